@@ -382,7 +382,7 @@ async def test_of_what_a_modern_server_honours_only_the_rest_is_refused() -> Non
     offer = ModernOffer(listen)
     async with connected(offer.server) as connection:
         leave = await connection.subscribe_resource("r:1", lambda update: None)
-        with pytest.raises(ProtocolError, match="does not offer to tell of updates of 'r:none'"):
+        with pytest.raises(ProtocolError, match="does not offer notifications about updates of 'r:none'"):
             await connection.subscribe_resource("r:none", lambda update: None)
         leave()
         await connection.subscribe_resource("r:1", lambda update: None)

@@ -37,7 +37,7 @@ def test_the_changes_of_any_listings_applied_to_nothing_give_the_last_snapshot(
     told: list[ToolsChanged] = []
     known: dict[str, str] = {}
 
-    def tell(change: ToolsChanged) -> None:
+    def on_change(change: ToolsChanged) -> None:
         told.append(change)
         for name in change.removed:
             del known[name]
@@ -47,7 +47,7 @@ def test_the_changes_of_any_listings_applied_to_nothing_give_the_last_snapshot(
             assert known.get(name) != text
             known[name] = text
 
-    catalog = Catalog(ServerConfig(name="any", command="any"), tell)
+    catalog = Catalog(ServerConfig(name="any", command="any"), on_change)
 
     async def run() -> None:
         for listing in listings:
@@ -197,7 +197,7 @@ def test_whoever_reads_gets_what_was_there_when_he_asked_and_readings_never_over
         "prompts",
         identity=str,
         judge=read_names,
-        tell=told.append,
+        on_change=told.append,
     )
 
     async def read(scope: anyio.CancelScope) -> None:
@@ -244,7 +244,7 @@ def test_the_waits_after_failures_are_bounded_on_both_sides(failures: int, jitte
 @given(st.integers() | st.floats(allow_nan=True) | st.booleans() | st.text(max_size=3) | st.none())
 @pytest.mark.requirement("C8")
 def test_no_time_to_live_makes_a_list_be_read_in_a_tight_loop(ttl: Any) -> None:
-    live: LiveList[str] = LiveList("any", "prompts", identity=str, judge=read_names, tell=lambda _change: None)
+    live: LiveList[str] = LiveList("any", "prompts", identity=str, judge=read_names, on_change=lambda _change: None)
 
     async def request(_method: str, _params: Mapping[str, Any]) -> Json:
         return {"prompts": [], "ttlMs": ttl}

@@ -90,7 +90,7 @@ async def test_a_request_that_is_refused_twice_is_sent_no_third_time() -> None:
 
 
 class Patient(Rotating):
-    most_resends = 3
+    max_resends = 3
 
 
 async def test_a_hook_says_how_often_a_request_is_sent_again() -> None:

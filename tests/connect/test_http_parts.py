@@ -442,7 +442,7 @@ def test_a_number_with_more_digits_than_python_writes_is_not_mirrored() -> None:
 @pytest.mark.parametrize(
     ("properties", "words"),
     [
-        ({"a": {"type": "string", "x-mcp-header": "bad name"}}, "property 'a': x-mcp-header is no header name"),
+        ({"a": {"type": "string", "x-mcp-header": "bad name"}}, "property 'a': x-mcp-header is not a header name"),
         ({"a": {"type": "number", "x-mcp-header": "A"}}, "property 'a': x-mcp-header needs a type of boolean"),
         ({"a": {"items": {"type": "string", "x-mcp-header": "A"}}}, "no chain of properties"),
         (

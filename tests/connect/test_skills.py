@@ -13,7 +13,7 @@ import pytest
 from toolweave import CallContext, McpConnection, ProtocolError, connect_mcp, create_mcp_server
 from toolweave.connect import Skill
 from toolweave.errors import SkillError
-from toolweave.protocol.skills import MOST_BYTES, content_digest
+from toolweave.protocol.skills import MAX_SKILL_BYTES, content_digest
 from toolweave.serve import ResourcesChanged, SkillSource
 
 pytestmark = pytest.mark.anyio
@@ -179,7 +179,7 @@ async def test_only_the_files_of_the_entry_are_read(path: str, reason: str, reso
 
 
 async def test_a_skill_without_a_list_of_files_ends_at_the_limit_of_all() -> None:
-    half = "x" * (MOST_BYTES // 2)
+    half = "x" * (MAX_SKILL_BYTES // 2)
     shelf = Shelf(entry(resources="dynamic"), **{"a.txt": half, "b.txt": half})
     async with connected(shelf) as connection:
         loaded = await connection.load_skill(URI)

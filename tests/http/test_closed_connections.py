@@ -148,7 +148,7 @@ async def test_a_request_that_is_written_after_the_server_closed_or_reset_was_no
     with anyio.fail_after(SECONDS):
         async with serving(end, responses=1) as server:
             error = await exchange_behind_the_end(server)
-            assert (error.sent, error.heard) == (False, False)
+            assert (error.sent, error.got_bytes) == (False, False)
             assert server.received == [1]
 
 
@@ -159,7 +159,7 @@ async def test_a_request_that_the_server_received_before_it_ended_may_have_been_
             connection = await opened(server)
             with pytest.raises(NoAnswer) as failed:
                 await exchange(connection)
-            assert (failed.value.sent, failed.value.heard) == (True, False)
+            assert (failed.value.sent, failed.value.got_bytes) == (True, False)
             assert server.received == [1]
 
 
@@ -173,7 +173,7 @@ async def test_a_request_of_which_a_part_is_still_here_when_the_server_closes_wa
             accepted.shutdown(socket.SHUT_WR)
             while True:
                 await connection.news()
-        assert (failed.value.sent, failed.value.heard) == (False, False)
+        assert (failed.value.sent, failed.value.got_bytes) == (False, False)
 
 
 async def post(http: HttpClient) -> bytes:
@@ -206,7 +206,7 @@ async def test_a_request_behind_a_half_closed_connection_is_processed_at_most_on
             try:
                 assert await post(http) == b"ok"
             except NoAnswer as exc:
-                is_unknown = exc.sent and not exc.heard  # the server has acknowledged what it ignores
+                is_unknown = exc.sent and not exc.got_bytes  # the server has acknowledged what it ignores
                 assert is_unknown
             assert server.received in ([1], [1, 1])
             http.close()

@@ -116,8 +116,8 @@ def test_a_document_in_base64_is_read_too() -> None:
         ({"mimeType": "text/html"}, "is of the type 'text/html'"),
         ({"mimeType": None}, "is of the type 'none'"),
         ({"text": None}, "neither a text nor a blob"),
-        ({"text": None, "blob": "%"}, "no UTF-8 in base64"),
-        ({"text": None, "blob": "/w=="}, "no UTF-8 in base64"),
+        ({"text": None, "blob": "%"}, "not UTF-8 in base64"),
+        ({"text": None, "blob": "/w=="}, "not UTF-8 in base64"),
     ],
 )
 def test_what_is_no_page_is_told_with_its_reason(content: dict[str, Any], reason: str) -> None:
@@ -148,5 +148,5 @@ def test_a_page_may_call_a_tool_unless_its_visibility_leaves_pages_out(ui: Any, 
 
 def test_a_page_is_given_results_and_nothing_that_is_none_yet() -> None:
     assert without_result_type({"resultType": "complete", "content": []}) == {"content": []}
-    with pytest.raises(ValueError, match="no result yet"):
+    with pytest.raises(ValueError, match="not a complete result"):
         without_result_type({"resultType": "input_required"})

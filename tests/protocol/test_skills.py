@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from toolweave.protocol.skills import MOST_FILES, content_digest, name_problem, read_skill, same_value, with_prefix
+from toolweave.protocol.skills import MAX_SKILL_FILES, content_digest, name_problem, read_skill, same_value, with_prefix
 
 URI = "skill://acme/refunds/SKILL.md"
 
@@ -50,14 +50,14 @@ def test_a_skill_without_fixed_files_has_none_to_count() -> None:
         (entry(resources="none"), "neither a list nor 'dynamic'"),
         (entry(resources=[]), "lack SKILL.md itself"),
         (entry(resources=entry()["resources"] * 2), "twice"),
-        (entry(resources=entry()["resources"] * (MOST_FILES + 1)), "more than the 512"),
-        (entry(resources=["x"]), "no URI of a file in its folder"),
-        (files(uri="skill://acme/refunds-more/SKILL.md"), "no URI of a file in its folder"),
+        (entry(resources=entry()["resources"] * (MAX_SKILL_FILES + 1)), "more than the 512"),
+        (entry(resources=["x"]), "not the URI of a file in its folder"),
+        (files(uri="skill://acme/refunds-more/SKILL.md"), "not the URI of a file in its folder"),
         (files(digest="sha256:" + "A" * 64), "is not 'sha256:' and 64 hexadecimal digits"),
         (files(digest="md5:" + "a" * 64), "is not 'sha256:' and 64 hexadecimal digits"),
-        (files(size=-1), "no number of bytes"),
-        (files(size=True), "no number of bytes"),
-        (files(size=1.5), "no number of bytes"),
+        (files(size=-1), "not a number of bytes"),
+        (files(size=True), "not a number of bytes"),
+        (files(size=1.5), "not a number of bytes"),
         (files(size=16 * 1024 * 1024 + 1), "more than 16 MiB"),
     ],
 )

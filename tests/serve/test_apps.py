@@ -94,10 +94,10 @@ async def test_a_page_of_a_file_is_read_each_time_and_says_nothing_it_was_not_to
         (lambda: app("ui://", HTML), "begins with 'ui://'"),
         (lambda: page_of(permissions=["usb"]), "permissions: 'usb' is none of camera"),
         (lambda: page_of().tool_meta("user"), "visibility: 'user' is none of app, model"),  # pyright: ignore[reportArgumentType]
-        (lambda: AppCsp(connect_domains=["https://a; script-src *"]), "is no origin"),
-        (lambda: AppCsp(frame_domains=["*"]), "is no origin"),
-        (lambda: AppCsp(resource_domains=["'unsafe-eval'"]), "is no origin"),
-        (lambda: AppCsp(base_uri_domains=["https://a.example/path"]), "is no origin"),
+        (lambda: AppCsp(connect_domains=["https://a; script-src *"]), "is not an origin"),
+        (lambda: AppCsp(frame_domains=["*"]), "is not an origin"),
+        (lambda: AppCsp(resource_domains=["'unsafe-eval'"]), "is not an origin"),
+        (lambda: AppCsp(base_uri_domains=["https://a.example/path"]), "is not an origin"),
     ],
 )
 def test_a_page_that_no_host_would_show_is_refused(made: Any, reason: str) -> None:

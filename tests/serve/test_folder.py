@@ -371,7 +371,7 @@ BAD_PROMPTS = {
     "---\narguments:\n- name: a\n  type: string\n---\n{{a}}\n": "has 'type', which means nothing here",
     "---\nname: 7\n---\nText\n": "'name' of its frontmatter is 7",
     "---\ntags: work\n---\nText\n": "a list of texts is expected",
-    "---\ntags: [3]\n---\nText\n": "3 is no tag",
+    "---\ntags: [3]\n---\nText\n": "3 is not a tag",
     "---\nname: review\n---\nText\n": "there is a prompt 'review' already",
 }
 

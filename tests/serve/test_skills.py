@@ -15,7 +15,7 @@ from tests.serve.talking import Talk, talking
 from toolweave import CallContext, McpServer, create_mcp_server
 from toolweave.errors import RequestError, SchemaError
 from toolweave.middleware import AccessRule, AccessRules
-from toolweave.protocol.skills import MOST_FILES
+from toolweave.protocol.skills import MAX_SKILL_FILES
 from toolweave.serve import skill, skills
 
 pytestmark = pytest.mark.anyio
@@ -215,7 +215,7 @@ async def test_a_skill_with_a_fault_is_left_out_and_the_log_says_why(
 @pytest.mark.slow
 async def test_a_skill_over_the_limits_is_left_out(root: Path) -> None:
     many = write(root / "many")
-    for number in range(MOST_FILES):
+    for number in range(MAX_SKILL_FILES):
         (many / f"{number}.txt").touch()
     large = write(root / "large")
     with (large / "data.bin").open("wb") as file:

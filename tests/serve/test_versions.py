@@ -225,9 +225,9 @@ async def test_toolsets_around_a_registry_keep_its_versions() -> None:
 
 @pytest.mark.parametrize("tag", ["", " ", 3, "a\nb", "x" * 129])
 async def test_a_tag_or_a_version_that_is_none_is_refused(tag: object) -> None:
-    with pytest.raises(ValueError, match="is no tag"):
+    with pytest.raises(ValueError, match="is not a tag"):
         tool(echo.function, tags=[tag])  # pyright: ignore[reportArgumentType, reportCallIssue]
-    with pytest.raises(ValueError, match="is no version"):
+    with pytest.raises(ValueError, match="is not a version"):
         prompt(version=tag)(echo.function)  # pyright: ignore[reportArgumentType, reportCallIssue]
 
 
@@ -236,7 +236,7 @@ async def test_a_slip_in_a_definition_or_a_range_is_refused() -> None:
         tool(tag="a")(echo.function)  # pyright: ignore[reportCallIssue]
     with pytest.raises(TypeError, match="'tag'"):
         prompt(tag="a")(echo.function)  # pyright: ignore[reportCallIssue]
-    with pytest.raises(ValueError, match="no version"):
+    with pytest.raises(ValueError, match="not a version"):
         tool(echo.function, version="1 @2")
     with pytest.raises(ValueError, match="no range"):
         server(versions="1.2")

@@ -71,6 +71,6 @@ def _traces(report: Report) -> object:
         return None
     if (process := report.process) is not None:
         return (process.pid, process.pieces, process.stderr_position)
-    if report.heard is not None:
-        return report.heard()
+    if report.received_mark is not None:
+        return report.received_mark()
     return (len(steps), steps[-1].outcome)

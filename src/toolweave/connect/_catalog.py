@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("toolweave.connect")
 _QUIET_SECONDS = 0.1
-_MOST_RESTLESS_SECONDS = 3.0
+_MAX_RESTLESS_SECONDS = 3.0
 _SCANNED_AT_ONCE = 50
 """Definitions between two turns of the event loop, about half a millisecond."""
 
@@ -96,7 +96,7 @@ class CallTarget(Value, frozen=True):
 class Catalog:
     """One server's tools: an immutable snapshot that is replaced as a whole.
 
-    `tell` is called once after every change of the snapshot, for any caller that requested the listing.
+    `on_change` is called once after every change of the snapshot, for any caller that requested the listing.
 
     Attributes:
         snapshot: The current tools; version 0 before the first listing.
@@ -107,20 +107,20 @@ class Catalog:
         filter_problems: The names in `include`, `exclude` and `confirm` that are of no tool, each with the nearest.
     """
 
-    def __init__(self, config: ServerConfig, tell: Callable[[ToolsChanged], None]) -> None:
+    def __init__(self, config: ServerConfig, on_change: Callable[[ToolsChanged], None]) -> None:
         self.snapshot: ToolSnapshot = ToolSnapshot()
         self.live: LiveList[ToolSpec] = LiveList(
             config.name,
             "tools",
             identity=lambda spec: spec.name,
             judge=self._judge,
-            tell=self._swap,
+            on_change=self._swap,
             max_bytes=config.max_list_bytes,
         )
         self.guard: ServerGuard = ServerGuard(config)
         self.repairs: Repairs = Repairs(config.name, refuse=not config.repair_messages)
         self._config = config
-        self._tell = tell
+        self._on_change = on_change
         self.left_out: dict[str, str] = {}
         self.filter_problems: tuple[str, ...] = ()
         self._read: dict[str, ToolSpec] = {}
@@ -137,7 +137,7 @@ class Catalog:
         self._validators: dict[tuple[str, str], tuple[object, Validator | None]] = {}
         self._call_targets: dict[str, CallTarget] = {}
         self._was_listed = anyio.Event()
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
 
     @property
     def fresh(self) -> bool:
@@ -235,7 +235,7 @@ class Catalog:
             while True:
                 if self.guard.is_scanned:
                     await self._was_listed.wait()
-                with anyio.move_on_after(_MOST_RESTLESS_SECONDS):
+                with anyio.move_on_after(_MAX_RESTLESS_SECONDS):
                     await self._quiet()
                 while not self.guard.is_scanned:
                     self.guard.scan(_SCANNED_AT_ONCE)
@@ -248,9 +248,9 @@ class Catalog:
         """Report the findings that were not reported yet."""
         found = self.guard.problems
         for problem in found:
-            if problem not in self._told:
+            if problem not in self._logged:
                 self.live.report(problem)
-        self._told = set(found)
+        self._logged = set(found)
 
     async def _quiet(self) -> None:
         """Wait until nothing was listed for a moment, and nothing is being listed."""
@@ -363,7 +363,7 @@ class Catalog:
             return
         tool = name if spec is None else spec.original_name
         for finding in self.guard.note_result(scan_result(result, tool=tool, server=self._config.name)):
-            self._told.add(str(finding))
+            self._logged.add(str(finding))
             self.live.report(str(finding))
 
     def _check_unlisted(self, name: str) -> None:
@@ -384,7 +384,7 @@ class Catalog:
         self._loads.clear()
         self._call_targets.clear()
         if change:
-            self._tell(_tools_changed(change))
+            self._on_change(_tools_changed(change))
 
 
 def _tools_changed(change: ListChanged) -> ToolsChanged:

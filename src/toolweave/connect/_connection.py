@@ -80,7 +80,7 @@ class McpConnection(SkillFeatures, Openable, BaseToolset):
         self._lazy = lazy
         self._events = EventListeners(config.name)
         self._catalog = Catalog(config, self._tools_changed)
-        self._told: Exception | None = None
+        self._last_error: Exception | None = None
         self._follower = ListRefresher(config, self._events)
         self._catalog.live.on_problem = partial(self._events.emit, "problem")
         self._follower.follow(self._catalog.live, self._refresh, always=True)
@@ -502,8 +502,8 @@ class McpConnection(SkillFeatures, Openable, BaseToolset):
 
     def _state_changed(self, change: StateChanged) -> None:
         self._events.emit("state", change)
-        if change.error is not None and change.error is not self._told:
-            self._told = change.error
+        if change.error is not None and change.error is not self._last_error:
+            self._last_error = change.error
             self._events.emit("error", change.error)
         if change.state is ConnectionState.CLOSED:
             self._events.emit("closed", change)

@@ -53,17 +53,17 @@ class EventListeners:
         self.on_added(event)
         return remove
 
-    def heard(self, event: EventName) -> bool:
+    def has_listeners(self, event: EventName) -> bool:
         """Whether an event has a listener."""
         return bool(self._listeners.get(event))
 
     def emit(self, event: EventName, value: Any) -> None:
         """Call the listeners of an event, synchronously and in the order they came."""
         if listeners := self._listeners.get(event):
-            tell(tuple(listeners.values()), value, server=self._server, what=event)
+            notify_listeners(tuple(listeners.values()), value, server=self._server, what=event)
 
 
-def tell(listeners: Iterable[Callable[[Any], Any]], value: Any, *, server: str, what: str) -> None:
+def notify_listeners(listeners: Iterable[Callable[[Any], Any]], value: Any, *, server: str, what: str) -> None:
     """Call each listener with a value; one that raises is logged and does not stop the others."""
     for listener in listeners:
         try:

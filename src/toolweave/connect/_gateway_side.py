@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolweave.connect._feed.list_cache import ListFacts, ListKind, LiveList
 from toolweave.connect._feed.refresher import CAPABILITIES
-from toolweave.protocol.json_types import JsonObject, as_object
+from toolweave.protocol.json_types import JsonObject, object_or_empty
 
 if TYPE_CHECKING:
     from toolweave.connect._direct import DirectCalls
@@ -40,7 +40,7 @@ class GatewaySide:
         """Return a list of the server as it is known now, without asking for it: its items, lifetime and members."""
         line = self._requester.last_line
         capabilities: JsonObject = line.session.agreement.capabilities if line else {}
-        declared = as_object(capabilities.get(CAPABILITIES[kind])) or {}
+        declared = object_or_empty(capabilities.get(CAPABILITIES[kind]))
         return self._lists[kind].facts(notified=declared.get("listChanged") is True)
 
     @property

@@ -20,7 +20,7 @@ from toolweave.connect._session import Agreement, ClientHandlers, Session, Wire,
 from toolweave.errors import ConnectionLostError, ProtocolError, ServerError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import METHOD_NOT_FOUND, UNSUPPORTED_VERSION
-from toolweave.protocol.json_types import Json, JsonObject, as_array, as_object, as_text
+from toolweave.protocol.json_types import Json, JsonObject, as_array, as_object, as_text, object_or_empty
 from toolweave.protocol.meta import SERVER_INFO
 from toolweave.protocol.uris import safe_icons
 from toolweave.protocol.versions import HANDSHAKE_VERSIONS, LATEST_HANDSHAKE_VERSION, MODERN_VERSION, MODERN_VERSIONS
@@ -380,8 +380,8 @@ def _agreement(version: str, modern: bool, result: JsonObject, info: Any) -> Agr
     return Agreement(
         version=version,
         modern=modern,
-        server_info=_safe_info(as_object(info) or {}),
-        capabilities=as_object(result.get("capabilities")) or {},
+        server_info=_safe_info(object_or_empty(info)),
+        capabilities=object_or_empty(result.get("capabilities")),
         instructions=as_text(result.get("instructions")),
         raw=result,
     )

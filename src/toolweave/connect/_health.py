@@ -62,7 +62,7 @@ class Health:
         self._waits = waits
         self._on_silence = on_silence
         self._suspected = anyio.Event()
-        self._heard = (0, 0.0)
+        self._received = (0, 0.0)
         self.ping_seconds = min(_PING_SECONDS, config.timeout.read)
 
     def suspect(self) -> None:
@@ -74,10 +74,10 @@ class Health:
         """Return the seconds a request has waited without anything received; 0 when none waits."""
         now = anyio.current_time()
         pieces = _pieces(line)
-        if pieces != self._heard[0]:
-            self._heard = (pieces, now)
+        if pieces != self._received[0]:
+            self._received = (pieces, now)
         since = min((one.since for one in self._waits()), default=now)
-        return max(0.0, now - max(since, self._heard[1]))
+        return max(0.0, now - max(since, self._received[1]))
 
     async def run_background(self, line: OpenSession) -> None:
         """Ping after a suspected failure; report silence.
@@ -85,13 +85,13 @@ class Health:
         Raises:
             ConnectionLostError: The server does not answer any more.
         """
-        self._heard = (_pieces(line), 0.0)
+        self._received = (_pieces(line), 0.0)
         while True:
             self._suspected = anyio.Event()
             while not self._suspected.is_set():
                 with anyio.move_on_after(_TICK_SECONDS):
                     await self._suspected.wait()
-                self._tell(line)
+                self._report_silence(line)
             if not await self._answers(line):
                 raise ConnectionLostError(
                     f"it answered neither a call within its bound nor a ping within {self.ping_seconds:g} s",
@@ -99,14 +99,14 @@ class Health:
                     sent=False,
                 )
 
-    def _tell(self, line: OpenSession) -> None:
+    def _report_silence(self, line: OpenSession) -> None:
         seconds = self.silent_for(line)
         if seconds >= _TICK_SECONDS:
             self._on_silence(Silent(server=self._config.name, seconds=seconds, waiting=len(self._waits())))
 
     async def _answers(self, line: OpenSession) -> bool:
         """Ping; return whether anything is received, waiting for other calls that the server may be busy with."""
-        heard = _pieces(line)
+        before = _pieces(line)
         others = set(self._waits())
         answered = anyio.Event()
 
@@ -123,7 +123,7 @@ class Health:
             while True:
                 with anyio.move_on_after(self.ping_seconds):
                     await answered.wait()
-                alive = answered.is_set() or _pieces(line) != heard
+                alive = answered.is_set() or _pieces(line) != before
                 if alive or not others.intersection(self._waits()):
                     tasks.cancel_scope.cancel()
                     break

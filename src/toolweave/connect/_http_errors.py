@@ -20,12 +20,12 @@ from toolweave.connect._wire.credentials import AuthFlow, AuthHook
 from toolweave.errors import AuthRequiredError, ConnectionLostError, ErrorKind, ProtocolError, ServerError
 from toolweave.http import no_proxy_hint, origin_of
 from toolweave.protocol.codes import INTERNAL_ERROR
-from toolweave.protocol.json_types import Json, as_object
+from toolweave.protocol.json_types import Json, as_object, object_or_empty
 
 MAX_CONNECTIONS = 100
 """The default maximum of open connections to one server."""
 _EXCERPT = 300
-_LONGEST_HEAD = 16 * 1024
+_MAX_HEAD = 16 * 1024
 """Bytes of a web page in which its title is looked for."""
 _KEEPING_THE_METHOD = (307, 308)
 _LOST_SESSION = (
@@ -224,7 +224,7 @@ def odd_content(
 
 def _web_page(settings: HttpSettings, status: int, reason: str, body: bytes) -> str:
     """Return one sentence about a web page: its title is worth more than the beginning of its markup."""
-    text = body[:_LONGEST_HEAD].decode("utf-8", "replace")
+    text = body[:_MAX_HEAD].decode("utf-8", "replace")
     found = re.search(r"(?is)<title[^>]*>(.*?)</title>", text)
     if found is None:
         title = ""
@@ -294,8 +294,8 @@ def _words_of(body: bytes) -> bytes:
         return body
     if value in ({}, [], "", None):
         return b""
-    members = as_object(value) or {}
-    inner = as_object(members.get("error")) or {}
+    members = object_or_empty(value)
+    inner = object_or_empty(members.get("error"))
     code = members.get("error")
     for found in (
         members.get("error_description"),

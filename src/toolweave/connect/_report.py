@@ -79,14 +79,14 @@ class Report:
     Attributes:
         steps: The steps, each with its result and the seconds that it took.
         process: The process that was started, or None; its output outlives it.
-        heard: Returns a value that changes whenever bytes of the server arrive; None where they are not counted.
+        received_mark: Returns a value that changes whenever bytes of the server arrive; None if they are not counted.
     """
 
     def __init__(self, redact: Callable[[str], str] = str) -> None:
         self._redact = redact
         self.steps: list[Step] = []
         self.process: ProcessOutput | None = None
-        self.heard: Callable[[], object] | None = None
+        self.received_mark: Callable[[], object] | None = None
 
     @contextmanager
     def step(self, name: str) -> Generator[Step, None, None]:

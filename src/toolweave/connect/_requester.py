@@ -499,11 +499,11 @@ class Requester:
         with self._deadlines.within(seconds, self._supervisor.loop, total) as deadline, ExitStack() as stack:
             stack.enter_context(peer.waiting(deadline))
             meta = request.meta
-            if (told := request.on_progress) is not None:
+            if (on_progress := request.on_progress) is not None:
 
                 def progressed(params: JsonObject) -> None:
                     deadline.touch()
-                    told(params)
+                    on_progress(params)
 
                 token = peer.watch_progress_params(progressed)
                 stack.callback(peer.forget_progress, token)

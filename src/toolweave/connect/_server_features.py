@@ -27,7 +27,7 @@ from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR, METHOD_NOT_FOUND
 from toolweave.protocol.component_meta import asking_for
 from toolweave.protocol.content import EmbeddedResource
-from toolweave.protocol.json_types import Json, JsonObject, as_array, as_object
+from toolweave.protocol.json_types import Json, JsonObject, array_or_empty, object_or_empty
 from toolweave.protocol.server_features import (
     Completion,
     Prompt,
@@ -71,7 +71,7 @@ class ServerFeatures:
             "prompts",
             identity=lambda prompt: prompt.name,
             judge=self._judge("prompt", read_prompt),
-            tell=self._list_changed,
+            on_change=self._list_changed,
             max_bytes=limit,
         )
         self._resources: LiveList[Resource] = LiveList(
@@ -79,7 +79,7 @@ class ServerFeatures:
             "resources",
             identity=lambda resource: resource.uri,
             judge=self._judge("resource", read_resource),
-            tell=self._list_changed,
+            on_change=self._list_changed,
             max_bytes=limit,
         )
         self._templates: LiveList[ResourceTemplate] = LiveList(
@@ -87,7 +87,7 @@ class ServerFeatures:
             "resourceTemplates",
             identity=lambda template: template.uri_template,
             judge=self._judge("template", read_template),
-            tell=self._list_changed,
+            on_change=self._list_changed,
             max_bytes=limit,
         )
         self._offer_lists: tuple[LiveList[Any], ...] = (self._prompts, self._resources, self._templates)
@@ -130,7 +130,7 @@ class ServerFeatures:
         request_text(0, methods.RESOURCES_SUBSCRIBE, {"uri": uri})  # an unsendable URI must not reach the shared stream
         line = await self._requester.line()
         await self._check_pins(methods.RESOURCES_SUBSCRIBE, {"uri": uri})
-        offered = as_object(line.session.agreement.capabilities.get("resources")) or {}
+        offered = object_or_empty(line.session.agreement.capabilities.get("resources"))
         if not offered.get("subscribe"):
             text = "it does not offer subscriptions to resources (its capabilities lack resources.subscribe)"
             raise ProtocolError(text, server=self.config.name, code=METHOD_NOT_FOUND)
@@ -230,7 +230,7 @@ class ServerFeatures:
         await self._requester.request(methods.SERVER_DISCOVER if line.session.agreement.modern else methods.PING, {})
 
     async def _made(self, method: str, parts: object, make: Callable[[], ItemT]) -> ItemT:
-        number = len(as_array(parts) or ())
+        number = len(array_or_empty(parts))
         if number > MAX_BLOCKS:
             raise too_many_blocks(number, self.config.name)
         try:
@@ -242,7 +242,7 @@ class ServerFeatures:
     async def _list(self, live: LiveList[ItemT], refresh: bool, timeout: float | None) -> tuple[ItemT, ...]:
         await self._requester.line()
         capability = CAPABILITIES[live.kind]
-        offered = as_object(self._offered.get(capability)) or {}
+        offered = object_or_empty(self._offered.get(capability))
         promised = live.ttl_seconds is not None or offered.get("listChanged") is True
         if live.fresh and promised and not refresh:
             return live.items
@@ -330,7 +330,7 @@ def _requested(method: str, params: JsonObject) -> tuple[OfferPart, str] | None:
     if method != methods.COMPLETION_COMPLETE:
         return None
     try:
-        kind, name = read_reference(as_object(params.get("ref")) or {})
+        kind, name = read_reference(object_or_empty(params.get("ref")))
     except ValueError:
         return None  # the server refuses it
     return "prompt" if kind == "prompt" else "template", name

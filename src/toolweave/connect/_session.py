@@ -31,7 +31,7 @@ from toolweave.connect._deadline import Deadline
 from toolweave.errors import ProtocolError, ServerError, printable
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INVALID_REQUEST
-from toolweave.protocol.json_types import Json, JsonObject, as_object, as_text
+from toolweave.protocol.json_types import Json, JsonObject, as_text, object_or_empty
 from toolweave.protocol.logs import log_message
 from toolweave.protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCOL_VERSION
 from toolweave.tools._call import Progress
@@ -269,9 +269,9 @@ class ClientHandlers:
             if method == methods.NOTIFICATIONS_PROGRESS:
                 self._take_progress(params)
                 return
-            heard = listener or self._sole
-            if heard is not None:
-                heard(method, params)
+            on_notification = listener or self._sole
+            if on_notification is not None:
+                on_notification(method, params)
             if method == methods.NOTIFICATIONS_MESSAGE and self.logs is not None:
                 self.logs.put(log_message(params, self._server))
             self._on_notification(method, params)
@@ -433,7 +433,7 @@ async def ask(
 
 
 def _retry_after(exc: ProtocolError) -> float | None:
-    facts = as_object(exc.data) or {}
+    facts = object_or_empty(exc.data)
     value = as_text(facts.get("retry_after"))
     if facts.get("http_status") not in (429, 503) or value is None:
         return None

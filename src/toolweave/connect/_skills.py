@@ -21,9 +21,9 @@ from toolweave.errors import ProtocolError, SkillError, printable
 from toolweave.protocol import methods
 from toolweave.protocol.codes import METHOD_NOT_FOUND
 from toolweave.protocol.content import EmbeddedResource
-from toolweave.protocol.json_types import Json, JsonObject, as_object
+from toolweave.protocol.json_types import Json, JsonObject, object_or_empty
 from toolweave.protocol.server_features import Resource, read_resource
-from toolweave.protocol.skills import MOST_BYTES, Skill, content_digest, read_skill, same_value, skill_settings
+from toolweave.protocol.skills import MAX_SKILL_BYTES, Skill, content_digest, read_skill, same_value, skill_settings
 
 if TYPE_CHECKING:
     from toolweave.connect._transports import OpenSession
@@ -68,7 +68,7 @@ class SkillFeatures(ServerFeatures):
         await self._require(methods.SKILLS_GET)
         answer = await self._requester.request(methods.SKILLS_GET, {"uri": uri}, timeout)
         try:
-            skill = read_skill(as_object(answer.get("skill")) or {}, server=self.config.name)
+            skill = read_skill(object_or_empty(answer.get("skill")), server=self.config.name)
         except ValueError as exc:
             raise SkillError(f"its entry cannot be used: {exc}", server=self.config.name, uri=uri) from None
         if skill.uri != uri:
@@ -199,8 +199,8 @@ class LoadedSkill:
             raise self._error(f"it has {len(data):,} bytes, its entry says {file.size:,}", uri)
         if file is not None and content_digest(data) != file.digest:
             raise self._error("its content is not that of the digest in its entry", uri)
-        if self._bytes + len(data) > MOST_BYTES:
-            raise self._error(f"with it the skill has more than {MOST_BYTES // 2**20} MiB", uri)
+        if self._bytes + len(data) > MAX_SKILL_BYTES:
+            raise self._error(f"with it the skill has more than {MAX_SKILL_BYTES // 2**20} MiB", uri)
         self._bytes += len(data)
         self._read[uri] = content
         return content

@@ -103,7 +103,7 @@ async def open_session(
     """
     opener = getattr(config.server, "open_wire", open_wire)
     async with opener(config, attempt, peer, report) as (wire, process):
-        report.heard = getattr(wire, "heard", None)
+        report.received_mark = getattr(wire, "received_mark", None)
         try:
             session = await shake_hands(
                 wire, era=attempt.era, probe_seconds=config.probe_timeout, server=config.name, report=report, peer=peer

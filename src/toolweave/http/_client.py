@@ -49,7 +49,7 @@ class Unreadable(NoAnswer):
     """
 
     def __init__(self, detail: str, *, limit: int | None = None, bomb: bool = False) -> None:
-        super().__init__("ReadError", detail, heard=True)
+        super().__init__("ReadError", detail, got_bytes=True)
         self.detail = detail
         self.limit = limit
         self.bomb = bomb
@@ -283,7 +283,7 @@ class HttpClient:
         """The number of requests that wait for a connection."""
         return len(self._turns)
 
-    def heard(self) -> object:
+    def received_mark(self) -> object:
         """Return a value that changes whenever bytes arrive on one of the connections."""
         return {id(socket): socket.arrivals for socket in self._open}
 
@@ -572,7 +572,7 @@ def _credentials(proxy: HttpProxy) -> dict[str, str]:
 
 def _is_safe_again(exc: NoAnswer, *, repeatable: bool) -> bool:
     """Whether a request without a response can be sent again (RFC 9110, 9.2.2; RFC 9112, 9.3.1)."""
-    return not exc.heard and (repeatable or not exc.sent)
+    return not exc.got_bytes and (repeatable or not exc.sent)
 
 
 def _idle_seconds(hint: str) -> float:

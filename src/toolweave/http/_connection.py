@@ -37,13 +37,13 @@ class NoAnswer(Exception):
 
     Attributes:
         sent: False when the request provably never reached the server.
-        heard: Whether anything of the answer arrived.
+        got_bytes: Whether anything of the answer arrived.
     """
 
-    def __init__(self, kind: str, detail: str = "", *, sent: bool = True, heard: bool = False) -> None:
+    def __init__(self, kind: str, detail: str = "", *, sent: bool = True, got_bytes: bool = False) -> None:
         super().__init__(f"{kind}: {detail}" if detail else kind)
         self.sent = sent
-        self.heard = heard
+        self.got_bytes = got_bytes
 
 
 class Head(msgspec.Struct, gc=False):
@@ -106,7 +106,7 @@ class Socket(asyncio.BufferedProtocol):
         self.error: NoAnswer | None = None
         self._paused = False
         self.head: Head = _NO_HEAD
-        self.complete = self.has_head = self.reusable = self._heard = False
+        self.complete = self.has_head = self.reusable = self._got_bytes = False
         self.held: int = 0
 
     def begin(self, request: bytes, waiter: asyncio.Future[None] | None = None, *, lasting: bool = False) -> None:
@@ -116,7 +116,7 @@ class Socket(asyncio.BufferedProtocol):
         """
         # What the last exchange has left. `head` and `reusable` are set before they are read; after an error no other
         # exchange follows.
-        self.complete = self.has_head = self._heard = False
+        self.complete = self.has_head = self._got_bytes = False
         self.pieces.clear()
         self.held = 0
         self.lasting: bool = lasting
@@ -230,7 +230,7 @@ class Socket(asyncio.BufferedProtocol):
         if self.complete:  # no more was requested
             self.abort()
             return
-        self._heard = True
+        self._got_bytes = True
         self.held += nbytes
         try:
             self._parser.feed_data(self._buffer[:nbytes])
@@ -250,7 +250,7 @@ class Socket(asyncio.BufferedProtocol):
     def eof_received(self) -> None:
         """Note that nothing more will come; the transport closes itself."""
         self.ended = True
-        if not self._heard and self._is_partly_unreceived():
+        if not self._got_bytes and self._is_partly_unreceived():
             self._fail("RemoteProtocolError", "the server disconnected before it received the request", sent=False)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -315,7 +315,7 @@ class Socket(asyncio.BufferedProtocol):
     def _fail(self, kind: str, detail: str, *, sent: bool = True) -> None:
         self.reusable = False
         if not self.complete and self.error is None:
-            self.error = NoAnswer(kind, detail, sent=sent, heard=self._heard)
+            self.error = NoAnswer(kind, detail, sent=sent, got_bytes=self._got_bytes)
         self.abort()
 
     def _is_partly_unreceived(self) -> bool:

@@ -11,7 +11,7 @@ from http import HTTPStatus
 import anyio.abc
 import httptools
 
-_MOST_BYTES = 16 * 1024
+_MAX_BYTES = 16 * 1024
 
 
 class IncomingHead:
@@ -59,7 +59,7 @@ async def read_head(stream: anyio.abc.ByteStream) -> IncomingHead:
         while not head.complete:
             data = await stream.receive()
             size += len(data)
-            if size > _MOST_BYTES:
+            if size > _MAX_BYTES:
                 head.too_long = True
                 return head
             parser.feed_data(data)

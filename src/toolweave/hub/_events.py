@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Literal
 
 from toolweave.connect._connection import McpConnection
-from toolweave.connect._events import EventName, tell
+from toolweave.connect._events import EventName, notify_listeners
 from toolweave.connect._state import ConnectionState, StateChanged
 from toolweave.hub._starting import USABLE
 from toolweave.tools._toolset import Unsubscribe
@@ -48,13 +48,13 @@ class HubEvents:
             state = connection.state
             before = ConnectionState.CONNECTING
             change = StateChanged(server=connection.name, state=state, previous=before, error=connection.error)
-            tell(self._of(connection, "state"), change, server=connection.name, what="state")
+            notify_listeners(self._of(connection, "state"), change, server=connection.name, what="state")
 
     def warn(self, server: str, text: str) -> None:
         """Notify the listeners of a warning about a server."""
         connection = self._clients.get(server)
         if connection is not None:
-            tell(self._of(connection, "warning"), text, server=server, what="warning")
+            notify_listeners(self._of(connection, "warning"), text, server=server, what="warning")
 
     def _of(self, connection: McpConnection, wanted: HubEventName) -> list[Callable[[Any], Any]]:
         """Return the listeners of an event, which are still to be given it."""

@@ -23,11 +23,11 @@ class StoredSignIn:
     The store is not looked into before. Without a stored sign-in, the refusal stays as it is.
 
     Attributes:
-        most_resends: The number of times that one refused request is sent again at most.
+        max_resends: The number of times that one refused request is sent again at most.
         only_stored: That no request carries credentials unless a person has signed in to the server before.
     """
 
-    most_resends = MOST_RESENDS
+    max_resends = MOST_RESENDS
     only_stored = True
 
     def __init__(self, url: str) -> None:

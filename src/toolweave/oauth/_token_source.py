@@ -54,11 +54,11 @@ class TokenSource:
     up by another request.
 
     Attributes:
-        most_resends: The number of times that one refused request is sent again at most.
+        max_resends: The number of times that one refused request is sent again at most.
         signing_in: Whether a sign-in is under way, for which a person may need minutes.
     """
 
-    most_resends = MOST_RESENDS
+    max_resends = MOST_RESENDS
 
     def __init__(self, way: SignIn) -> None:
         self.signing_in: bool = False

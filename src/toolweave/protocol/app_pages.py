@@ -12,13 +12,21 @@ from collections.abc import Mapping, Sequence
 
 from toolweave._value import Value
 from toolweave.protocol.apps import APP_TYPE, AppCsp, is_origin
-from toolweave.protocol.json_types import Json, JsonObject, as_array, as_object, as_text
+from toolweave.protocol.json_types import (
+    Json,
+    JsonObject,
+    array_or_empty,
+    as_object,
+    as_text,
+    object_entries,
+    object_or_empty,
+)
 
 __all__ = ["AppDocument", "page_policy", "read_document", "without_result_type"]
 
 
 _SCHEMES = ("https://", "http://", "wss://", "ws://")
-_MOST_SOURCES = 100
+_MAX_SOURCES = 100
 _MEMBERS: Mapping[str, str] = {
     "connect_domains": "connectDomains",
     "resource_domains": "resourceDomains",
@@ -33,7 +41,7 @@ class AppDocument(Value, frozen=True, kw_only=True):
     Attributes:
         html: The document.
         csp: The origins that it may use.
-        refused: What it names beside them that is no origin, as texts.
+        refused: The values that it names in place of origins and that are not origins, as texts.
         permissions: The abilities of the browser that it asks for.
         prefers_border: Whether it wants a border; None leaves that to the host.
     """
@@ -51,37 +59,44 @@ def read_document(uri: str, result: JsonObject, listed: JsonObject | None = None
     Args:
         uri: The URI that was read.
         result: The result of `resources/read`.
-        listed: The `_meta` of the resource where it was listed, which counts where the content itself says nothing.
+        listed: The `_meta` of the resource in its list, which counts if the content has none for pages.
 
     Raises:
-        ValueError: There is no such page in it; the text says what there is.
+        ValueError: The result does not hold such a page; the text names what it holds.
     """
-    contents = [found for one in as_array(result.get("contents")) or [] if (found := as_object(one)) is not None]
-    content = next((one for one in contents if one.get("uri") == uri), contents[0] if contents else None)
-    if content is None:
-        raise ValueError(f"{uri!r} has no content")
+    content = _content_of(uri, object_entries(result.get("contents")))
     kind = as_text(content.get("mimeType")) or "none"
     if kind.replace(" ", "").lower() != APP_TYPE:
         raise ValueError(f"{uri!r} is of the type {kind!r}; a page is {APP_TYPE!r}")
-    ui = as_object((as_object(content.get("_meta")) or {}).get("ui"))
+    ui = as_object(object_or_empty(content.get("_meta")).get("ui"))
     if ui is None:
-        ui = as_object((listed or {}).get("ui")) or {}
-    csp, refused = _csp(as_object(ui.get("csp")) or {})
+        ui = object_or_empty((listed or {}).get("ui"))
+    csp, refused = _csp(object_or_empty(ui.get("csp")))
     border = ui.get("prefersBorder")
     return AppDocument(
         html=_html(uri, content),
         csp=csp,
         refused=refused,
-        permissions=tuple(map(str, as_object(ui.get("permissions")) or ())),
+        permissions=tuple(map(str, object_or_empty(ui.get("permissions")))),
         prefers_border=border if isinstance(border, bool) else None,
     )
+
+
+def _content_of(uri: str, contents: Sequence[JsonObject]) -> JsonObject:
+    """Return the content of a URI; the first one if none has it, since servers may normalize a URI."""
+    for content in contents:
+        if content.get("uri") == uri:
+            return content
+    if not contents:
+        raise ValueError(f"{uri!r} has no content")
+    return contents[0]
 
 
 def page_policy(csp: AppCsp, *, host: str) -> str:
     """Return the Content-Security-Policy of a page: the default of the extension, with the origins that it names.
 
-    Scripts and styles of the document itself run; what is not named is not loaded. `'self'`, which the extension allows
-    as well, is left out: the origin of a sandbox has nothing to load.
+    Scripts and styles of the document itself run; everything else is loaded from the named origins only. `'self'`,
+    which the extension allows as well, is left out: the origin of a sandbox has nothing to load.
 
     Args:
         csp: The origins.
@@ -102,7 +117,7 @@ def page_policy(csp: AppCsp, *, host: str) -> str:
         "form-action": (),
         "frame-ancestors": (host,),
     }
-    return "; ".join(f"{name} {' '.join(sources) or _NONE}" for name, sources in directives.items())
+    return "; ".join(f"{name} {' '.join(sources or (_NONE,))}" for name, sources in directives.items())
 
 
 _NONE = "'none'"
@@ -115,7 +130,7 @@ def without_result_type(result: JsonObject) -> Json:
         ValueError: It is not complete, such as one that asks for input.
     """
     if result.get("resultType", "complete") != "complete":
-        raise ValueError("the answer is no result yet")
+        raise ValueError("the response is not a complete result")
     return {name: value for name, value in result.items() if name != "resultType"}
 
 
@@ -129,16 +144,20 @@ def _html(uri: str, content: JsonObject) -> str:
     try:
         return base64.b64decode(blob, validate=True).decode("utf-8")
     except (binascii.Error, UnicodeDecodeError) as error:
-        raise ValueError(f"{uri!r} has a blob that is no UTF-8 in base64: {error}") from None
+        raise ValueError(f"{uri!r} has a blob that is not UTF-8 in base64: {error}") from None
 
 
 def _csp(given: JsonObject) -> tuple[AppCsp, tuple[str, ...]]:
-    """Return the origins that a page names, and the names that are no origins."""
+    """Return the origins that a page names, and the names that are not origins."""
     found: dict[str, Sequence[str]] = {}
     refused: list[str] = []
     for member, name in _MEMBERS.items():
-        named = as_array(given.get(name)) or []
-        good = [one for one in named[:_MOST_SOURCES] if is_origin(one) and one.startswith(_SCHEMES)]
+        named = array_or_empty(given.get(name))
+        good = [one for one in named[:_MAX_SOURCES] if _is_loadable(one)]
         refused += [f"{name}: {one!r}" for one in named if one not in good]
         found[member] = tuple(good)
-    return AppCsp(**found), tuple(refused[:_MOST_SOURCES])
+    return AppCsp(**found), tuple(refused[:_MAX_SOURCES])
+
+
+def _is_loadable(origin: object) -> bool:
+    return isinstance(origin, str) and is_origin(origin) and origin.startswith(_SCHEMES)

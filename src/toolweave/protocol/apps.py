@@ -64,7 +64,7 @@ class AppCsp(Value, frozen=True, kw_only=True):
         for name in self.__struct_fields__:
             for origin in getattr(self, name):
                 if not is_origin(origin):  # it becomes part of a policy
-                    raise ValueError(f"{name}: {origin!r} is no origin such as 'https://api.example'")
+                    raise ValueError(f"{name}: {origin!r} is not an origin such as 'https://api.example'")
 
     def json(self) -> Json:
         """Return the members that are given, as `_meta.ui.csp` has them."""
@@ -86,21 +86,26 @@ def page_meta(
     csp: AppCsp | None, permissions: Sequence[AppPermission], domain: str | None, prefers_border: bool | None
 ) -> Json:
     """Return the `_meta` of a page's resource; empty when it says nothing."""
-    members: Json = {
-        "csp": None if csp is None else csp.json() or None,
-        "permissions": {name: {} for name in permissions} or None,
-        "domain": domain,
-        "prefersBorder": prefers_border,
-    }
-    said = {name: value for name, value in members.items() if value is not None}
-    if said:
-        return {_UI: said}
+    made: Json = {}
+    if csp is not None and (origins := csp.json()):
+        made["csp"] = origins
+    if permissions:
+        made["permissions"] = {name: {} for name in permissions}
+    if domain is not None:
+        made["domain"] = domain
+    if prefers_border is not None:
+        made["prefersBorder"] = prefers_border
+    if made:
+        return {_UI: made}
     return {}
 
 
 def tool_meta(uri: str, visibility: Sequence[AppVisibility]) -> Json:
     """Return the `_meta` of a tool whose results the page at a URI shows; no `visibility` is both."""
-    return {_UI: {"resourceUri": uri} | ({"visibility": list(visibility)} if visibility else {})}
+    made: Json = {"resourceUri": uri}
+    if visibility:
+        made["visibility"] = list(visibility)
+    return {_UI: made}
 
 
 def page_uri(meta: JsonObject) -> str | None:

@@ -1,8 +1,8 @@
 """Requests that a server makes of its client, and their answers: elicitation, sampling, roots; to JSON and from JSON.
 
-A legacy server sends them itself, a modern one puts them into its result (`input_required.py`); the JSON is the same
-but for one member. A peer's messages are untrusted: readers raise `ValueError`, whose text says what the specification
-requires; the caller decides which error that becomes.
+A legacy server sends them itself, a modern one puts them into its result (`input_required.py`). The JSON is the same
+except for one member. A peer's messages are untrusted: readers raise `ValueError` with the rule of the specification,
+and the caller decides which error that becomes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,17 @@ from toolweave.errors import RequestError, SchemaError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.protocol.content import ContentBlock, block_json, content_block
-from toolweave.protocol.json_types import Json, JsonObject, as_array, as_object, as_text
+from toolweave.protocol.json_types import (
+    Json,
+    JsonObject,
+    array_or_empty,
+    as_array,
+    as_object,
+    as_text,
+    object_entries,
+    object_or_empty,
+    text_or_empty,
+)
 from toolweave.protocol.uris import web_address_problem
 
 __all__ = [
@@ -106,7 +116,7 @@ def can_answer(needs: JsonObject, declared: JsonObject) -> bool:
         if offered is None:
             return False
         if not offered and name == "elicitation":
-            offered = ABILITIES["elicitation"]["elicitation"]  # what `{}` has meant since 2025-06-18
+            offered = ABILITIES["elicitation"]["elicitation"]  # `{}` has meant forms since 2025-06-18
         if any(as_object(offered.get(part)) is None for part in parts):
             return False
     return True
@@ -228,22 +238,21 @@ def elicitation_request(params: JsonObject, *, server: str) -> ElicitationReques
         ValueError: Its mode is unknown, or its URL is not an address that a person can be sent to.
     """
     mode = params.get("mode", "form")
-    url = as_text(params.get("url"))
     if mode not in ("form", "url"):
         raise ValueError("an elicitation has mode 'form' or 'url'")
+    url: str | None = None
     if mode == "url":
-        problem = web_address_problem(url or "")
-    else:
-        problem = None
-    if problem is not None:
-        shown = one_line(url or "", 200)
-        raise ValueError(f"an elicitation of mode 'url' has a web address, and {shown!r} is not one: {problem}")
+        url = text_or_empty(params.get("url"))
+        problem = web_address_problem(url)
+        if problem is not None:
+            shown = one_line(url, 200)
+            raise ValueError(f"an elicitation of mode 'url' has a web address, and {shown!r} is not one: {problem}")
     return ElicitationRequest(
         server=server,
         mode=mode,
-        message=as_text(params.get("message")) or "",
-        schema=as_object(params.get(REQUESTED_SCHEMA)) or {},
-        url=url if mode == "url" else None,
+        message=text_or_empty(params.get("message")),
+        schema=object_or_empty(params.get(REQUESTED_SCHEMA)),
+        url=url,
         elicitation_id=as_text(params.get("elicitationId")),
         raw=params,
     )
@@ -251,8 +260,8 @@ def elicitation_request(params: JsonObject, *, server: str) -> ElicitationReques
 
 def required_pages(data: object) -> list[JsonObject]:
     """Return the requests to visit pages in the data of the error `URL_ELICITATION_REQUIRED` (2025-11-25)."""
-    pages = as_array((as_object(data) or {}).get("elicitations")) or ()
-    return [{**(as_object(page) or {}), "mode": "url"} for page in pages]
+    pages = array_or_empty(object_or_empty(data).get("elicitations"))
+    return [{**object_or_empty(page), "mode": "url"} for page in pages]
 
 
 def elicitation_result_json(result: ElicitationResult) -> Json:
@@ -271,7 +280,7 @@ def read_elicitation_result(answer: object, *, form: bool) -> ElicitationResult:
         form: Whether the request was a form: an accepted answer then has content, which may be empty.
 
     Raises:
-        ValueError: It is none.
+        ValueError: The answer is not an elicitation result.
     """
     result = _object(answer, "an elicitation result")
     action = result.get("action")
@@ -280,7 +289,9 @@ def read_elicitation_result(answer: object, *, form: bool) -> ElicitationResult:
         raise ValueError("an elicitation result has an action 'accept', 'decline' or 'cancel'")
     if action != "accept" or not form:
         return ElicitationResult(action=action)
-    return ElicitationResult.accept(_object({} if content is None else content, "the content of an accepted form"))
+    if content is None:
+        return ElicitationResult.accept({})
+    return ElicitationResult.accept(_object(content, "the content of an accepted form"))
 
 
 _PRIMITIVES = frozenset({"string", "number", "integer", "boolean"})
@@ -300,7 +311,7 @@ def check_form(schema: JsonObject, *, what: str = "a form") -> Json:
     if schema.get("type") != "object" or fields is None:
         raise SchemaError(f"{what} must be a schema of type 'object' with 'properties'")
     for name, described in fields.items():
-        if not _is_flat(as_object(described) or {}):
+        if not _is_flat(object_or_empty(described)):
             raise SchemaError(
                 f"{what} has a field {name!r} that no form can have; "
                 "fields are texts, numbers, booleans, or choices from a list of texts",
@@ -310,14 +321,14 @@ def check_form(schema: JsonObject, *, what: str = "a form") -> Json:
 
 
 def _is_flat(described: JsonObject) -> bool:
-    kind = described.get("type")
-    items = as_object(described.get("items"))
-    choices = described.get("enum", [])
+    kind = as_text(described.get("type"))
     if kind == "array":
-        return items is not None and ("enum" in items or "anyOf" in items)
-    if not isinstance(kind, str) or not isinstance(choices, list):
+        items = object_or_empty(described.get("items"))
+        return "enum" in items or "anyOf" in items
+    choices = as_array(described.get("enum", []))
+    if kind not in _PRIMITIVES or choices is None:
         return False
-    return kind in _PRIMITIVES and all(isinstance(choice, str) for choice in cast("list[Any]", choices))
+    return all(isinstance(choice, str) for choice in choices)
 
 
 # Sampling
@@ -366,9 +377,16 @@ class SamplingResult(Value, frozen=True, kw_only=True):
     @property
     def text(self) -> str:
         """The blocks as text, one under the other."""
-        written = message_content_json(self.content)
-        blocks = cast("list[Any]", written if isinstance(written, list) else [written])
-        return "\n".join(content_block(one).render() for one in blocks)
+        blocks = _blocks(message_content_json(self.content))
+        return "\n".join(block.render() for block in blocks)
+
+
+def _blocks(content: object) -> tuple[ContentBlock, ...]:
+    """Return the blocks of a message, whose content is one block or an array of blocks."""
+    items = as_array(content)
+    if items is None:
+        items = [content]
+    return tuple(map(content_block, items))
 
 
 def message_content_json(content: Any) -> Any:
@@ -418,7 +436,9 @@ def sampling_params(
         tool_choice: `"auto"`, `"required"` or `"none"`.
         more: Other members, such as `modelPreferences`.
     """
-    made: Json = {**(more or {}), "messages": list(map(sampling_message_json, messages)), "maxTokens": max_tokens}
+    made: Json = dict(more or {})
+    made["messages"] = list(map(sampling_message_json, messages))
+    made["maxTokens"] = max_tokens
     if system_prompt is not None:
         made["systemPrompt"] = system_prompt
     if temperature is not None:
@@ -433,7 +453,7 @@ def sampling_params(
 
 
 def sampling_fields(params: JsonObject) -> Json:
-    """Return the members of a request that a server made, by the names of `SamplingRequest`, but for the tools.
+    """Return the members of a request that a server made, without the tools, by the names of `SamplingRequest`.
 
     Raises:
         ValueError: It has no list of messages.
@@ -444,19 +464,19 @@ def sampling_fields(params: JsonObject) -> Json:
     max_tokens = params.get("maxTokens")
     temperature = params.get("temperature")
     return {
-        "messages": tuple(_sampling_message(item) for item in map(as_object, messages) if item is not None),
+        "messages": tuple(map(_sampling_message, object_entries(messages))),
         "system_prompt": as_text(params.get("systemPrompt")),
         "max_tokens": max_tokens if isinstance(max_tokens, int) else None,
         "temperature": float(temperature) if isinstance(temperature, (int, float)) else None,
-        "tool_choice": as_text((as_object(params.get("toolChoice")) or {}).get("mode")) or "auto",
+        "tool_choice": as_text(object_or_empty(params.get("toolChoice")).get("mode")) or "auto",
         "raw": params,
     }
 
 
 def sampling_stops(params: JsonObject) -> tuple[str, ...]:
     """Return the texts at which a request wants the answer to stop."""
-    texts = (as_text(one) for one in as_array(params.get("stopSequences")) or ())
-    return tuple(one for one in texts if one)
+    texts = map(text_or_empty, array_or_empty(params.get("stopSequences")))
+    return tuple(filter(None, texts))
 
 
 def wants_tools(params: JsonObject) -> bool:
@@ -465,11 +485,9 @@ def wants_tools(params: JsonObject) -> bool:
 
 
 def _sampling_message(raw: JsonObject) -> SamplingMessage:
-    content = raw.get("content")
-    items = as_array(content)
     return SamplingMessage(
         role=as_text(raw.get("role")) or "user",
-        content=tuple(content_block(item) for item in (items if items is not None else [content])),
+        content=_blocks(raw.get("content")),
         raw=raw,
     )
 
@@ -486,16 +504,15 @@ def read_sampling_result(answer: object) -> SamplingResult:
     """Return the answer that a client sent.
 
     Raises:
-        ValueError: It is none.
+        ValueError: The answer is not a sampling result.
     """
     result = _object(answer, "a sampling result")
-    content = result.get("content")
-    model = result.get("model")
-    if not isinstance(content, (dict, list)) or not content or not isinstance(model, str):
+    content = as_object(result.get("content")) or as_array(result.get("content"))
+    model = as_text(result.get("model"))
+    if not content or model is None:
         raise ValueError("a sampling result has 'content', a block or blocks, and 'model', a text")
-    blocks = cast("list[Any]", content if isinstance(content, list) else [content])
     return SamplingResult(
-        content=tuple(map(content_block, blocks)),
+        content=_blocks(content),
         model=model,
         stop_reason=as_text(result.get("stopReason")),
         role="user" if result.get("role") == "user" else "assistant",
@@ -537,14 +554,21 @@ RootLike: TypeAlias = Root | str | Path
 
 def roots_json(roots: Iterable[Root]) -> Json:
     """Return the answer to a request."""
-    return {"roots": [{"uri": root.uri} | ({} if root.name is None else {"name": root.name}) for root in roots]}
+    return {"roots": [_root_json(root) for root in roots]}
+
+
+def _root_json(root: Root) -> Json:
+    made: Json = {"uri": root.uri}
+    if root.name is not None:
+        made["name"] = root.name
+    return made
 
 
 def read_roots(answer: object) -> tuple[Root, ...]:
     """Return the roots that a client sent.
 
     Raises:
-        ValueError: The answer is no list of roots.
+        ValueError: The answer is not a list of roots.
     """
     roots = as_array(_object(answer, "a list of roots").get("roots"))
     if roots is None:
@@ -558,8 +582,8 @@ def _is_file(uri: str) -> bool:
 
 def _root(item: object) -> Root:
     root = _object(item, "a root")
-    uri = root.get("uri")
-    if not isinstance(uri, str):
+    uri = as_text(root.get("uri"))
+    if uri is None:
         raise ValueError("a root has a 'uri', a text")
     if not _is_file(uri):
         raise ValueError(f"the 'uri' of a root is a file:// URI, not {one_line(uri, 200)!r}")

@@ -7,11 +7,19 @@ request names the version that it wants under the same key. What FastMCP writes 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import takewhile
-from typing import Any, TypeAlias, cast
+from typing import TypeAlias
 
-from toolweave.protocol.json_types import Json, JsonObject
+from toolweave.protocol.json_types import (
+    Json,
+    JsonObject,
+    array_or_empty,
+    as_object,
+    as_text,
+    object_or_empty,
+    text_or_empty,
+)
 
 __all__ = [
     "DEPRECATED",
@@ -43,7 +51,7 @@ VERSIONS = "io.toolweave/versions"
 """All versions that are offered under the name of a definition, newest first; there where it has several."""
 
 _FASTMCP = ("fastmcp", "_fastmcp")
-_LONGEST = 128
+_MAX_CHARACTERS = 128
 _PARTS = re.compile(r"[0-9]{1,18}|[a-z]+")
 
 VersionKey: TypeAlias = tuple[tuple[int, int | str], ...]
@@ -54,49 +62,41 @@ def component_meta(meta: JsonObject | None, *, tags: Iterable[str] = (), version
     """Return the `_meta` of a definition with its tags and its version.
 
     Raises:
-        ValueError: A tag is no printable text of at most 128 characters, or a version is none or has a space or an `@`.
+        ValueError: A tag or the version is not a printable text of at most 128 characters, or the version has a space
+            or an `@`.
     """
     named = sorted({_checked("tag", tag) for tag in ([tags] if isinstance(tags, str) else tags)})
     made: Json = dict(meta or {})
     if named:
         made[TAGS] = named
     if version is not None:
-        if " " in _checked("version", version) or "@" in version:
-            raise ValueError(f"{version!r} is no version: it has no spaces and no '@', as in '1.2'")
-        made[VERSION] = version
+        made[VERSION] = _checked("version", version)
+        if " " in version or "@" in version:
+            raise ValueError(f"{version!r} is not a version: it has no spaces and no '@', as in '1.2'")
     return made
 
 
 def _checked(what: str, text: object) -> str:
-    if not isinstance(text, str) or not text.strip() or len(text) > _LONGEST or not text.isprintable():
-        raise ValueError(f"{text!r} is no {what}: a printable text of at most {_LONGEST} characters is expected")
-    return text
+    found = text_or_empty(text)
+    if len(found) > _MAX_CHARACTERS or not found.strip() or not found.isprintable():
+        raise ValueError(f"{text!r} is not a {what}, which is a printable text of at most {_MAX_CHARACTERS} characters")
+    return found
 
 
 def tags_in(meta: object) -> frozenset[str]:
     """Return the tags that a definition's `_meta` names; a server may have written anything there."""
-    found = _member(meta, TAGS, "tags")
-    if isinstance(found, list):
-        listed = cast("list[Any]", found)
-    else:
-        listed = ()
+    listed = array_or_empty(_member(meta, TAGS, "tags"))
     return frozenset(tag for tag in listed if isinstance(tag, str))
 
 
 def version_in(meta: object) -> str | None:
     """Return the version that a definition's `_meta` names, or None."""
-    found = _member(meta, VERSION, "version")
-    if isinstance(found, str) and found:
-        return found
-    return None
+    return as_text(_member(meta, VERSION, "version")) or None
 
 
 def asked_version(params: JsonObject) -> str | None:
     """Return the version that the params of a request ask for; None for the newest."""
-    meta: Any = params.get("_meta")
-    if type(meta) is not dict and not isinstance(meta, Mapping):  # the first is nearly always enough
-        return None
-    asked = cast("JsonObject", meta).get(VERSION)
+    asked = object_or_empty(params.get("_meta")).get(VERSION)
     if asked is None:
         return None
     return str(asked)
@@ -109,16 +109,14 @@ def asking_for(version: str | None) -> Json:
     return {VERSION: version}
 
 
-def _member(meta: object, name: str, foreign: str) -> Any:
-    if not isinstance(meta, Mapping) or not meta:
-        return None
-    members = cast("JsonObject", meta)
+def _member(meta: object, name: str, foreign: str) -> object:
+    members = object_or_empty(meta)
     if name in members:
         return members[name]
     for key in _FASTMCP:
-        theirs = members.get(key)
-        if isinstance(theirs, Mapping):
-            return cast("JsonObject", theirs).get(foreign)
+        theirs = as_object(members.get(key))
+        if theirs is not None:
+            return theirs.get(foreign)
     return None
 
 

@@ -6,6 +6,7 @@ Pure. What a revision does not know is left out or said in text; everything else
 from __future__ import annotations
 
 import json
+from collections.abc import Container
 from secrets import token_hex
 from typing import Any
 
@@ -20,7 +21,7 @@ from toolweave.protocol.codes import (
     UNSUPPORTED_VERSION,
 )
 from toolweave.protocol.input_required import input_request
-from toolweave.protocol.json_types import Json, JsonObject, as_array, as_object
+from toolweave.protocol.json_types import Json, JsonObject, as_array, as_integer, as_object, object_or_empty
 from toolweave.protocol.meta import RELATED_TASK, SERVER_INFO, SUBSCRIPTION_ID, TASKS_EXTENSION
 from toolweave.protocol.versions import LATEST_HANDSHAKE_VERSION, MODERN_VERSION
 
@@ -69,15 +70,16 @@ def passed_capabilities(declared: JsonObject, *, version: str, tasks: bool, root
         tasks: Whether the extension for tasks is declared, regardless of who follows them.
         roots_changes: Whether the server is notified when the client's roots change.
     """
-    made = {name: value for name, value in declared.items() if name not in ("tasks", "extensions")}
-    if as_object(made.get("roots")) is not None and not roots_changes:
-        made["roots"] = {name: value for name, value in made["roots"].items() if name != "listChanged"}
+    made = _without_members(declared, ("tasks", "extensions"))
+    roots = as_object(made.get("roots"))
+    if roots is not None and not roots_changes:
+        made["roots"] = _without_members(roots, ("listChanged",))
     if "elicitation" in made and version < LATEST_HANDSHAKE_VERSION:
         if version < _FORMS_SINCE:
             del made["elicitation"]
         else:
             made["elicitation"] = {}  # which means forms, and all there was
-    extensions = dict(as_object(declared.get("extensions")) or {})
+    extensions = dict(object_or_empty(declared.get("extensions")))
     extensions.pop(TASKS_EXTENSION, None)
     if tasks:
         extensions[TASKS_EXTENSION] = {}
@@ -95,7 +97,7 @@ def capabilities_at(revision: str, declared: JsonObject) -> Json:
     forms = can_answer(ABILITIES["elicitation"], declared)
     if forms or revision >= LATEST_HANDSHAKE_VERSION:
         return dict(declared)
-    return {name: value for name, value in declared.items() if name != "elicitation"}
+    return _without_members(declared, ("elicitation",))
 
 
 def abilities(declared: JsonObject) -> Json:
@@ -106,21 +108,23 @@ def abilities(declared: JsonObject) -> Json:
 
 def missing_abilities(error_data: object) -> list[str]:
     """Return the names of the capabilities that a client lacks, from the data of the error `MISSING_CAPABILITY`."""
-    needed = as_object((as_object(error_data) or {}).get("requiredCapabilities")) or {}
-    return [f"{name}.{part}" for name, parts in needed.items() for part in as_object(parts) or ()] or list(needed)
+    needed = object_or_empty(object_or_empty(error_data).get("requiredCapabilities"))
+    found: list[str] = []
+    for name, parts in needed.items():
+        found += [f"{name}.{part}" for part in object_or_empty(parts)]
+    return found or list(needed)
 
 
 # Results
 
 
 def modern_result(method: str, result: JsonObject) -> Json:
-    """Return the result of a server of any era for a modern client, but for the members that its own server adds."""
+    """Return the result of a server of any era for a modern client, without the members that its own server adds."""
     made = _without_hops(result)
     if method == methods.TOOLS_CALL and "resultType" not in made:
         made.setdefault("content", [])
     if method in methods.CACHEABLE:
-        lifetime = made.get("ttlMs")
-        made["ttlMs"] = lifetime if isinstance(lifetime, int) and lifetime > 0 else 0
+        made["ttlMs"] = max(as_integer(made.get("ttlMs")) or 0, 0)
         made.setdefault("cacheScope", "private")
     return made
 
@@ -139,16 +143,21 @@ def legacy_result(method: str, result: JsonObject, version: str, *, wraps: bool 
             known, and to be taken from the result.
     """
     is_modern = "resultType" in result
-    made = {name: value for name, value in _without_hops(result).items() if name not in _OF_MODERN_RESULTS}
+    made = _without_members(_without_hops(result), _OF_MODERN_RESULTS)
     if method == methods.TOOLS_CALL:
         content = as_array(made.setdefault("content", []))
         if content is not None:
             made["content"] = [_known_block(block, version) for block in content]
         if wraps is None:
-            wraps = made.get("structuredContent") is not None and as_object(made["structuredContent"]) is None
-        _wrap(made, is_modern=is_modern, wraps=wraps and made.get("isError") is not True)
-    elif method == methods.PROMPTS_GET and (messages := as_array(made.get("messages"))) is not None:
-        made["messages"] = [_known_message(message, version) for message in messages]
+            structured = made.get("structuredContent")
+            wraps = structured is not None and as_object(structured) is None
+        if made.get("isError") is True:
+            wraps = False
+        _wrap(made, is_modern=is_modern, wraps=wraps)
+    elif method == methods.PROMPTS_GET:
+        messages = as_array(made.get("messages"))
+        if messages is not None:
+            made["messages"] = [_known_message(message, version) for message in messages]
     return made
 
 
@@ -160,10 +169,11 @@ def _wrap(made: Json, *, is_modern: bool, wraps: bool) -> None:
     if "structuredContent" not in made:
         return
     value = made["structuredContent"]
-    is_object = as_object(value) is not None
-    if is_object and not (wraps and is_modern):
+    needs_wrapper = wraps and is_modern
+    if as_object(value) is not None and not needs_wrapper:
         return
-    made["content"] = made["content"] or [_text(json.dumps(value, ensure_ascii=False))]
+    if not made["content"]:
+        made["content"] = [_text(json.dumps(value, ensure_ascii=False))]
     if wraps:
         made["structuredContent"] = {RESULT: value}
     else:
@@ -178,12 +188,16 @@ def _without_hops(result: JsonObject) -> Json:
     made = dict(result)
     if "_meta" not in made:
         return made
-    meta = as_object(made.pop("_meta")) or {}
-    kept = {name: value for name, value in meta.items() if name not in _HOPS}
+    meta = object_or_empty(made.pop("_meta"))
+    kept = _without_members(meta, _HOPS)
     # A server's own empty `_meta` is passed on; one that only the hops had filled is not.
     if kept or result["_meta"] == {}:
         made["_meta"] = kept
     return made
+
+
+def _without_members(members: JsonObject, excluded: Container[str]) -> Json:
+    return {name: value for name, value in members.items() if name not in excluded}
 
 
 def _known_message(message: Any, version: str) -> Any:
@@ -195,12 +209,13 @@ def _known_message(message: Any, version: str) -> Any:
 
 def _known_block(block: Any, version: str) -> Any:
     """Return a content block, or a note instead of it where it is newer than the revision."""
-    members = as_object(block)
-    kind = members.get("type") if members is not None else None
-    if members is None or not isinstance(kind, str) or version >= _BLOCKS_SINCE.get(kind, ""):
+    members = object_or_empty(block)
+    kind = members.get("type")
+    if not isinstance(kind, str) or version >= _BLOCKS_SINCE.get(kind, ""):
         return block
     if kind == "resource_link":
-        return _text(f"{members.get('title') or members.get('name') or 'resource'}: {members.get('uri')}")
+        label = members.get("title") or members.get("name") or "resource"
+        return _text(f"{label}: {members.get('uri')}")
     return _text(f"[{kind}, {members.get('mimeType')}: protocol revision {version} cannot carry it]")
 
 
@@ -238,8 +253,8 @@ def question_for(method: str, params: JsonObject, version: str) -> Json:
 
     Only 2025-11-25 has an id of a visit to a web page: later revisions get none, this one always gets one.
     """
-    made = {name: value for name, value in params.items() if name not in ("_meta", "task")}
-    meta = {key: value for key, value in (as_object(params.get("_meta")) or {}).items() if key not in _HOPS}
+    made = _without_members(params, ("_meta", "task"))
+    meta = _without_members(object_or_empty(params.get("_meta")), _HOPS)
     if meta:
         made["_meta"] = meta
     if method != methods.ELICITATION_CREATE:

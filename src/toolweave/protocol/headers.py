@@ -6,10 +6,10 @@ import base64
 import binascii
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 from toolweave.protocol import methods
-from toolweave.protocol.json_types import JsonObject
+from toolweave.protocol.json_types import JsonObject, array_or_empty, as_integer, as_object, as_text, object_or_empty
 
 __all__ = [
     "NAME_PARAMETERS",
@@ -36,7 +36,7 @@ _TYPES = ("boolean", "integer", "string")
 _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _PLAIN = re.compile(r"[!-~](?:[ -~]*[!-~])?")
 _DECIMAL = re.compile(r"(-?[0-9]+)(?:\.0+)?")
-_LONGEST_NUMBER = 1000
+_MAX_NUMBER = 1000
 _ENCODED = re.compile(r"=\?base64\?(.*)\?=")
 
 # keywords whose values hold schemas; what stands in `const`, `default`, `enum` and `examples` is data
@@ -57,7 +57,10 @@ Mirrored = tuple[tuple[_Path, str], ...]
 
 def encode_value(value: str) -> str:
     """Encode a text as a header value: unchanged where a header can carry it, else in base64."""
-    if not value or (_PLAIN.fullmatch(value) and not _ENCODED.fullmatch(value)):
+    if not value:
+        return value
+    # A value that looks encoded is encoded itself, or the server would decode it.
+    if _PLAIN.fullmatch(value) and not _ENCODED.fullmatch(value):
         return value
     # a lone surrogate has no UTF-8; the body carries an escape for it, and the server will compare and say so
     return f"=?base64?{base64.b64encode(value.encode('utf-8', 'replace')).decode('ascii')}?="
@@ -85,11 +88,12 @@ def decode_value(header: bytes | None) -> str | None:
 
 def mirrored_arguments(schema: JsonObject) -> Mirrored:
     """Return the path and the header name of each argument to be mirrored."""
-    return tuple(
-        (path, _PREFIX + name.lower())
-        for path, part in _schemas(schema)
-        if path and isinstance(name := part.get(_ANNOTATION), str)
-    )
+    found: list[tuple[_Path, str]] = []
+    for path, part in _schemas(schema):
+        name = as_text(part.get(_ANNOTATION))
+        if path and name is not None:
+            found.append((path, _PREFIX + name.lower()))
+    return tuple(found)
 
 
 def argument_headers(mirrored: Mirrored, arguments: Any) -> dict[str, str]:
@@ -130,33 +134,43 @@ def argument_mismatch(mirrored: Mirrored, arguments: Any, headers: Sequence[tupl
         value = _value_at(arguments, path)
         where = ".".join(path)
         text = _rendered(value)
-        if text is None and sent:
-            return f"the header {name} is there, but the argument {where!r} has no value for it"
-        if text is not None and not sent:
+        if text is None:
+            if sent:
+                return f"the header {name} is there, but the argument {where!r} has no value for it"
+            continue
+        if not sent:
             return f"the header {name} is missing, but the argument {where!r} is there"
-        if text is not None and not _agrees(value, text, decode_value(sent[0].strip(b" \t"))):
+        if not _agrees(value, text, decode_value(sent[0].strip(b" \t"))):
             return f"the header {name} differs from the argument {where!r}"
     return None
 
 
-def _agrees(value: Any, text: str, sent: str | None) -> bool:
-    """Whether a header says the same as an argument; whole numbers are compared as numbers: 42 is 42.0."""
-    if sent is None or sent == text:
-        return sent is not None
-    found = _DECIMAL.fullmatch(sent)
-    whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
-    if found is None or not whole or isinstance(value, bool) or len(sent) > _LONGEST_NUMBER:
+def _agrees(value: object, text: str, sent: str | None) -> bool:
+    """Return whether a header has the value of an argument; whole numbers are compared as numbers: 42 is 42.0."""
+    if sent is None:
         return False
-    return int(found[1]) == int(value)
+    if sent == text:
+        return True
+    # Python refuses to convert longer numbers, whose conversion takes quadratic time.
+    if len(sent) > _MAX_NUMBER:
+        return False
+    found = _DECIMAL.fullmatch(sent)
+    whole = _whole_number(value)
+    if found is None or whole is None:
+        return False
+    return int(found[1]) == whole
 
 
-def _value_at(arguments: Any, path: _Path) -> Any:
+def _whole_number(value: object) -> int | None:
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return as_integer(value)
+
+
+def _value_at(arguments: object, path: _Path) -> object:
     value = arguments
     for key in path:
-        if isinstance(value, Mapping):
-            value = cast("JsonObject", value).get(key)
-        else:
-            value = None
+        value = object_or_empty(value).get(key)
     return value
 
 
@@ -173,7 +187,7 @@ def mirroring_problem(schema: JsonObject) -> tuple[str, str] | None:
         kind = part.get("type")
         pointer = "".join(f"/properties/{step.replace('~', '~0').replace('/', '~1')}" for step in path)
         if not isinstance(name, str) or not _TOKEN.fullmatch(name):
-            return f"property {where!r}: {_ANNOTATION} is no header name", pointer
+            return f"property {where!r}: {_ANNOTATION} is not a header name", pointer
         if kind not in _TYPES:
             return f"property {where!r}: {_ANNOTATION} needs a type of {', '.join(_TYPES)}", pointer
         if name.lower() in taken:
@@ -188,9 +202,9 @@ def _schemas(root: Any) -> Iterator[tuple[_Path | None, JsonObject]]:
     waiting: list[tuple[_Path | None, Any]] = [((), root)]
     while waiting:
         path, value = waiting.pop()
-        if not isinstance(value, (dict, Mapping)):
+        part = as_object(value)
+        if part is None:
             continue
-        part = cast("JsonObject", value)
         yield path, part
         for keyword, inner in part.items():  # a look at the few that are there: lists have thousands of schemas
             if type(inner) is str:
@@ -202,11 +216,9 @@ def _schemas(root: Any) -> Iterator[tuple[_Path | None, JsonObject]]:
                 waiting.append((None, inner))
             elif keyword in _NAMED_SCHEMAS:
                 waiting.extend((None, one) for _, one in _members(inner))
-            elif keyword in _MANY_SCHEMAS and isinstance(inner, list):
-                waiting.extend((None, one) for one in cast("list[Any]", inner))
+            elif keyword in _MANY_SCHEMAS:
+                waiting.extend((None, one) for one in array_or_empty(inner))
 
 
-def _members(value: Any) -> Iterable[tuple[str, Any]]:
-    if isinstance(value, (dict, Mapping)):
-        return cast("JsonObject", value).items()
-    return ()
+def _members(value: object) -> Iterable[tuple[str, Any]]:
+    return object_or_empty(value).items()

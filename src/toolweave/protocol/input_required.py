@@ -7,7 +7,9 @@ server.
 
 from __future__ import annotations
 
-from toolweave.protocol.json_types import Json, JsonObject, as_object, as_text
+from types import NoneType
+
+from toolweave.protocol.json_types import Json, JsonObject, as_object, as_text, object_or_empty
 
 __all__ = [
     "INPUT_REQUESTS",
@@ -47,8 +49,8 @@ def input_required(requests: JsonObject, state: str) -> Json:
 
 def read_input_request(raw: object) -> tuple[str, JsonObject]:
     """Return the method and the parameters of one request for input; for a malformed one an unknown method."""
-    request = as_object(raw) or {}
-    return as_text(request.get("method")) or "a request without a method", as_object(request.get("params")) or {}
+    request = object_or_empty(raw)
+    return as_text(request.get("method")) or "a request without a method", object_or_empty(request.get("params"))
 
 
 def read_input_required(result: JsonObject) -> tuple[JsonObject, str | None]:
@@ -59,7 +61,7 @@ def read_input_required(result: JsonObject) -> tuple[JsonObject, str | None]:
     """
     requests = as_object(result.get(INPUT_REQUESTS, {}))
     state = result.get(REQUEST_STATE)
-    if requests is None or not (state is None or isinstance(state, str)):
+    if requests is None or not isinstance(state, (str, NoneType)):
         raise ValueError("its request for input is malformed")
     if not requests and state is None:
         raise ValueError("it asks for input without saying which")

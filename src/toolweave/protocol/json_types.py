@@ -10,8 +10,11 @@ __all__ = [
     "JsonObject",
     "array_or_empty",
     "as_array",
+    "as_integer",
+    "as_number",
     "as_object",
     "as_text",
+    "object_entries",
     "object_or_empty",
     "text_or_empty",
 ]
@@ -44,6 +47,20 @@ def as_text(value: Any) -> str | None:
     return None
 
 
+def as_integer(value: Any) -> int | None:
+    """Return a JSON number without a fraction; a boolean is not a number."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    return None
+
+
+def as_number(value: Any) -> int | float | None:
+    """Return a JSON number; a boolean is not a number."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return value
+    return None
+
+
 def object_or_empty(value: Any) -> JsonObject:
     """Return a JSON object, or an empty one for any other value."""
     return as_object(value) or {}
@@ -52,6 +69,11 @@ def object_or_empty(value: Any) -> JsonObject:
 def array_or_empty(value: Any) -> list[Any]:
     """Return a JSON array, or an empty one for any other value."""
     return as_array(value) or []
+
+
+def object_entries(value: Any) -> list[JsonObject]:
+    """Return the objects of a JSON array, without its other values; empty for a value that is not an array."""
+    return [entry for entry in map(as_object, array_or_empty(value)) if entry is not None]
 
 
 def text_or_empty(value: Any) -> str:

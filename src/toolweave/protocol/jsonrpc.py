@@ -1,11 +1,9 @@
 """JSON-RPC 2.0 messages to and from bytes. Pure: no I/O, no state.
 
-Texts are read in two ways. A client reads **leniently** what a server sent: junk is skipped, an answer that cannot
-be read as a whole is still found by its id, and list entries that are nested too deeply become null, so that one bad
-message fails one call and never the conversation. A server reads **strictly** what a client sent: a text that is no
-message, or is nested too deeply, is refused before any code walks through it, with the reason and, if possible, the
-id of the request. The depth limit is a parameter of both. Texts are written in one way; the caller chooses the
-handling of text and numbers that JSON cannot hold.
+Texts are read in two ways. A client reads the messages of a server **leniently**, see `lenient_messages`. A server
+reads those of a client **strictly**: a text that is not a message, or is nested too deeply, is refused before any code
+walks through it, with the reason and, if possible, the id of the request. The depth limit is a parameter of both. Texts
+are written in one way; the caller chooses the handling of text and numbers that JSON cannot hold.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ import msgspec
 from toolweave._json import JsonDecoder
 from toolweave.protocol.brackets import is_deeper
 from toolweave.protocol.codes import INVALID_REQUEST, PARSE_ERROR
-from toolweave.protocol.json_types import Json, JsonObject
+from toolweave.protocol.json_types import Json, JsonObject, as_integer, as_text
 from toolweave.protocol.lenient_json import mended
 
 __all__ = [
@@ -52,10 +50,10 @@ REQUEST_HEAD = b'{"jsonrpc":"2.0","id":'
 VERSION_MEMBER = b'"jsonrpc"'
 """The name of a member that every message has, by which it is found in other text."""
 MAX_BATCH = 1_000
-"""The limit of messages in a batch: each costs as much as a short message of its own."""
+"""The limit of messages in a batch: each costs as much as a short message by itself."""
 
 RequestId: TypeAlias = int | str
-"""The id of a request: an integer is no float and no boolean, and 1 is not "1"."""
+"""The id of a request: a text or an integer, which is neither a float nor a boolean. 1 is not "1"."""
 ForeignId: TypeAlias = int | str | float
 """An id as lenient reading accepts it; only servers send fractions, which they get back unchanged."""
 
@@ -77,11 +75,13 @@ class StrictMessage(msgspec.Struct, gc=False):
     @property
     def is_answer(self) -> bool:
         """Whether it is an answer to a request."""
-        return self.method is msgspec.UNSET and (self.result is not msgspec.UNSET or self.error is not msgspec.UNSET)
+        if self.method is not msgspec.UNSET:
+            return False
+        return self.result is not msgspec.UNSET or self.error is not msgspec.UNSET
 
 
 class MalformedMessage(ValueError):
-    """Raised by strict reading for a text that is no message.
+    """Raised by strict reading for a text that is not a message.
 
     Attributes:
         code: The JSON-RPC error code of the answer.
@@ -129,7 +129,8 @@ def decode_strict(text: bytes, *, levels: int = MAX_DEPTH) -> StrictMessage | li
     """Return the message of one JSON text, or the members of a batch.
 
     Raises:
-        MalformedMessage: It is not JSON (-32700), no message (-32600), or nested more deeply than `levels`.
+        MalformedMessage: The text is not JSON (-32700), is not a message (-32600), or is nested more deeply than
+            `levels`.
     """
     text = text.removeprefix(BOM_UTF8)
     try:
@@ -140,7 +141,8 @@ def decode_strict(text: bytes, *, levels: int = MAX_DEPTH) -> StrictMessage | li
         raise _defect(text) from None
     if is_deeper(text, levels):
         key = None if message.id is msgspec.UNSET else message.id
-        raise _too_deep(levels, key, answerable=key is not None and not message.is_answer)
+        is_request = key is not None and not message.is_answer
+        raise _too_deep(levels, key, answerable=is_request)
     return message
 
 
@@ -171,20 +173,18 @@ def _too_deep(levels: int, key: RequestId | None = None, *, answerable: bool = T
 
 
 def _defect(text: bytes) -> MalformedMessage:
-    """Return the error for a text that is no message."""
+    """Return the error for a text that is not a message."""
     try:
-        _skip(text)  # finds what is no JSON without converting its numbers a second time
+        _skip(text)  # refuses a text that is not JSON without converting its numbers a second time
         value = _decode_any(text)
     except (ValueError, RecursionError):
         return MalformedMessage(PARSE_ERROR, _NO_JSON)
     if not isinstance(value, dict):
         return MalformedMessage(INVALID_REQUEST, "Invalid request: a message is a JSON object")
     members = cast("Json", value)
-    key = members.get("id")
-    if isinstance(key, str) or (isinstance(key, int) and not isinstance(key, bool)):
-        known = key
-    else:
-        known = None
+    known = as_text(members.get("id"))
+    if known is None:
+        known = as_integer(members.get("id"))
     if members.get("jsonrpc") != "2.0":
         why = "'jsonrpc' must be \"2.0\""
     elif "id" in members and known is None:
@@ -193,9 +193,12 @@ def _defect(text: bytes) -> MalformedMessage:
         why = "'method' must be a string"
     else:
         why = "'params' must be an object"
-    silent = "method" not in members and ("result" in members or "error" in members)
-    silent = silent or (isinstance(members.get("method"), str) and "id" not in members)
-    return MalformedMessage(INVALID_REQUEST, f"Invalid request: {why}", id=known, answerable=not silent)
+    if "method" not in members:
+        answerable = not ("result" in members or "error" in members)
+    else:
+        is_notification = isinstance(members["method"], str) and "id" not in members
+        answerable = not is_notification
+    return MalformedMessage(INVALID_REQUEST, f"Invalid request: {why}", id=known, answerable=answerable)
 
 
 # Writing
@@ -207,12 +210,12 @@ def encode_value(value: Any, *, errors: Literal["strict", "replace"] = "strict",
     Args:
         value: Any JSON value; members that are `msgspec.Raw` are put in as they are.
         errors: `"replace"` writes a question mark for half of a surrogate pair, as `os.fsdecode` makes of a file name
-            that is no UTF-8; `"strict"` refuses it.
+            that is not UTF-8; `"strict"` refuses it.
         allow_nan: Write null for a number that is not finite, for which JSON has no word, instead of refusing it.
 
     Raises:
-        ValueError: It holds a value that JSON cannot express, or is nested too deeply.
-        TypeError: It holds an object that is no JSON value.
+        ValueError: The value cannot be expressed in JSON, or is nested too deeply.
+        TypeError: It holds an object that is not a JSON value.
     """
     try:
         text = _encode(value)
@@ -222,7 +225,7 @@ def encode_value(value: Any, *, errors: Literal["strict", "replace"] = "strict",
         text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode("utf-8", "replace")
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
-    # what msgspec makes of NaN is null, a silent change. `in` costs twice as much as `find`: it first asks for a number
+    # msgspec writes null for NaN, a silent change. `in` costs twice as much as `find`: it first asks for a number
     if not allow_nan and text.find(b"null") >= 0 and _has_non_finite(value):
         raise ValueError("a number is not finite")
     return text
@@ -233,7 +236,9 @@ def _has_non_finite(value: Any) -> bool:
         return not math.isfinite(value)
     if isinstance(value, Mapping):
         return any(map(_has_non_finite, cast("Mapping[Any, Any]", value).values()))
-    return isinstance(value, (list, tuple)) and any(map(_has_non_finite, cast("list[Any]", value)))
+    if isinstance(value, (list, tuple)):
+        return any(map(_has_non_finite, cast("list[Any]", value)))
+    return False
 
 
 def encode_request(
@@ -248,7 +253,7 @@ def encode_notification(method: str, params: JsonObject) -> bytes:
 
     Raises:
         ValueError: The parameters are nested too deeply.
-        TypeError: They hold an object that is no JSON value.
+        TypeError: They hold an object that is not a JSON value.
     """
     message: Json = {"jsonrpc": "2.0", "method": method}
     return encode_value(message | {"params": params} if params else message, errors="replace", allow_nan=True)
@@ -259,13 +264,13 @@ def encode_result(request_id: ForeignId, result: JsonObject) -> bytes:
 
     Raises:
         ValueError: The result holds a value that JSON cannot express, such as NaN, or is nested too deeply.
-        TypeError: It holds an object that is no JSON value.
+        TypeError: It holds an object that is not a JSON value.
     """
     return encode_value({"jsonrpc": "2.0", "id": request_id, "result": result}, errors="replace")
 
 
 def encode_error(request_id: ForeignId | None, code: int, message: str, data: Any = None) -> bytes:
-    """Return the refusal of a request; `data` that is no JSON is left out."""
+    """Return the refusal of a request; `data` that is not JSON is left out."""
     error: Json = {"code": code, "message": message}
     refusal = {"jsonrpc": "2.0", "id": request_id, "error": error}
     if data is not None:
@@ -287,8 +292,8 @@ def writable(value: ValueT) -> ValueT:
     Half of a surrogate pair is replaced; a value without any is returned unchanged.
 
     Raises:
-        ValueError: It holds a value that JSON cannot express, such as NaN, or is nested too deeply.
-        TypeError: It holds an object that is no JSON value.
+        ValueError: The value holds a part that JSON cannot express, such as NaN, or is nested too deeply.
+        TypeError: It holds an object that is not a JSON value.
     """
     try:
         encode_value(value)

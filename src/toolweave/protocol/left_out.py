@@ -6,17 +6,25 @@ A server that makes tools of something else, such as an API's document, cannot m
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import islice
 
 from toolweave._value import Value
-from toolweave.protocol.json_types import Json, JsonObject, as_array, as_object, as_text
+from toolweave.protocol.json_types import (
+    Json,
+    JsonObject,
+    array_or_empty,
+    object_entries,
+    object_or_empty,
+    text_or_empty,
+)
 
 __all__ = ["LEFT_OUT", "LeftOut", "left_out_in", "left_out_meta"]
 
 LEFT_OUT = "io.toolweave/left-out"
 """The parts that are left out of a list of tools: a list of objects with `name`, `part` and `reason`."""
 
-_MOST = 1000
-_LONGEST = 500
+_MAX_PARTS = 1000
+_MAX_CHARACTERS = 500
 
 
 class LeftOut(Value, frozen=True, kw_only=True):
@@ -24,7 +32,7 @@ class LeftOut(Value, frozen=True, kw_only=True):
 
     Attributes:
         name: The name of the tool; `""` where it has none.
-        reason: The reason, for people; untrusted text of the server.
+        reason: The human-readable reason; untrusted text of the server.
         part: `"tool"`, or the part of a tool that is listed without it, such as `"output schema"`.
     """
 
@@ -43,7 +51,7 @@ class LeftOut(Value, frozen=True, kw_only=True):
 
 def left_out_meta(parts: Iterable[LeftOut]) -> Json:
     """Return the `_meta` of a list of tools without these parts, at most 1,000 of them; empty for none."""
-    made = [{"name": one.name, "part": one.part, "reason": one.reason} for one in parts][:_MOST]
+    made = [{"name": one.name, "part": one.part, "reason": one.reason} for one in islice(parts, _MAX_PARTS)]
     if made:
         return {LEFT_OUT: made}
     return {}
@@ -51,10 +59,17 @@ def left_out_meta(parts: Iterable[LeftOut]) -> Json:
 
 def left_out_in(meta: object) -> tuple[LeftOut, ...]:
     """Return the parts that the `_meta` of a list names; a server may have written anything there."""
-    entries = as_array((as_object(meta) or {}).get(LEFT_OUT)) or ()
-    return tuple(_read(one) for one in map(as_object, entries[:_MOST]) if one is not None)
+    entries = array_or_empty(object_or_empty(meta).get(LEFT_OUT))
+    return tuple(map(_read, object_entries(entries[:_MAX_PARTS])))
 
 
 def _read(entry: JsonObject) -> LeftOut:
-    name, part, reason = ((as_text(entry.get(key)) or "")[:_LONGEST] for key in ("name", "part", "reason"))
-    return LeftOut(name=name, part=part or "tool", reason=reason or "the server gives no reason")
+    return LeftOut(
+        name=_short_text(entry.get("name")),
+        part=_short_text(entry.get("part")) or "tool",
+        reason=_short_text(entry.get("reason")) or "the server gives no reason",
+    )
+
+
+def _short_text(value: object) -> str:
+    return text_or_empty(value)[:_MAX_CHARACTERS]

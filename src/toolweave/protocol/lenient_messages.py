@@ -13,6 +13,7 @@ import msgspec
 
 from toolweave._json import JsonDecoder, is_out_of_range
 from toolweave.protocol.brackets import has_more_brackets
+from toolweave.protocol.json_types import as_integer
 from toolweave.protocol.jsonrpc import MAX_BATCH, MAX_DEPTH, RequestId
 from toolweave.protocol.lenient_json import mended
 
@@ -43,13 +44,14 @@ _LEADING = rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?'
 _LEADING_ID = _LEADING + rb'"id"\s*:\s*(?:(\d+)|"([\x20-\x21\x23-\x7e]{1,80})")\s*,'
 _LEADING_METHOD = re.compile(_LEADING + rb'"method"\s*:')
 MAX_DIGITS = 19
-"""Digits of a number that is no id of ours."""
+"""Digits of a number that is too long to be one of our ids."""
+_OWN_ID = re.compile(rf"0|[1-9][0-9]{{0,{MAX_DIGITS - 2}}}")
 _SHOWN_DIGITS = 40
 _ENTRY_DEPTH = 4  # of `{"result": {"tools": [{`
 _LARGE = 2 * MAX_CONTAINERS  # bytes; an array or an object has two brackets, so a smaller message holds fewer of them
-_MOST_TOKENS = 1_000_000  # brackets and quotes of a list that is searched for deep entries; about half a second
+_MAX_TOKENS = 1_000_000  # brackets and quotes of a list that is searched for deep entries; about half a second
 _HIDING = (b"\\u", b"\\b", b"\\f")
-"""Escapes behind which there may be a hidden character."""
+"""Escapes that may stand for a hidden character."""
 
 
 class LenientMessage(msgspec.Struct, gc=False):
@@ -103,9 +105,9 @@ _ID_TYPES = frozenset({int, str, float, type(None), msgspec.UnsetType})
 
 
 def decode_raw_result(text: bytes) -> RawResult | None:
-    """Return the result in a text with its members undecoded; None for a text that has to be read by `decode_lenient`.
+    """Return the result in a text with its members undecoded; None for a text that `decode_lenient` has to read.
 
-    What is returned is what `decode_lenient` would return, member by member (`tests/protocol/test_raw_results.py`).
+    Decoded member by member, it equals the result of `decode_lenient` (`tests/protocol/test_raw_results.py`).
     """
     # A larger text may hold more arrays and objects than a message may have; only `decode_lenient` counts them.
     if len(text) > _LARGE or _may_hide_characters(text):
@@ -137,9 +139,9 @@ def decode_lenient(text: bytes) -> list[LenientMessage]:
     """Return the messages of one JSON text: one, or those of a batch (revision 2025-03-26).
 
     Raises:
-        ValueError: It is no JSON-RPC message; in a batch only if none is. Or it holds more than `MAX_CONTAINERS`, or
-            a batch more than `MAX_BATCH`.
-        RecursionError: It is nested more deeply than can be read; see `without_deep_entries`.
+        ValueError: The text is not a JSON-RPC message, or a batch without any. Or it holds more than `MAX_CONTAINERS`,
+            or is a batch of more than `MAX_BATCH` messages.
+        RecursionError: The text is nested more deeply than can be read; see `without_deep_entries`.
     """
     if len(text) > _LARGE and has_more_brackets(text, MAX_CONTAINERS):
         raise ValueError(f"it holds more than {MAX_CONTAINERS} arrays and objects")
@@ -174,7 +176,7 @@ def _lenient(text: bytes | msgspec.Raw) -> LenientMessage:
         message = _decode_lenient(text)
     except RecursionError:
         message = _without_result(text)
-    except ValueError:  # text that is not UTF-8 is no `DecodeError`
+    except ValueError:  # for text that is not UTF-8, the decoder does not raise `DecodeError`
         readable = mended(bytes(text))
         if readable is None:
             message = _without_result(text)
@@ -186,7 +188,7 @@ def _lenient(text: bytes | msgspec.Raw) -> LenientMessage:
 
 
 def _without_result(text: bytes | msgspec.Raw) -> LenientMessage:
-    """Return a message with its result left raw: if only that is broken, its call can still be answered for."""
+    """Return a message with its result left raw: if only that is broken, its id still finds the call that it fails."""
     envelope = _decode_envelope(text)
     return LenientMessage(
         id=envelope.id, method=envelope.method, params=envelope.params, result=envelope.result, error=envelope.error
@@ -207,11 +209,13 @@ def is_json(text: bytes) -> bool:
 def without_deep_entries(text: bytes, *, levels: int = MAX_DEPTH) -> bytes:
     """Return the answer to a list request with null instead of each entry nested deeper than `levels`.
 
-    One such entry would make the whole list unreadable; the nulls are reported as entries that are no object.
+    One such entry would make the whole list unreadable; the nulls are reported as entries that are not objects.
     A text with more than a million brackets and quotes is returned unchanged.
     """
     if _holds_too_many_tokens(text):
         return text
+    # The scan stands at `depth`. `start` and `deepest` are of the entry that is open, and all of the text before
+    # `copied` is in `kept`.
     kept: list[bytes] = []
     copied = depth = deepest = start = 0
     for found in re.finditer(_BRACKETS, text):
@@ -262,8 +266,10 @@ def objects_in(text: bytes) -> list[bytes]:
     start = depth = 0
     for found in re.finditer(_BRACKETS, text):
         token = found.group()
-        if depth == 0 and (token != b"{" or text[start : found.start()].strip()):
-            return [text]
+        if depth == 0:
+            between = text[start : found.start()].strip()
+            if token != b"{" or between:
+                return [text]
         if token in b"{[":
             depth += 1
         elif token in b"}]":
@@ -271,13 +277,13 @@ def objects_in(text: bytes) -> list[bytes]:
             if depth == 0:
                 parts.append(text[start : found.end()].strip())
                 start = found.end()
-    if text[start:].strip() or not parts:
+    if text[start:].strip():
         return [text]
-    return parts
+    return parts or [text]
 
 
 def _holds_too_many_tokens(text: bytes) -> bool:
-    return sum(map(text.count, (b"{", b"}", b"[", b"]", b'"'))) > _MOST_TOKENS
+    return sum(map(text.count, (b"{", b"}", b"[", b"]", b'"'))) > _MAX_TOKENS
 
 
 def answer_behind(text: bytes) -> LenientMessage | None:
@@ -292,10 +298,11 @@ def answer_behind(text: bytes) -> LenientMessage | None:
         [message] = decode_lenient(text[found.start() :])
     except (ValueError, RecursionError):
         return None
-    is_answer = message.result is not msgspec.UNSET or message.error is not msgspec.UNSET
-    if is_answer and message.method is msgspec.UNSET:
-        return message
-    return None
+    if message.method is not msgspec.UNSET:
+        return None
+    if message.result is msgspec.UNSET and message.error is msgspec.UNSET:
+        return None
+    return message
 
 
 def own_id(came: object) -> RequestId | None:
@@ -305,17 +312,11 @@ def own_id(came: object) -> RequestId | None:
     another id of it.
     """
     if isinstance(came, str):
-        if came.isascii() and came.isdigit() and len(came) < MAX_DIGITS and _is_plain(came):
+        if _OWN_ID.fullmatch(came):
             return int(came)
         return came
     if isinstance(came, float):
         if came.is_integer():
             return int(came)
         return None
-    if isinstance(came, int) and not isinstance(came, bool):
-        return came
-    return None
-
-
-def _is_plain(digits: str) -> bool:
-    return digits == "0" or digits[0] != "0"
+    return as_integer(came)

@@ -8,10 +8,11 @@ is reported. Whether a call succeeded is changed only where the server says so i
 from __future__ import annotations
 
 import json
-from typing import Any, cast
+from types import NoneType
+from typing import Any
 
 from toolweave._repairs import Repair
-from toolweave.protocol.json_types import Json, JsonObject
+from toolweave.protocol.json_types import Json, JsonObject, array_or_empty, as_array, as_object, object_or_empty
 
 __all__ = ["RESULT_REPAIRS", "BareResult", "readable_result"]
 
@@ -106,7 +107,7 @@ _NO = ("false", 0)
 
 
 class BareResult(Json):
-    """The stand-in for a result that is no object.
+    """The stand-in for a result that is not an object.
 
     Attributes:
         value: The result: a list, a text, a number or a boolean.
@@ -132,14 +133,15 @@ def readable_result(raw: JsonObject) -> tuple[Json, tuple[str, ...]]:
             return made, ()
         kept = {name: made[name] for name in made if name in _ENVELOPE}
         return kept | _from_data(data), (_NO_CONTENT.problem,)
-    content: Any = made.get("content", [])
+    content: object = made.get("content", [])
+    items = as_array(content)
     if content is None:
         changes[_NULL_CONTENT.problem] = None
-        content = []
-    elif not isinstance(content, list):
+        items = []
+    elif items is None:
         changes[_NO_LIST.problem] = None
-        content = [content]
-    blocks = [_block(item, changes, made) for item in cast("list[Any]", content) if item is not None]
+        items = [content]
+    blocks = [_block(item, changes, made) for item in items if item is not None]
     if "content" in made or blocks:
         made["content"] = blocks
     _read_flag(made, changes)
@@ -148,8 +150,9 @@ def readable_result(raw: JsonObject) -> tuple[Json, tuple[str, ...]]:
 
 def _from_data(value: Any) -> Json:
     """Return the result of a handler that gave the data itself."""
-    if isinstance(value, list) and value and all(_is_block(one) for one in cast("list[Any]", value)):
-        return {"content": value}
+    items = array_or_empty(value)
+    if items and all(map(_is_block, items)):
+        return {"content": items}
     if isinstance(value, str):
         return {"content": [_text(value)]}
     return {"content": [_text(_json(value))]}
@@ -157,10 +160,10 @@ def _from_data(value: Any) -> Json:
 
 def _block(item: Any, changes: dict[str, None], result: Json) -> Any:
     """Return one item of `content` as a block; note the failure that a block of the type `error` reports."""
-    if not isinstance(item, dict):
+    block = as_object(item)
+    if block is None:
         changes[_NO_BLOCK.problem] = None
         return _text(item if isinstance(item, str) else _json(item))
-    block = cast("Json", item)
     kind = block.get("type")
     if kind == "error":
         changes[_ERROR_BLOCK.problem] = None
@@ -176,18 +179,20 @@ def _block(item: Any, changes: dict[str, None], result: Json) -> Any:
 
 
 def _read_flag(made: Json, changes: dict[str, None]) -> None:
-    flag: Any = made.get("isError", False)
-    if isinstance(flag, bool) or flag is None:
+    flag: object = made.get("isError", False)
+    if isinstance(flag, (bool, NoneType)):
         return
     changes[_ODD_FLAG.problem] = None
-    word: Any = flag.strip().lower() if isinstance(flag, str) else flag
-    if word in _YES or word in _NO:
-        made["isError"] = word in _YES
-    else:  # any other word says nothing
+    word = flag.strip().lower() if isinstance(flag, str) else flag
+    if word in _YES:
+        made["isError"] = True
+    elif word in _NO:
+        made["isError"] = False
+    else:  # any other word has no meaning
         del made["isError"]
 
 
-def _words(block: Json, *names: str) -> str:
+def _words(block: JsonObject, *names: str) -> str:
     """Return the first of these members as text, or the whole block as JSON."""
     for name in names:
         value = block.get(name)
@@ -195,18 +200,18 @@ def _words(block: Json, *names: str) -> str:
             return value
         if value is not None:
             return _json(value)
-    is_empty = block.keys() <= {"type", *names} and not isinstance(block.get("type"), (dict, list))
-    if is_empty:
+    has_data = isinstance(block.get("type"), (dict, list))
+    if block.keys() <= {"type", *names} and not has_data:
         return ""
     return _json(block)
 
 
-def _shared(block: Json) -> Json:
+def _shared(block: JsonObject) -> Json:
     return {name: block[name] for name in ("annotations", "_meta") if isinstance(block.get(name), dict)}
 
 
-def _is_block(value: Any) -> bool:
-    return isinstance(value, dict) and value.get("type") in ("text", "image", "audio", "resource", "resource_link")  # pyright: ignore[reportUnknownMemberType]
+def _is_block(value: object) -> bool:
+    return object_or_empty(value).get("type") in ("text", "image", "audio", "resource", "resource_link")
 
 
 def _text(text: str) -> Json:

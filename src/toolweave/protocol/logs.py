@@ -19,7 +19,7 @@ def check_level(level: str) -> None:
     """Validate a log level.
 
     Raises:
-        ValueError: There is no such level.
+        ValueError: The level does not exist.
     """
     if level not in LEVELS:
         raise ValueError(f"no log level {level!r}; there are {', '.join(LEVELS)}")

@@ -7,14 +7,25 @@ can be read. Entries of lists were checked before to have their key, a text.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import msgspec
 
 from toolweave._value import Value
 from toolweave.protocol.component_meta import tags_in, version_in
 from toolweave.protocol.content import ContentBlock, EmbeddedResource, content_block
-from toolweave.protocol.json_types import Json, JsonObject, as_array, as_object, as_text
+from toolweave.protocol.json_types import (
+    Json,
+    JsonObject,
+    array_or_empty,
+    as_array,
+    as_integer,
+    as_object,
+    as_text,
+    object_entries,
+    object_or_empty,
+    text_or_empty,
+)
 from toolweave.protocol.uris import safe_icons
 
 __all__ = [
@@ -116,7 +127,9 @@ def definition(item: Resource | ResourceTemplate | Prompt) -> Json:
     """Return the entry of a list; one that came from a server is returned unchanged."""
     if item.raw:
         return dict(item.raw)
-    made: Json = {"name": item.name, "title": item.title, "description": item.description or None}
+    made: Json = {"name": item.name, "title": item.title}
+    if item.description:
+        made["description"] = item.description
     if isinstance(item, Prompt):
         made["arguments"] = [_argument_json(argument) for argument in item.arguments]
     else:
@@ -125,20 +138,24 @@ def definition(item: Resource | ResourceTemplate | Prompt) -> Json:
         made |= {"uri": item.uri, "size": item.size}
     elif isinstance(item, ResourceTemplate):
         made["uriTemplate"] = item.uri_template
-    made |= {"icons": list(item.icons) or None, "_meta": item.meta or None}
+    if item.icons:
+        made["icons"] = list(item.icons)
+    if item.meta:
+        made["_meta"] = item.meta
     return {name: value for name, value in made.items() if value is not None}
 
 
 def _argument_json(argument: PromptArgument) -> Json:
     made: Json = {"name": argument.name, "required": argument.required}
-    return made | ({"description": argument.description} if argument.description else {})
+    if argument.description:
+        made["description"] = argument.description
+    return made
 
 
 def read_resource(entry: JsonObject) -> Resource:
     """Return a resource of a list; its `uri` is a text."""
-    size = entry.get("size")
-    sized = isinstance(size, int) and not isinstance(size, bool)
-    return Resource(uri=entry["uri"], size=size if sized else None, **_readable(entry), **_described(entry))
+    size = as_integer(entry.get("size"))
+    return Resource(uri=entry["uri"], size=size, **_readable(entry), **_described(entry))
 
 
 def read_template(entry: JsonObject) -> ResourceTemplate:
@@ -151,10 +168,10 @@ def read_prompt(entry: JsonObject) -> Prompt:
     arguments = tuple(
         PromptArgument(
             name=item["name"],
-            description=as_text(item.get("description")) or "",
+            description=text_or_empty(item.get("description")),
             required=item.get("required") is True,
         )
-        for item in _with(as_array(entry.get("arguments")) or [], "name")
+        for item in _with(entry.get("arguments"), "name")
     )
     return Prompt(arguments=arguments, **_described(entry))
 
@@ -164,11 +181,11 @@ def _described(entry: JsonObject) -> Json:
     if "icons" in entry and list(icons) != entry["icons"]:
         entry = {**entry, "icons": list(icons)}
     return {
-        "name": as_text(entry.get("name")) or "",
+        "name": text_or_empty(entry.get("name")),
         "title": as_text(entry.get("title")),
-        "description": as_text(entry.get("description")) or "",
+        "description": text_or_empty(entry.get("description")),
         "icons": icons,
-        "meta": as_object(entry.get("_meta")) or {},
+        "meta": object_or_empty(entry.get("_meta")),
         "raw": entry,
     }
 
@@ -177,9 +194,9 @@ def _readable(entry: JsonObject) -> Json:
     return {"mime_type": as_text(entry.get("mimeType")), "annotations": as_object(entry.get("annotations"))}
 
 
-def _with(entries: list[Any], key: str) -> list[JsonObject]:
-    objects = [entry for entry in map(as_object, entries) if entry is not None]
-    return [entry for entry in objects if isinstance(entry.get(key), str)]
+def _with(entries: object, key: str) -> list[JsonObject]:
+    """Return the objects of an array in which a member is a text."""
+    return [entry for entry in object_entries(entries) if isinstance(entry.get(key), str)]
 
 
 # Results
@@ -198,7 +215,7 @@ def read_resource_contents(result: JsonObject) -> tuple[EmbeddedResource, ...]:
     for item in contents:
         block = content_block({"type": "resource", "resource": item})
         if isinstance(block, EmbeddedResource):
-            meta = as_object(item.get("_meta"))  # of the content: there is no block around it
+            meta = as_object(item.get("_meta"))  # of the content, around which there is not a block
             read.append(block if meta is None else block.replace(meta=meta))
     return tuple(read)
 
@@ -235,13 +252,14 @@ def read_prompt_result(result: JsonObject) -> PromptResult:
     if messages is None:
         raise ValueError("has no list 'messages'")
     return PromptResult(
-        description=as_text(result.get("description")) or "",
-        messages=tuple(
-            PromptMessage(role=item["role"], content=content_block(item.get("content")))
-            for item in _with(messages, "role")
-        ),
+        description=text_or_empty(result.get("description")),
+        messages=tuple(map(_prompt_message, _with(messages, "role"))),
         raw=result,
     )
+
+
+def _prompt_message(item: JsonObject) -> PromptMessage:
+    return PromptMessage(role=item["role"], content=content_block(item.get("content")))
 
 
 # Completions
@@ -281,27 +299,29 @@ def read_reference(ref: JsonObject) -> tuple[str, str]:
     """Return the kind of the referenced object, `"prompt"` or `"resource"`, and its name or URI.
 
     Raises:
-        ValueError: It is no reference.
+        ValueError: The object is not a reference.
     """
-    found = _REFERENCES.get(as_text(ref.get("type")) or "")
-    name = None if found is None else as_text(ref.get(found[1]))
-    if found is None or name is None:
+    kind, member = _REFERENCES.get(text_or_empty(ref.get("type")), ("", ""))
+    name = as_text(ref.get(member))
+    if not kind or name is None:
         raise ValueError("a 'ref/prompt' with a name, or a 'ref/resource' with a uri")
-    return found[0], name
+    return kind, name
 
 
 def completion_json(values: Iterable[str], *, total: int | None, has_more: bool) -> Json:
     """Return the result of `completion/complete`."""
     made: Json = {"values": list(values), "hasMore": has_more}
-    return {"completion": made if total is None else made | {"total": total}}
+    if total is not None:
+        made["total"] = total
+    return {"completion": made}
 
 
 def read_completion(result: JsonObject) -> Completion:
     """Return a result of `completion/complete`; a malformed one completes nothing."""
-    found = as_object(result.get("completion")) or {}
+    found = object_or_empty(result.get("completion"))
     total = found.get("total")
     return Completion(
-        values=tuple(value for value in as_array(found.get("values")) or () if isinstance(value, str)),
+        values=tuple(value for value in array_or_empty(found.get("values")) if isinstance(value, str)),
         total=total if isinstance(total, int) else None,
         has_more=found.get("hasMore") is True,
     )

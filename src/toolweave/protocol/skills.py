@@ -7,19 +7,19 @@ entry has the frontmatter as it stands in the file, and the digest and size of e
 from __future__ import annotations
 
 import re
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import msgspec
 
 from toolweave._value import Value
-from toolweave.protocol.json_types import Json, JsonObject, as_array, as_object, as_text
+from toolweave.protocol.json_types import Json, JsonObject, as_array, as_integer, as_object, as_text, object_or_empty
 from toolweave.protocol.meta import SKILLS_EXTENSION
 
 __all__ = [
     "DIRECTORY_TYPE",
     "MARKDOWN_TYPE",
-    "MOST_BYTES",
-    "MOST_FILES",
+    "MAX_SKILL_BYTES",
+    "MAX_SKILL_FILES",
     "SKILL_MANIFEST",
     "Skill",
     "SkillFile",
@@ -38,15 +38,15 @@ SKILL_MANIFEST = "SKILL.md"
 DIRECTORY_TYPE = "inode/directory"
 """The media type of a directory resource."""
 MARKDOWN_TYPE = "text/markdown"
-MOST_FILES = 512
+MAX_SKILL_FILES = 512
 """Files of one skill that every host accepts, the manifest included."""
-MOST_BYTES = 16 * 1024 * 1024
+MAX_SKILL_BYTES = 16 * 1024 * 1024
 """Bytes of all files of one skill that every host accepts."""
 
 _DYNAMIC = "dynamic"
 _DIRECTORY_READ = "directoryRead"
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
-_LONGEST_NAME = 64
+_MAX_NAME = 64
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 
@@ -115,7 +115,7 @@ class Skill(Value, frozen=True, kw_only=True):
         return content_digest(msgspec.json.encode(parts, order="deterministic"))
 
     def file(self, uri: str) -> SkillFile | None:
-        """Return the file of a URI, or None where it is none of the skill's."""
+        """Return the file of a URI, or None if the skill has no such file."""
         return next((file for file in self.files or () if file.uri == uri), None)
 
     def json(self) -> Json:
@@ -142,11 +142,12 @@ def content_digest(content: bytes) -> str:
 
 def name_problem(name: object) -> str | None:
     """Return the fault of a skill's name by the rules of Agent Skills, or None."""
-    if not isinstance(name, str) or not name:
+    text = as_text(name)
+    if not text:
         return "its frontmatter has no 'name'"
-    if len(name) > _LONGEST_NAME or not _NAME.fullmatch(name):
+    if len(text) > _MAX_NAME or not _NAME.fullmatch(text):
         return (
-            f"its name {name[:80]!r} is not made of up to {_LONGEST_NAME} small letters, digits and single hyphens "
+            f"its name {text[:80]!r} is not made of up to {_MAX_NAME} small letters, digits and single hyphens "
             "between them"
         )
     return None
@@ -156,19 +157,20 @@ def read_skill(entry: JsonObject, *, server: str = "") -> Skill:
     """Return the entry of a skill, checked as far as that goes without its files.
 
     Raises:
-        ValueError: A host must not load it; says what is wrong.
+        ValueError: A host must not load the skill; the message names the fault.
     """
     uri = as_text(entry.get("uri"))
     frontmatter = as_object(entry.get("frontmatter"))
     if not uri or frontmatter is None:
         raise ValueError("it has no 'uri', or no object 'frontmatter'")
     problem = name_problem(frontmatter.get("name"))
-    if problem is None and not as_text(frontmatter.get("description")):
-        problem = "its frontmatter has no 'description'"
-    if problem is None and not uri.endswith(f"/{frontmatter['name']}/{SKILL_MANIFEST}"):
-        problem = f"its URI does not end with '{frontmatter['name']}/{SKILL_MANIFEST}', the name in its frontmatter"
     if problem is not None:
         raise ValueError(problem)
+    if not as_text(frontmatter.get("description")):
+        raise ValueError("its frontmatter has no 'description'")
+    end = f"{frontmatter['name']}/{SKILL_MANIFEST}"
+    if not uri.endswith(f"/{end}"):
+        raise ValueError(f"its URI does not end with '{end}', the name in its frontmatter")
     skill = Skill(uri=uri, frontmatter=frontmatter, files=None, server=server, raw=entry)
     if entry.get("resources") == _DYNAMIC:
         return skill
@@ -179,47 +181,51 @@ def _read_files(skill: Skill, given: object) -> tuple[SkillFile, ...]:
     listed = as_array(given)
     if listed is None:
         raise ValueError(f"its 'resources' are neither a list nor {_DYNAMIC!r}")
-    if len(listed) > MOST_FILES:
-        raise ValueError(f"it has {len(listed):,} files, more than the {MOST_FILES} that a skill may have")
+    if len(listed) > MAX_SKILL_FILES:
+        raise ValueError(f"it has {len(listed):,} files, more than the {MAX_SKILL_FILES} that a skill may have")
     files: dict[str, SkillFile] = {}
     for one in listed:
-        file = _read_file(skill, as_object(one) or {})
+        file = _read_file(skill, object_or_empty(one))
         if file.uri in files:
             raise ValueError(f"it lists {file.uri!r} twice")
         files[file.uri] = file
     if skill.uri not in files:
         raise ValueError(f"its files lack {SKILL_MANIFEST} itself")
-    if sum(file.size for file in files.values()) > MOST_BYTES:
-        raise ValueError(f"its files have more than {MOST_BYTES // 2**20} MiB together")
+    if sum(file.size for file in files.values()) > MAX_SKILL_BYTES:
+        raise ValueError(f"its files have more than {MAX_SKILL_BYTES // 2**20} MiB together")
     return tuple(files.values())
 
 
 def _read_file(skill: Skill, file: JsonObject) -> SkillFile:
     uri = as_text(file.get("uri"))
     digest = as_text(file.get("digest"))
-    size = file.get("size")
+    size = as_integer(file.get("size"))
     if not uri or not uri.startswith(f"{skill.root}/"):
-        raise ValueError(f"{uri!r} is no URI of a file in its folder")
+        raise ValueError(f"{uri!r} is not the URI of a file in its folder")
     if digest is None or not _DIGEST.fullmatch(digest):
         raise ValueError(f"the digest of {uri!r} is not 'sha256:' and 64 hexadecimal digits")
-    if not isinstance(size, int) or isinstance(size, bool) or size < 0:
-        raise ValueError(f"the size of {uri!r} is no number of bytes")
+    if size is None or size < 0:
+        raise ValueError(f"the size of {uri!r} is not a number of bytes")
     return SkillFile(uri=uri, digest=digest, size=size)
 
 
-def same_value(one: Any, other: Any) -> bool:
+def same_value(one: object, other: object) -> bool:
     """Whether two JSON values are the same: 1 and 1.0 are, 1 and true are not."""
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     mine = as_object(one)
     theirs = as_object(other)
     if mine is not None and theirs is not None:
-        return mine.keys() == theirs.keys() and all(same_value(mine[name], theirs[name]) for name in mine)
+        if mine.keys() != theirs.keys():
+            return False
+        return all(same_value(value, theirs[name]) for name, value in mine.items())
     first = as_array(one)
     second = as_array(other)
     if first is not None and second is not None:
-        return len(first) == len(second) and all(map(same_value, first, second))
-    return bool(one == other)
+        if len(first) != len(second):
+            return False
+        return all(map(same_value, first, second))
+    return one == other
 
 
 def with_prefix(result: JsonObject, prefix: str) -> Json:
@@ -230,8 +236,15 @@ def with_prefix(result: JsonObject, prefix: str) -> Json:
     if uri is not None:
         made["uri"] = prefix + uri
     if resources is not None:
-        made["resources"] = [one if (it := as_object(one)) is None else with_prefix(it, prefix) for one in resources]
+        made["resources"] = [_prefixed(one, prefix) for one in resources]
     return made
+
+
+def _prefixed(entry: object, prefix: str) -> object:
+    found = as_object(entry)
+    if found is None:
+        return entry
+    return with_prefix(found, prefix)
 
 
 # The capability
@@ -244,5 +257,7 @@ def skills_capability(*, directories: bool = True) -> Json:
 
 def skill_settings(capabilities: JsonObject) -> tuple[bool, bool]:
     """Return whether a server declares that it has skills, and that it lists folders."""
-    settings = as_object((as_object(capabilities.get("extensions")) or {}).get(SKILLS_EXTENSION))
-    return settings is not None, settings is not None and settings.get(_DIRECTORY_READ) is True
+    settings = as_object(object_or_empty(capabilities.get("extensions")).get(SKILLS_EXTENSION))
+    if settings is None:
+        return False, False
+    return True, settings.get(_DIRECTORY_READ) is True

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from codecs import BOM_UTF8
 from dataclasses import dataclass
 
 __all__ = ["EventParser", "ServerSentEvent"]
 
-_MAX_RETRY_DIGITS = 9
+_RETRY = re.compile(rb"[0-9]{1,9}")
 _MAX_ID_BYTES = 4_096  # an id is sent back as a header; a longer one is ignored
 
 
@@ -54,20 +55,20 @@ class EventParser:
         Raises:
             ValueError: An event is larger than `max_bytes`.
         """
-        if self._after_return and piece:
-            self._after_return = False
-            if piece[:1] == b"\n":
-                piece = piece[1:]
         if not piece:
             return []
+        # A CRLF that is cut in two ends one line and not two.
+        if self._after_return:
+            piece = piece.removeprefix(b"\n")
         self._after_return = piece.endswith(b"\r")
         events: list[ServerSentEvent] = []
-        if b"\n" not in piece and b"\r" not in piece:  # a part of a long line
-            self._count(piece)
-            self._partial.append(piece)
-            return events
         lines = piece.splitlines()  # of bytes: at CR, LF and CRLF only
-        rest = b"" if piece.endswith((b"\r", b"\n")) else lines.pop()
+        if not lines:
+            return events
+        if piece.endswith((b"\r", b"\n")):
+            rest = b""
+        else:
+            rest = lines.pop()
         for line in lines:
             self._count(line)
             if self._partial:
@@ -92,7 +93,7 @@ class EventParser:
             line = line.removeprefix(BOM_UTF8)
         if not line:
             return self._end_event()
-        if line.startswith(b"data: "):  # what most lines are, and the long ones: copied once
+        if line.startswith(b"data: "):  # most lines, and the long ones: copied once
             self._data.append(line[6:])
             return None
         field, _, value = line.partition(b":")
@@ -107,9 +108,10 @@ class EventParser:
             self._data.append(value)
         elif field == b"event":
             self._type = value
-        elif field == b"id" and b"\0" not in value and len(value) <= _MAX_ID_BYTES:
-            self._id = value
-        elif field == b"retry" and value.isdigit() and len(value) <= _MAX_RETRY_DIGITS:
+        elif field == b"id":
+            if b"\0" not in value and len(value) <= _MAX_ID_BYTES:
+                self._id = value
+        elif field == b"retry" and _RETRY.fullmatch(value):
             self.retry_seconds = int(value) / 1000
 
     def _end_event(self) -> ServerSentEvent | None:

@@ -12,7 +12,7 @@ from typing import Any
 from toolweave._value import Value
 from toolweave.errors import RequestError
 from toolweave.protocol.input_required import INPUT_REQUESTS, INPUT_REQUIRED
-from toolweave.protocol.json_types import Json, JsonObject, as_object, as_text
+from toolweave.protocol.json_types import Json, JsonObject, as_number, as_object, as_text, object_or_empty
 from toolweave.protocol.meta import RELATED_TASK, TASKS_EXTENSION
 
 __all__ = [
@@ -62,7 +62,7 @@ def capabilities(*, modern: bool) -> Json:
 
 def declares_tasks(declared: JsonObject) -> bool:
     """Whether the capabilities of a modern client have the extension."""
-    return TASKS_EXTENSION in (as_object(declared.get("extensions")) or {})
+    return TASKS_EXTENSION in object_or_empty(declared.get("extensions"))
 
 
 def support(word: str) -> Json:
@@ -72,15 +72,15 @@ def support(word: str) -> Json:
 
 def makes_tasks(declared: JsonObject) -> bool:
     """Whether a server's capabilities of 2025-11-25 have tasks for calls."""
-    offered: Any = declared
+    offered: object = declared
     for part in ("tasks", "requests", "tools", "call"):
-        offered = (as_object(offered) or {}).get(part)
+        offered = object_or_empty(offered).get(part)
     return offered is not None
 
 
 def task_support(definition: JsonObject) -> str:
     """Return whether a tool of 2025-11-25 is called as a task: `"required"`, `"optional"` or `"forbidden"`."""
-    execution = as_object(definition.get("execution")) or {}
+    execution = object_or_empty(definition.get("execution"))
     return as_text(execution.get("taskSupport")) or "forbidden"
 
 
@@ -109,11 +109,13 @@ def created(name: str, *, ttl_ms: int, poll_ms: int, now: float) -> Json:
 def updated(shown: Json, now: float, **members: Any) -> Json:
     """Return a task with other members; None removes one, and so does a status that has no such member."""
     changed = {**shown, **members, "lastUpdatedAt": _stamp(now)}
-    return {
-        name: value
-        for name, value in changed.items()
-        if value is not None and _SHOWN_WHEN.get(name, changed["status"]) == changed["status"]
-    }
+    status = changed["status"]
+    made: Json = {}
+    for name, value in changed.items():
+        is_of_status = _SHOWN_WHEN.get(name, status) == status
+        if is_of_status and value is not None:
+            made[name] = value
+    return made
 
 
 def failed(shown: Json, now: float, error: RequestError) -> Json:
@@ -131,15 +133,23 @@ def _error_json(error: RequestError) -> Json:
 def in_core(shown: JsonObject) -> Json:
     """Return a task as revision 2025-11-25 writes it."""
     task = {name: shown[name] for name in _IN_CORE if name in shown}
-    if (as_object(shown.get("result")) or {}).get("isError") is True:
-        task["status"] = "failed"  # which in that revision is said of a tool, too
-    return task | {old: shown.get(new) for new, old in _LIFETIMES.items() if old == "ttl" or new in shown}
+    if object_or_empty(shown.get("result")).get("isError") is True:
+        task["status"] = "failed"  # in that revision, for errors of a tool as well
+    for new, old in _LIFETIMES.items():
+        if new in shown:
+            task[old] = shown[new]
+    task.setdefault("ttl", None)  # required, in that revision
+    return task
 
 
 def in_extension(task: JsonObject) -> Json:
     """Return a task as the extension writes it, from its form in 2025-11-25, where its outcome is asked for."""
     shown = {name: task[name] for name in _IN_CORE if name in task}
-    return shown | {new: task.get(old) for new, old in _LIFETIMES.items() if new == "ttlMs" or old in task}
+    for new, old in _LIFETIMES.items():
+        if old in task:
+            shown[new] = task[old]
+    shown.setdefault("ttlMs", None)
+    return shown
 
 
 def with_outcome(shown: JsonObject, outcome: JsonObject | RequestError) -> Json:
@@ -176,8 +186,8 @@ def related(task_id: str) -> Json:
 
 def related_task(params: JsonObject) -> str | None:
     """Return the id of the task that a message of 2025-11-25 names, or None."""
-    meta = as_object(params.get("_meta")) or {}
-    return as_text((as_object(meta.get(RELATED_TASK)) or {}).get(TASK_ID))
+    meta = object_or_empty(params.get("_meta"))
+    return as_text(object_or_empty(meta.get(RELATED_TASK)).get(TASK_ID))
 
 
 def _stamp(now: float) -> str:
@@ -225,15 +235,19 @@ def read_task(raw: JsonObject, *, modern: bool) -> TaskDocument:
     status = raw.get("status")
     if not isinstance(status, str) or status not in _STATUSES:
         raise ValueError(f"unknown status {str(status)[:80]!r}")
-    poll_ms = raw.get("pollIntervalMs" if modern else "pollInterval")
-    ttl_ms = raw.get("ttlMs" if modern else "ttl")
+    if modern:
+        poll_ms = raw.get("pollIntervalMs")
+        ttl_ms = raw.get("ttlMs")
+    else:
+        poll_ms = raw.get("pollInterval")
+        ttl_ms = raw.get("ttl")
     return TaskDocument(
         id=as_text(raw.get(TASK_ID)),
         status=status,
         message=as_text(raw.get("statusMessage")),
-        poll_ms=poll_ms if isinstance(poll_ms, (int, float)) and not isinstance(poll_ms, bool) else None,
-        ttl_ms=ttl_ms if isinstance(ttl_ms, (int, float)) and not isinstance(ttl_ms, bool) else None,
-        requests=as_object(raw.get(INPUT_REQUESTS)) or {},
+        poll_ms=as_number(poll_ms),
+        ttl_ms=as_number(ttl_ms),
+        requests=object_or_empty(raw.get(INPUT_REQUESTS)),
         result=as_object(raw.get("result")),
         error=as_object(raw.get("error")),
     )

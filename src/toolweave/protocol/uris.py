@@ -15,13 +15,14 @@ from functools import lru_cache
 from urllib.parse import quote, unquote, urlsplit
 
 from toolweave._text import visible
-from toolweave.protocol.json_types import JsonObject, as_array, as_object
+from toolweave.protocol.json_types import JsonObject, object_entries, text_or_empty
 
 __all__ = ["has_parts_in_order", "normal_literal", "normal_uri", "safe_icons", "web_address_problem"]
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:")
 _TRIPLET = re.compile(r"%([0-9A-Fa-f]{2})")
 _AUTHORITY = re.compile(r"//([^/?#]*)")
+_PORT = re.compile(r"[0-9]*")
 _UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 _RESERVED = ":/?#[]@!$&'()*+,;="
 _DEFAULT_PORTS = {"http": "80", "https": "443", "ws": "80", "wss": "443", "ftp": "21"}
@@ -89,10 +90,13 @@ _kept = lru_cache(maxsize=4096)(_normal)
 def _normal_authority(authority: str, default_port: str) -> str:
     user, at, address = authority.rpartition("@")
     host, colon, port = address.rpartition(":")
-    if not colon or not ((port.isascii() and port.isdigit()) or not port):  # no port: the colons of an IPv6 address
+    if not _PORT.fullmatch(port) or not colon:  # without a port, the colons are those of an IPv6 address
         host = address
         port = ""
-    shown_port = f":{port}" if port and port != default_port else ""
+    if port in ("", default_port):
+        shown_port = ""
+    else:
+        shown_port = f":{port}"
     return f"{_encoded(user)}{at}{_normal_host(host)}{shown_port}"
 
 
@@ -153,7 +157,9 @@ def has_parts_in_order(text: str, parts: Sequence[str]) -> bool:
     if not others:
         return text == first
     *middle, last = others
-    if not text.startswith(first) or not text.endswith(last) or len(text) < len(first) + len(last):
+    if len(text) < len(first) + len(last):
+        return False
+    if not text.startswith(first) or not text.endswith(last):
         return False
     place = len(first)
     end = len(text) - len(last)
@@ -170,9 +176,8 @@ def safe_icons(icons: object) -> tuple[JsonObject, ...]:
 
     The address of an icon is https, http or data; a client rejects every other (specification, basic, Icons).
     """
-    found = (as_object(icon) for icon in as_array(icons) or ())
-    return tuple(icon for icon in found if icon is not None and _is_loadable(icon.get("src")))
+    return tuple(icon for icon in object_entries(icons) if _is_loadable(icon.get("src")))
 
 
 def _is_loadable(src: object) -> bool:
-    return isinstance(src, str) and src.strip().lower().startswith(_ICON_SCHEMES)
+    return text_or_empty(src).strip().lower().startswith(_ICON_SCHEMES)

@@ -43,7 +43,7 @@ def versions_of(protocol: str) -> tuple[str, ...]:
         protocol: `"auto"` for all of them, `"legacy"` for those with a handshake, else the name of one.
 
     Raises:
-        ValueError: There is no such revision; names those that there are.
+        ValueError: The revision does not exist; the message names those that do.
     """
     known = HANDSHAKE_VERSIONS + MODERN_VERSIONS
     if protocol in known:

@@ -38,7 +38,7 @@ from toolweave.protocol.client_requests import (
     wants_tools,
 )
 from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
-from toolweave.protocol.json_types import Json, JsonObject, as_array
+from toolweave.protocol.json_types import Json, JsonObject, array_or_empty
 from toolweave.protocol.meta import TASKS_EXTENSION
 from toolweave.tools._call_questions import CallQuestions, filled_form
 
@@ -107,7 +107,7 @@ class ServerRequestHandler:
             raise self.refusal(INVALID_PARAMS, str(exc)) from None
         if not self._callbacks.sampling_tools and wants_tools(params):
             raise self.refusal(INVALID_PARAMS, "this client did not declare sampling with tools")
-        offered = await tool_reader(as_array(params.get("tools")) or [], server=self._server).read_in_steps()
+        offered = await tool_reader(array_or_empty(params.get("tools")), server=self._server).read_in_steps()
         request = SamplingRequest(server=self._server, tools=offered.items, **fields)
         answer = await self._run("sampling", self._callbacks.sampling, request)
         if answer is None:

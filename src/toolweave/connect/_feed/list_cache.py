@@ -26,7 +26,7 @@ from toolweave.protocol.json_types import JsonObject
 
 _log = logging.getLogger("toolweave.connect")
 _FIRST_WAIT_SECONDS = 1.0
-_LONGEST_WAIT_SECONDS = 30.0
+_MAX_WAIT_SECONDS = 30.0
 _SHORTEST_TTL_SECONDS = 1.0
 _MANY_ITEMS = 1_000
 """Items whose comparison with those of before is a step of the event loop by itself."""
@@ -119,13 +119,13 @@ def backoff_seconds(failures: int, jitter: float) -> float:
 
     `jitter` is between 0 and 1 and keeps many clients from returning at once.
     """
-    return backoff(failures, first=_FIRST_WAIT_SECONDS, longest=_LONGEST_WAIT_SECONDS, spread=(1.0, 1.1), chance=jitter)
+    return backoff(failures, first=_FIRST_WAIT_SECONDS, longest=_MAX_WAIT_SECONDS, spread=(1.0, 1.1), chance=jitter)
 
 
 class LiveList(Generic[ItemT]):
     """One list: an immutable tuple that is replaced as a whole.
 
-    `judge` parses the entries, given the wire's check for tools that must not be offered; `tell` is called
+    `judge` parses the entries, given the wire's check for tools that must not be offered; `on_change` is called
     once after every change of the items, for any caller that requested the reading, and after the first one.
 
     Attributes:
@@ -150,7 +150,7 @@ class LiveList(Generic[ItemT]):
         *,
         identity: Callable[[ItemT], str],
         judge: Callable[[list[Any], ToolRefusal | None], Awaitable[ParsedList[ItemT]]],
-        tell: Callable[[ListChanged], None],
+        on_change: Callable[[ListChanged], None],
         max_bytes: int | None = None,
     ) -> None:
         self.items: tuple[ItemT, ...] = ()
@@ -169,7 +169,7 @@ class LiveList(Generic[ItemT]):
         self._max_bytes = max_bytes
         self._identity = identity
         self._judge = judge
-        self._tell = tell
+        self._on_change = on_change
         self._epoch = 0  # grows whenever the server may have changed the list
         self._read_epoch: int | None = None  # in which the last good reading began; None: not on this line
         self._read_at = self._failed_at = 0.0
@@ -314,14 +314,14 @@ class LiveList(Generic[ItemT]):
         if change or not known:
             self.version += 1
             change = change.replace(version=self.version)
-            self._tell(change)
+            self._on_change(change)
         return before, change
 
     def _note(self, problems: tuple[str, ...]) -> None:
-        told = set(self.problems)  # a list that is read every minute says it once
+        known = set(self.problems)  # a list that is read every minute says it once
         self.problems = problems
         for problem in problems:
-            if problem not in told:
+            if problem not in known:
                 self.report(problem)
 
     def report(self, problem: str) -> None:

@@ -18,7 +18,7 @@ import msgspec
 from toolweave._value import Value
 from toolweave.errors import ProtocolError
 from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS
-from toolweave.protocol.json_types import Json, JsonObject, as_object, as_text
+from toolweave.protocol.json_types import Json, JsonObject, as_object, as_text, object_or_empty
 from toolweave.protocol.jsonrpc import encode_value
 from toolweave.protocol.meta import SERVER_INFO
 from toolweave.tools._mcp import read_definition
@@ -267,7 +267,7 @@ def _note_members(listing: FetchedList, page: JsonObject, key: str) -> None:
     listing.public = listing.public and page.get("cacheScope") == "public"
     for name, value in page.items():
         if name == "_meta":
-            meta = {inner: one for inner, one in (as_object(value) or {}).items() if inner != SERVER_INFO}
+            meta = {inner: one for inner, one in object_or_empty(value).items() if inner != SERVER_INFO}
             if meta:
                 listing.members["_meta"] = {**listing.members.get("_meta", {}), **meta}
         elif name != key and name not in _OF_A_PAGE:

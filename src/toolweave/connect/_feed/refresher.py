@@ -26,7 +26,7 @@ from toolweave.connect._transports import OpenSession
 from toolweave.errors import AuthRequiredError, ConnectionLostError, ProtocolError, ServerError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
-from toolweave.protocol.json_types import Json, JsonObject, as_array, as_object
+from toolweave.protocol.json_types import Json, JsonObject, array_or_empty, as_object, object_or_empty
 from toolweave.protocol.meta import SUBSCRIPTION_ID
 from toolweave.protocol.subscriptions import LIST_CHANGED, LIST_FILTERS, RESOURCE_SUBSCRIPTIONS, TASK_IDS
 from toolweave.protocol.tasks import declares_tasks
@@ -94,7 +94,7 @@ class ChangeStream:
 
     def acknowledged(self, params: JsonObject) -> None:
         """Handle the first message of a stream: the filters that the server honours."""
-        named = (as_object(params.get("_meta")) or {}).get(SUBSCRIPTION_ID)
+        named = object_or_empty(params.get("_meta")).get(SUBSCRIPTION_ID)
         stream = self._opening
         if stream is not None and named in (stream.id, None):
             honoured = as_object(params.get("notifications"))
@@ -186,13 +186,13 @@ class ChangeStream:
 
     def _settle(self, stream: _ListenRequest, *, after_gap: bool) -> None:
         """Confirm or refuse subscriptions by the filters that the server honours."""
-        honoured = as_array((stream.honoured or {}).get(RESOURCE_SUBSCRIPTIONS)) or ()
+        honoured = array_or_empty((stream.honoured or {}).get(RESOURCE_SUBSCRIPTIONS))
         promised = {uri.rstrip("/") for uri in honoured if isinstance(uri, str)}
         for uri in stream.uris:
             if uri.rstrip("/") in promised:
                 self._subscriptions.confirm(uri, after_gap=after_gap)
             else:
-                text = f"it does not offer to tell of updates of {uri!r}"
+                text = f"it does not offer notifications about updates of {uri!r}"
                 self._subscriptions.refuse(uri, ProtocolError(text, server=self._server, code=INVALID_PARAMS))
 
     def _failed(self, stream: _ListenRequest) -> None:
@@ -204,7 +204,7 @@ class ChangeStream:
         if failure is None or not _is_refusal(failure):
             _log.info("server %r: its stream of changes ended: %s", self._server, failure or "it closed it")
         elif TASK_IDS in stream.wanted:
-            _log.info("server %r: it does not tell of its tasks: %s", self._server, failure)
+            _log.info("server %r: it sends no notifications about its tasks: %s", self._server, failure)
             self._tasks.refuse()
             self._retry_at = now  # the rest is not to wait for them
         elif stream.uris and isinstance(failure, ProtocolError) and failure.code != METHOD_NOT_FOUND:
@@ -220,7 +220,7 @@ class ChangeStream:
 
 def _list_filters(capabilities: JsonObject) -> Json:
     """Return the filters for the lists whose changes a server declares to notify."""
-    offered = {name: as_object(capabilities.get(name)) or {} for name in LIST_FILTERS}
+    offered = {name: object_or_empty(capabilities.get(name)) for name in LIST_FILTERS}
     return {LIST_FILTERS[name]: True for name, one in offered.items() if one.get("listChanged") is True}
 
 
@@ -230,13 +230,13 @@ def _is_refusal(error: ServerError) -> bool:
         return True
     if not isinstance(error, ProtocolError):
         return False
-    status = (as_object(error.data) or {}).get("http_status")
+    status = object_or_empty(error.data).get("http_status")
     return error.code in _REFUSALS or (isinstance(status, int) and 400 <= status < 500 and status not in (408, 429))
 
 
 _log = logging.getLogger("toolweave.connect")
 _DEBOUNCE_SECONDS = 0.05
-_LONGEST_DEBOUNCE_SECONDS = 1.0
+_MAX_DEBOUNCE_SECONDS = 1.0
 
 CHANGED_EVENTS: dict[ListKind, EventName] = {
     "tools": "tools_changed",
@@ -267,12 +267,12 @@ class _TrackedList:
         self.event: EventName = CHANGED_EVENTS[live.kind]
         self.capability = CAPABILITIES[live.kind]
 
-    def due(self, *, heard: bool) -> float:
+    def due(self, *, has_listeners: bool) -> float:
         """Return the time of the next reading; without a listener only an `always` list is read, when outdated."""
         live = self.live
         if self.always and not live.tried:
             return math.inf  # the first reading of a line is not ours
-        if heard:
+        if has_listeners:
             return live.due
         if self.always and live.outdated and not live.failures:
             return 0.0
@@ -361,7 +361,7 @@ class ListRefresher:
                     )
                     self._subscriptions.on_change = self._tasks.on_change = self._listening.look
                     tasks.start_soon(self._listening.run)
-                elif (as_object(capabilities.get("resources")) or {}).get("subscribe"):
+                elif object_or_empty(capabilities.get("resources")).get("subscribe"):
                     tasks.start_soon(self._subscriptions.keep, session, self._config.timeout.read)
         finally:
             self._listening = None
@@ -374,14 +374,14 @@ class ListRefresher:
             await self._admitted.wait()
             wait = self._due(one) - anyio.current_time()
             if wait > 0:
-                quiet_at = anyio.current_time() + _LONGEST_DEBOUNCE_SECONDS
+                quiet_at = anyio.current_time() + _MAX_DEBOUNCE_SECONDS
                 with anyio.move_on_after(wait):
                     await one.wake.wait()
                 if anyio.current_time() > quiet_at:
                     pause = _DEBOUNCE_SECONDS
                 continue
             await anyio.sleep(pause)
-            pause = min(2 * pause, _LONGEST_DEBOUNCE_SECONDS)  # a server that never rests costs less and less
+            pause = min(2 * pause, _MAX_DEBOUNCE_SECONDS)  # a server that never rests costs less and less
             if self._due(one) > anyio.current_time():
                 continue  # another caller has read it meanwhile
             try:
@@ -392,7 +392,7 @@ class ListRefresher:
                     self._admitted = anyio.Event()
 
     def _due(self, one: _TrackedList) -> float:
-        return one.due(heard=self._events.heard(one.event))
+        return one.due(has_listeners=self._events.has_listeners(one.event))
 
     def _was_read(self, one: _TrackedList) -> None:
         if one.always and not one.live.failures:

@@ -13,7 +13,7 @@ from typing import Any
 import anyio
 
 from toolweave._value import Value
-from toolweave.connect._events import EventListeners, tell
+from toolweave.connect._events import EventListeners, notify_listeners
 from toolweave.connect._session import Session
 from toolweave.errors import AuthRequiredError, RequestTimeoutError, ServerError
 from toolweave.protocol import methods
@@ -125,7 +125,7 @@ class ResourceSubscriptions:
         """Notify all listeners that an update may have been missed."""
         for one in tuple(self._by_uri.values()):
             if one.confirmed:
-                self._tell(one, ResourceUpdated(uri=one.uri, missed=True))
+                self._notify(one, ResourceUpdated(uri=one.uri, missed=True))
 
     def confirm(self, uri: str, *, after_gap: bool) -> None:
         """Note that the server notifies of a resource from now on; `after_gap`: it did not until now."""
@@ -133,7 +133,7 @@ class ResourceSubscriptions:
         if one is None:
             return
         if one.confirmed and after_gap:
-            self._tell(one, ResourceUpdated(uri=uri, missed=True))
+            self._notify(one, ResourceUpdated(uri=uri, missed=True))
         one.confirmed = True
         one.settled.set()
 
@@ -157,7 +157,7 @@ class ResourceSubscriptions:
         self._events.emit("resource_updated", update)
         one = self._find(uri)
         if one is not None:
-            tell(tuple(one.listeners.values()), update, server=self._server, what=uri)
+            notify_listeners(tuple(one.listeners.values()), update, server=self._server, what=uri)
 
     async def keep(self, session: Session, seconds: float) -> None:
         """Keep a legacy server's subscriptions up to date until its session ends; each request within `seconds`."""
@@ -191,9 +191,9 @@ class ResourceSubscriptions:
             return None
         return RequestTimeoutError(f"no answer to {method} within {seconds:g} s", server=self._server, seconds=seconds)
 
-    def _tell(self, one: _Subscription, update: ResourceUpdated) -> None:
+    def _notify(self, one: _Subscription, update: ResourceUpdated) -> None:
         self._events.emit("resource_updated", update)
-        tell(tuple(one.listeners.values()), update, server=self._server, what=one.uri)
+        notify_listeners(tuple(one.listeners.values()), update, server=self._server, what=one.uri)
 
     def _find(self, uri: str) -> _Subscription | None:
         """Return the subscription to a resource, else to the nearest parent of it.
@@ -265,4 +265,4 @@ class TaskListeners:
     def updated(self, params: JsonObject) -> None:
         """Handle a notification of a task."""
         listeners = self._by_id.get(str(params.get(TASK_ID)), {})
-        tell(tuple(listeners.values()), params, server=self._server, what="a task")
+        notify_listeners(tuple(listeners.values()), params, server=self._server, what="a task")

@@ -72,7 +72,7 @@ class Reaper:
             # Under the lock, because servers are started from the loops of several threads, and half a line would name
             # another group.
             self._groups.add(group)
-            self._tell(f"+{group}\n")
+            self._send(f"+{group}\n")
 
     def release(self, group: int) -> None:
         """Forget a process group that has ended; the watching process ends with the last one."""
@@ -80,7 +80,7 @@ class Reaper:
             if self._owner_pid != os.getpid():
                 return
             self._groups.discard(group)
-            self._tell(f"-{group}\n")
+            self._send(f"-{group}\n")
             self._stop_if_idle()
 
     def _forget_parent(self) -> None:
@@ -95,7 +95,7 @@ class Reaper:
         if not self._groups and not self._expected:
             self._stop()
 
-    def _tell(self, line: str) -> None:
+    def _send(self, line: str) -> None:
         if self._process is None:
             self._start()
             # A new watchdog knows nothing: it is told of all groups, this one included.

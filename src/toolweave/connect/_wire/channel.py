@@ -46,7 +46,7 @@ _COURTESY_SECONDS = 1.0
 _AT_ONCE = 4
 _REQUEST_FORM = REQUEST_HEAD + b"%d%b"
 _DOUBT_SECONDS = 0.5
-_MOST_GIVEN_UP = 1000
+_MAX_GIVEN_UP = 1000
 _SMALL_BYTES = 4096  # a larger one gains nothing by sharing a write, and is seen to be unsent when it waits alone
 
 
@@ -346,7 +346,7 @@ class ChannelWire:
 
     async def _give_up(self, key: int | str, method: str) -> None:
         """Cancel the request at the server; bounded, so that a full pipe blocks no caller."""
-        if len(self._given_up) < _MOST_GIVEN_UP:
+        if len(self._given_up) < _MAX_GIVEN_UP:
             self._given_up.add(key)
         if method in UNCANCELLABLE:
             return

@@ -17,13 +17,13 @@ from toolweave.config import Auth, Secret, ServerConfig
 from toolweave.errors import AuthRequiredError
 from toolweave.oauth import AuthChallenge
 from toolweave.protocol.headers import NAME_PARAMETERS
-from toolweave.protocol.json_types import JsonObject, as_object
+from toolweave.protocol.json_types import JsonObject, object_or_empty
 
 
 class AuthHook(Protocol):
     """An authorization hook for the HTTP requests to one server; an exception fails the request at hand.
 
-    It may have an attribute `most_resends`: how often one request is sent again at most, once without it; and a method
+    It may have an attribute `max_resends`: how often one request is sent again at most, once without it; and a method
     `answered(url, headers)`, called with the headers of responses, in lower case.
     """
 
@@ -123,17 +123,17 @@ def hook_of(config: ServerConfig) -> AuthHook | None:
 
 def resends_of(hook: AuthHook) -> int:
     """Return how often a request is sent again at most."""
-    return getattr(hook, "most_resends", 1)
+    return getattr(hook, "max_resends", 1)
 
 
 def operation_of(body: bytes) -> str:
     """Return the method of a message with the name that it addresses; empty for text that is no message."""
     try:
-        message = as_object(decode_json(body)) or {}
+        message = object_or_empty(decode_json(body))
     except (msgspec.DecodeError, RecursionError):
         return ""
     method = message.get("method")
-    params = as_object(message.get("params")) or {}
+    params = object_or_empty(message.get("params"))
     if not isinstance(method, str):
         return ""
     name = params.get(NAME_PARAMETERS.get(method, ""))

@@ -487,11 +487,11 @@ class HttpEndpoint:
         """The URL without the parts that may hold secrets."""
         return public_url(self._settings.url)
 
-    def heard(self) -> object:
+    def received_mark(self) -> object:
         """Return a value that changes whenever bytes of the server arrive, and always while a person signs in."""
         if getattr(self._settings.hook, "signing_in", False):
             return object()
-        return self._client.heard()
+        return self._client.received_mark()
 
     def close(self) -> None:
         """Close every connection."""

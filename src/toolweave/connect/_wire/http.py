@@ -148,9 +148,9 @@ class HttpWire:
         """Mask the secrets of the config and the tokens that were sent last in a text of the server."""
         return self._settings.redact(text)
 
-    def heard(self) -> object:
+    def received_mark(self) -> object:
         """Return a value that changes whenever bytes of the server arrive."""
-        return self._endpoint.heard()
+        return self._endpoint.received_mark()
 
     # Wire
 

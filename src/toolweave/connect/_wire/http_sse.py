@@ -155,9 +155,9 @@ class EventChannel:
     def _post_to(self, url: str) -> None:
         self._endpoint = self._endpoint.at(url)
 
-    def heard(self) -> object:
+    def received_mark(self) -> object:
         """Return a value that changes whenever bytes of the server arrive."""
-        return self._endpoint.heard()
+        return self._endpoint.received_mark()
 
     async def _next(self) -> ServerSentEvent | None:
         """Return the next event, or None at the end of the stream."""
@@ -202,9 +202,9 @@ class SseWire(ChannelWire):
         """Mask the secrets of the config and the tokens that were sent last in a text of the server."""
         return self._settings.redact(text)
 
-    def heard(self) -> object:
+    def received_mark(self) -> object:
         """Return a value that changes whenever bytes of the server arrive."""
-        return self._stream.heard()
+        return self._stream.received_mark()
 
     async def request(
         self,

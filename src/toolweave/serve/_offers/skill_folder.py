@@ -19,8 +19,8 @@ from toolweave.protocol.server_features import Resource, ResourceTemplate, defin
 from toolweave.protocol.skills import (
     DIRECTORY_TYPE,
     MARKDOWN_TYPE,
-    MOST_BYTES,
-    MOST_FILES,
+    MAX_SKILL_BYTES,
+    MAX_SKILL_FILES,
     SKILL_MANIFEST,
     Skill,
     SkillFile,
@@ -189,8 +189,8 @@ class SkillFolder:
         size = 0
         for path, about in self._folder.files(folder):
             size += about.st_size
-            if len(files) == MOST_FILES or size > MOST_BYTES:
-                limits = f"{MOST_FILES} files and {MOST_BYTES // 2**20} MiB"
+            if len(files) == MAX_SKILL_FILES or size > MAX_SKILL_BYTES:
+                limits = f"{MAX_SKILL_FILES} files and {MAX_SKILL_BYTES // 2**20} MiB"
                 raise ValueError(f"it has more than {limits}, which hosts need not accept")
             files.append(self._file(path, about))
         uri = self._uri(folder / SKILL_MANIFEST)
