@@ -19,10 +19,11 @@ LINES = 600
 LONG_MODULES: dict[str, int] = {  # by decision 146: statements that do one thing take more lines
     "toolweave.config._entries": 617,
     "toolweave.config._model": 640,
-    "toolweave.connect._requester": 633,
+    "toolweave.connect._requester": 625,
     "toolweave.gateway._manager": 639,
     "toolweave.gateway._relay": 623,
     "toolweave.hub._hub": 603,
+    "toolweave.protocol.client_requests": 614,
     "toolweave.serve._http.legacy": 606,
     "toolweave.serve._http.uvicorn_server": 612,
     "toolweave.tools._wrappers": 619,
