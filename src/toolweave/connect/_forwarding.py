@@ -51,9 +51,7 @@ class ForwardedRequest(msgspec.Struct, frozen=True, kw_only=True):
     sent: DirectCall | None = None
 
 
-def refuse_repairs(
-    request: ForwardedRequest, result: JsonObject, config: ServerConfig, catalog: Catalog
-) -> None:
+def refuse_repairs(request: ForwardedRequest, result: JsonObject, config: ServerConfig, catalog: Catalog) -> None:
     """Refuse a tool's result that its client would have to repair.
 
     Args:
