@@ -19,6 +19,7 @@ ARROWS: dict[str, set[str]] = {
     "_value": set(),
     "_backoff": set(),
     "_json": set(),
+    "_json_types": set(),
     "_files": set(),
     "_masking": set(),
     "_repairs": set(),
@@ -95,7 +96,19 @@ def rooms_imported(module: Module) -> list[tuple[str, int]]:
     return [(".".join(imported.target.split(".")[1:2]), imported.line) for imported in names]
 
 
-FOR_ALL = {"errors", "version", "_lazy", "_text", "_value", "_backoff", "_json", "_files", "_masking", "_repairs"}
+FOR_ALL = {
+    "errors",
+    "version",
+    "_lazy",
+    "_text",
+    "_value",
+    "_backoff",
+    "_json",
+    "_json_types",
+    "_files",
+    "_masking",
+    "_repairs",
+}
 
 
 def violations(module: Module) -> list[str]:
@@ -111,6 +124,7 @@ def violations(module: Module) -> list[str]:
         "_value",
         "_backoff",
         "_json",
+        "_json_types",
         "_files",
         "_masking",
         "_repairs",

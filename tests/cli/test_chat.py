@@ -363,7 +363,7 @@ def test_a_tool_is_called_by_hand_beside_a_real_model(folder: Path, config: Path
         terminal.wait_for(PROMPT)
         for typed, expected in (
             (ADD, r'\{"sum": 42\}\r?\n> $'),
-            ("/call numbers_divide {", r"no valid JSON|expected|JSON[\s\S]*> $"),
+            ("/call numbers_divide {", r"not valid JSON|expected|JSON[\s\S]*> $"),
             ('/call numbers_divide {"value": 1, "by": 0}', r"division by zero[\s\S]*> $"),
             ("/call nothing", r"nothing[\s\S]*> $"),
             ("/call", r"which tool\?[\s\S]*> $"),

@@ -65,7 +65,7 @@ def test_everything_that_was_read_is_told_and_nothing_is_started(cli: Cli, folde
     remote = rows["settings.json", "remote"]
     assert (remote["server"]["transport"], remote["server"]["timeout"]) == ("http", {"call": 5.0})
     assert remote["server"]["headers"] == ["Authorization", "X-Key"]
-    assert "the settings of a sign-in are passed over" in remote["ignored"][0]
+    assert "the settings of a sign-in are ignored" in remote["ignored"][0]
     assert rows["mcp.json", "one"]["line"] == 1
     assert not (folder / "started").exists()
     assert "hunter2" not in done.out + done.err
@@ -84,7 +84,7 @@ def test_the_view_for_people_says_the_same(cli: Cli, files: list[Path]) -> None:
         "– out (line 1)  excluded: 'mcp.excluded' names it",
         "✗ wrong (line 1)  wrong: 'command' must be a string, not a number",
         "    timeout: call 5 s",
-        "ignored or read in its own way: the settings of a sign-in are passed over",
+        "ignored or read in its own way: the settings of a sign-in are ignored",
     ):
         assert expected in shown
 

@@ -158,7 +158,7 @@ GOOD = {"look": text("missing required property: city", isError=True)}
         (2, "fail", "'look': the description is no string", {"tools": [tool(description=5)]}),
         (3, "fail", "'look': no inputSchema", {"tools": [tool(inputSchema=None)]}),
         (3, "fail", "'look': the root needs type 'object'", {"tools": [tool(inputSchema={"type": "string"})]}),
-        (3, "fail", "no valid JSON Schema", {"tools": [tool(inputSchema={"type": "object", "required": 5})]}),
+        (3, "fail", "not valid JSON Schema", {"tools": [tool(inputSchema={"type": "object", "required": 5})]}),
         (3, "fail", "points outside", {"tools": [tool(inputSchema={"type": "object", "$ref": "http://h/x"})]}),
         (4, "pass", "additionalProperties: false", {"tools": [tool()]}),
         (4, "warn", "'look' takes any other", {"tools": [tool(inputSchema={"type": "object"})]}),
@@ -169,7 +169,7 @@ GOOD = {"look": text("missing required property: city", isError=True)}
         (5, "fail", "an icon has no src", {"tools": [tool(icons={})]}),
         (5, "fail", "type 'object' at its root", {"tools": [tool(outputSchema={"type": "array"})]}),
         (5, "fail", "outputSchema is no schema", {"tools": [tool(outputSchema=[])]}),
-        (5, "fail", "no valid JSON Schema", {"tools": [tool(outputSchema={"type": "object", "required": 5})]}),
+        (5, "fail", "not valid JSON Schema", {"tools": [tool(outputSchema={"type": "object", "required": 5})]}),
         (6, "pass", "results seen", {"tools": [tool()], "calls": {"look": text("Oslo")}}),
         (
             6,

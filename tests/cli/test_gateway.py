@@ -138,7 +138,7 @@ def test_a_terminal_shows_a_link_to_the_console_and_a_log_does_not(folder: Path)
         (["--config", "c.json", "--http", "0", "--ui", "--workers", "2"], "does not go with --workers"),
         (["--config", "c.json", "--json"], "standard output carries the protocol"),
         (["--config", "c.json", "--http", "here:there"], "expected a port or HOST:PORT"),
-        (["--config", "missing.json", "--http", "0"], "there is no such file"),
+        (["--config", "missing.json", "--http", "0"], "the file does not exist"),
         (["--config", "c.json", "--http", "0", "--admin-token-env", "TOOLWEAVE_TEST_UNSET"], "is not set"),
         (["--config", "empty.json"], "no server to serve"),
         (["add", "x"], "one of --server-url"),

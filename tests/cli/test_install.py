@@ -205,7 +205,7 @@ def test_an_entry_of_ours_is_brought_up_to_date_and_keeps_what_was_added_to_it(
 
 
 BROKEN: list[tuple[str, str]] = [
-    ('{"mcpServers": {', "this is no valid JSON"),
+    ('{"mcpServers": {', "this is not valid JSON"),
     ("[]", "it holds no JSON object"),
     ('{"mcpServers": []}', "'mcpServers' is no object"),
     ('{"mcpServers": {"notes": {"command": "another"}}}', "there is another server 'notes'"),

@@ -118,11 +118,11 @@ def test_any_object_keeps_all_its_other_members(
 @pytest.mark.parametrize(
     "text, says",
     [
-        ('{"a": ', "f: this is no valid JSON: .*line 1"),
+        ('{"a": ', "f: this is not valid JSON: .*line 1"),
         ("[1]", "f: it holds no JSON object"),
         ('{"mcpServers": []}', "f: 'mcpServers' is no object"),
         ('{"mcpServers": null}', "f: 'mcpServers' is no object"),
-        ("{" * 100_000, "f: this is no valid JSON"),
+        ("{" * 100_000, "f: this is not valid JSON"),
     ],
 )
 def test_a_broken_file_is_refused_with_the_place(text: str, says: str) -> None:

@@ -205,7 +205,7 @@ def test_the_program_of_an_entry_has_no_credential_in_its_arguments() -> None:
         ({"openapi": "a.json", "url": "https://x"}, "'openapi' and 'url' are two servers"),
         ({"openapi": "a.json", "command": "x"}, "'openapi' and 'command' are two servers"),
         ({"openapi": "3.1.0", "info": {}, "paths": {}}, "this is a document itself"),
-        ({"openapi": "a.json", "auth": "oauth"}, "there is no sign-in for an API"),
+        ({"openapi": "a.json", "auth": "oauth"}, "an API has no sign-in"),
         ({"openapi": "a.json", "auth": {"type": "oauth"}}, "needs 'client_id'"),
         ({"openapi": "a.json", "auth": {"client_id": "x"}}, "needs 'client_secret' or 'private_key'"),
         ({"openapi": "a.json", "auth": {"client_id": "x", "grant": "device_code"}}, "an API is given"),

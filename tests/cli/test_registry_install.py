@@ -335,9 +335,9 @@ def test_toml_keeps_its_comments_and_its_order(cli: Cli, home: Path, registry: S
 @pytest.mark.parametrize(
     "name, text, says",
     [
-        ("x.json", "{", "this is no valid JSON"),
+        ("x.json", "{", "this is not valid JSON"),
         ("x.json", '{"mcpServers": []}', "is no object"),
-        ("x.toml", "a =", "this is no valid TOML"),
+        ("x.toml", "a =", "this is not valid TOML"),
         ("x.toml", 'mcpServers = "x"', "is no table"),
         ("x.toml", "mcpServers = { a = { command = 'x' } }", "cannot be edited safely"),
         ("x.yaml", "a: 1", "only JSON and TOML are edited"),

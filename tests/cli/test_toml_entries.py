@@ -44,7 +44,7 @@ def test_a_table_is_put_in_its_place_or_at_the_end(before: str, after: str) -> N
         ("servers.mine.a = 1\n", "cannot be edited safely"),
         ("[servers]\nmine = { a = 1 }\n", "cannot be edited safely"),
         ("[servers.mine]\na = '''\n[x]\n'''\n", "cannot be edited safely"),
-        ("[", "no valid TOML"),
+        ("[", "not valid TOML"),
     ],
     ids=range(6),
 )

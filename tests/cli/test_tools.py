@@ -238,7 +238,7 @@ def test_a_url_may_want_headers_and_a_token_that_never_shows(cli: Cli, monkeypat
         (["--timeout", "soon"], "--timeout"),
         (["--nonsense"], "--nonsense"),
         ([], "no config was found"),
-        (["--config", "absent.json"], "absent.json: there is no such file"),
+        (["--config", "absent.json"], "absent.json: the file does not exist"),
     ],
 )
 def test_wrong_usage_is_exit_code_2_with_a_message_on_standard_error(cli: Cli, args: list[str], expected: str) -> None:

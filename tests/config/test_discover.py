@@ -158,7 +158,7 @@ def test_without_servers_in_the_project_the_first_editor_that_has_some_counts(pr
 
     assert list(loaded.servers) == ["w"]
     assert loaded.paths == (user / ".codeium/windsurf/mcp_config.json",)
-    assert "no valid JSON" in loaded.warnings[0]
+    assert "not valid JSON" in loaded.warnings[0]
 
 
 @pytest.mark.parametrize(

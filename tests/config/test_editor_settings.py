@@ -204,7 +204,7 @@ def test_a_gateway_warns_of_approvals_that_it_asks_nobody_for() -> None:
         ({"url": "https://a.example", "auth": {"token": "t", "scops": ["a"]}}, "unknown key 'scops' of 'auth'"),
         (
             {"url": "https://a.example", "auth": {"type": "oauth", "scops": ["a"]}},
-            "unknown key 'scops' of a sign-in: passed over",
+            "unknown key 'scops' of a sign-in is ignored",
         ),
     ],
 )

@@ -269,7 +269,12 @@ def test_vs_code_names_a_file_of_variables(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "content, part",
-    [(None, "cannot be read"), (b"A=1\nhunter2\n", "line 2"), (b"\xff\xff", "UTF-8"), (b"#" * 1_000_001, "1 MB")],
+    [
+        (None, "cannot be read"),
+        (b"A=1\nhunter2\n", "line 2"),
+        (b"\xff\xff", "UTF-8"),
+        (b"#" * 1_000_001, "larger than 1,000,000 bytes"),
+    ],
 )
 def test_a_bad_file_of_variables_is_an_error_of_the_server(content: bytes | None, part: str, tmp_path: Path) -> None:
     path = tmp_path / ".env"

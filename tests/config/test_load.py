@@ -395,16 +395,16 @@ def test_the_part_of_claude_code_for_this_project_counts(tmp_path: Path, monkeyp
             "a.json",
             '{"mcpServers": {\n  "a": {"command": "x"\n}',
             3,
-            "no valid JSON: Expecting ',' delimiter at column 2",
+            "not valid JSON: Expecting ',' delimiter at column 2",
         ),
         ("a.json", '{"a": "b', 1, "Unterminated string starting at column 7"),
         ("a.json", "{'a': 1}", 1, "property name enclosed in double quotes"),
         ("a.json", "/* never closed", 1, "Expecting value"),
         ("a.json", '{"a": 1} x', 1, "Extra data"),
-        ("a.json", '{"a": ' + "9" * 5000 + "}", None, "no valid JSON"),
+        ("a.json", '{"a": ' + "9" * 5000 + "}", None, "not valid JSON"),
         ("a.json", "[" * 100_000, None, "nested more than 100 levels deep"),
-        ("a.yaml", "a: [1,\nb: 'x\n", 3, "no valid YAML"),
-        ("a.yaml", "a: 1\n\tb: 2\n", 2, "no valid YAML"),
+        ("a.yaml", "a: [1,\nb: 'x\n", 3, "not valid YAML"),
+        ("a.yaml", "a: 1\n\tb: 2\n", 2, "not valid YAML"),
         ("a.yaml", "a: *gone\n", 1, "undefined alias"),
         ("a.yaml", "a: &x [*x]\n", 1, "an alias refers to what it is part of"),
         ("a.yaml", "a: !!python/object:os.system {}\n", 1, "could not determine a constructor"),
@@ -413,12 +413,12 @@ def test_the_part_of_claude_code_for_this_project_counts(tmp_path: Path, monkeyp
         ("a.yaml", "ok: 1\na: \x01\n", 2, "a character is not allowed"),
         ("a.yaml", "? [a]\n: b\n", 1, "unhashable"),
         ("a.yaml", "[" * 5000, None, "nested more than 100 levels deep"),
-        ("a.toml", "a = 1\nb = \n", 2, "no valid TOML: Invalid value at column 5"),
-        ("a.toml", "[a", 1, "no valid TOML"),
-        ("a.toml", "a = 2025-13-45\n", 1, "no valid TOML"),
-        ("a.toml", "a = " + "9" * 5000, None, "no valid TOML"),
-        ("a", "key = \n", 1, "no valid TOML"),
-        ("a", "- [1\n", 2, "no valid YAML"),
+        ("a.toml", "a = 1\nb = \n", 2, "not valid TOML: Invalid value at column 5"),
+        ("a.toml", "[a", 1, "not valid TOML"),
+        ("a.toml", "a = 2025-13-45\n", 1, "not valid TOML"),
+        ("a.toml", "a = " + "9" * 5000, None, "not valid TOML"),
+        ("a", "key = \n", 1, "not valid TOML"),
+        ("a", "- [1\n", 2, "not valid YAML"),
         ("a.json", "5", None, "must be an object or a list of servers, not a number"),
         ("a.json", '"mcp"', None, "not a string"),
         ("a.json", "null", None, "not null"),
@@ -442,7 +442,7 @@ def test_the_faulty_line_is_shown_with_a_caret(tmp_path: Path) -> None:
     path = write(tmp_path, "a.json", '{\n  "a": {"command": "npx" "args": []}\n}')
 
     assert str(failure(path)) == (
-        f"{path}:2: this is no valid JSON: Expecting ',' delimiter at column 26\n"
+        f"{path}:2: this is not valid JSON: Expecting ',' delimiter at column 26\n"
         '    2 |   "a": {"command": "npx" "args": []}\n'
         "      |                          ^"
     )
@@ -518,7 +518,7 @@ def test_yaml_aliases_and_merge_keys_are_understood(tmp_path: Path) -> None:
 
 
 def test_a_missing_file_a_folder_and_an_impossible_path_are_config_errors(tmp_path: Path) -> None:
-    assert "there is no such file" in str(failure(tmp_path / "gone.json"))
+    assert "the file does not exist" in str(failure(tmp_path / "gone.json"))
     assert "cannot be read" in str(failure(tmp_path))
     with pytest.raises(ConfigError, match="cannot be read"):
         load_config("a\0b.json")
@@ -584,7 +584,7 @@ def test_a_path_may_start_with_a_tilde(home: Path) -> None:
     write(Path("~").expanduser(), "mcp.json", '{"mcpServers": {"a": {"command": "uvx", "args": ["pkg"]}}}')
 
     assert load_config("~/mcp.json").servers["a"] == EXPECTED
-    with pytest.raises(ConfigError, match="there is no such file"):
+    with pytest.raises(ConfigError, match="the file does not exist"):
         load_config("~nobody/mcp.json")
 
 

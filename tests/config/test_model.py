@@ -30,6 +30,7 @@ from toolweave.config import (
     server_config,
 )
 from toolweave.errors import ConfigError
+from toolweave.oauth import StoredSignIn
 
 
 def refused(**fields: Any) -> ConfigError:
@@ -580,3 +581,30 @@ def test_the_typed_entries_are_fields_of_pydantic_models(kind: Any, entry: dict[
     assert adapter.validate_python({"a": entry}) == {"a": entry}
     with pytest.raises(pydantic.ValidationError):
         adapter.validate_python({"a": {"command": 5, "url": 5, "transport": "pigeon"}})
+
+
+class Kept:
+    """A provider of credentials that a sign-in stored before, or of any."""
+
+    def __init__(self, *, only_stored: bool) -> None:
+        self.only_stored = only_stored
+
+    def __call__(self) -> str:
+        return "token"
+
+
+@pytest.mark.parametrize(
+    "provider, warns", [(Kept(only_stored=True), False), (Kept(only_stored=False), True), (lambda: "token", True)]
+)
+def test_a_provider_of_stored_credentials_alone_causes_no_warning_about_plain_http(
+    provider: object, warns: bool
+) -> None:
+    config = ServerConfig(name="a", url="http://host.example/mcp", auth=Auth(type="custom", provider=provider))
+
+    assert ("plain http" in config.caution) is warns
+
+
+def test_the_provider_of_the_command_is_one_of_stored_credentials_alone() -> None:
+    url = "http://host.example/mcp"
+
+    assert ServerConfig(name="a", url=url, auth=Auth.of(StoredSignIn(url))).caution == ""

@@ -84,7 +84,7 @@ def test_what_was_switched_off_in_geminis_other_file_does_not_start(tmp_path: Pa
 
     assert (list(loaded.servers), loaded.disabled) == (["a"], ("b",))
     home.write_text("{")
-    with pytest.raises(ConfigError, match="no valid JSON"):
+    with pytest.raises(ConfigError, match="not valid JSON"):
         load(tmp_path, ".gemini/settings.json", {"mcpServers": {"b": stdio()}})
 
 
@@ -256,8 +256,11 @@ def test_the_sign_in_of_an_editor_is_ours(more: dict[str, Any], settings: dict[s
 @pytest.mark.parametrize(
     ("more", "told"),
     [
-        ({"headers": {"Authorization": "Bearer t"}, "oauth": {"clientId": "x"}}, "passed over: 'auth' or 'headers'"),
-        ({"auth": {"type": "bearer", "token": "t"}, "scopes": ["a"]}, "passed over: 'auth' or 'headers'"),
+        (
+            {"headers": {"Authorization": "Bearer t"}, "oauth": {"clientId": "x"}},
+            "are ignored because 'auth' or 'headers'",
+        ),
+        ({"auth": {"type": "bearer", "token": "t"}, "scopes": ["a"]}, "are ignored because 'auth' or 'headers'"),
         ({"authProviderType": "google_credentials"}, "a sign-in by 'google_credentials' is not there"),
         ({"oauth": {"tokenUrl": "https://a/t"}}, "unknown key 'tokenUrl' of a sign-in"),
     ],
@@ -347,7 +350,7 @@ def test_a_server_that_an_extension_of_zed_starts_is_none_of_ours(tmp_path: Path
 def test_a_socket_of_vs_code_is_refused_with_the_reason(url: str, what: str, tmp_path: Path) -> None:
     loaded = load(tmp_path, ".vscode/mcp.json", {"servers": {"u": {"type": "http", "url": url}}})
 
-    assert f"'url' is {what} of this machine; only http:// and https:// are spoken" in loaded.errors["u"].message
+    assert f"'url' is {what} of this machine; MCP needs http:// or https://" in loaded.errors["u"].message
 
 
 def test_crush_has_shell_commands_in_values_which_are_not_run(tmp_path: Path) -> None:

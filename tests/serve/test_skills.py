@@ -193,7 +193,7 @@ async def test_what_changes_on_disk_shows_at_once(root: Path) -> None:
         ("---\nname: other\ndescription: d\n---\n", "does not end with 'other/SKILL.md'"),
         ("---\nname: bad\n---\n", "no 'description'"),
         ("---\nname: Bad\ndescription: d\n---\n", "small letters"),
-        ("---\nname: bad\ndescription: [\n---\n", "no valid YAML"),
+        ("---\nname: bad\ndescription: [\n---\n", "not valid YAML"),
     ],
 )
 async def test_a_skill_with_a_fault_is_left_out_and_the_log_says_why(

@@ -212,7 +212,7 @@ BAD: list[tuple[Any, str, str]] = [
     (
         [{"regex": "(", "hide": True}],
         "shape[0].regex",
-        "'shape[0]' 'regex' is no regular expression: missing ), unterminated subpattern at position 0",
+        "'shape[0]' 'regex' is not a regular expression: missing ), unterminated subpattern at position 0",
     ),
     (
         [{"regex": "a", "name": r"x\1"}],
@@ -242,7 +242,7 @@ BAD: list[tuple[Any, str, str]] = [
     (
         [{"arguments": {"q": {"value": 1, "default": 2}}}],
         "shape[0].arguments.q",
-        "'shape[0].arguments.q' has 'value' and 'default'; what is always sent needs no default",
+        "'shape[0].arguments.q' has 'value' and 'default', but 'value' is always sent; leave one of them out",
     ),
     (
         [{"arguments": {"q": {"value": 1, "name": "x"}}}],

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
 
+from toolweave._json_types import Json, JsonObject, as_object, object_or_empty
 from toolweave.config._auth import Auth
 from toolweave.config._secret import reveal
 from toolweave.config._validation import check_object, check_text, check_url
@@ -19,7 +19,7 @@ _HEADERS = "TOOLWEAVE_API_HEADERS_SECRET"
 _URL = ("http://", "https://")
 
 
-def as_program(out: Mapping[str, Any], values: Mapping[str, Any], path: Callable[[str], Path]) -> dict[str, Any]:
+def as_program(out: JsonObject, values: JsonObject, path: Callable[[str], Path]) -> Json:
     """Return the arguments of the program that serves an API.
 
     Credentials and headers are in its environment, which other users of the machine cannot read.
@@ -30,7 +30,7 @@ def as_program(out: Mapping[str, Any], values: Mapping[str, Any], path: Callable
         path: Resolves a path of the entry.
 
     Raises:
-        ConfigError: It names something else too, or its credentials are none that an API takes.
+        ConfigError: It names another server beside the API, or an API does not accept its credentials.
     """
     document = check_text(values["openapi"], "openapi")
     if re.fullmatch(r"[0-9]+(\.[0-9]+)*", document):
@@ -42,34 +42,40 @@ def as_program(out: Mapping[str, Any], values: Mapping[str, Any], path: Callable
         source = check_url(document, "openapi")
     else:
         source = str(path(document).absolute())
+    # Everything else in the entry stays: the server is an ordinary process from here on, with its filters, bounds and
+    # sandbox. Only what the API receives moves from the connection to the process.
     words = ["-m", "toolweave", "serve", "--openapi", source]
     if values.get("base_url") is not None:
         words += ["--base-url", check_url(check_text(values["base_url"], "base_url"), "base_url")]
     env = dict(check_object(out.get("env", {}), "env"))
-    if (auth := out.get("auth")) is not None:
+    if out.get("auth") is not None:
         words += ["--auth-env", _AUTH]
-        env[_AUTH] = _credentials(auth)
-    if headers := out.get("headers"):
+        env[_AUTH] = _credentials(out["auth"])
+    if out.get("headers"):
         words += ["--headers-env", _HEADERS]
-        env[_HEADERS] = json.dumps(dict(check_object(headers, "headers")), default=reveal)
+        env[_HEADERS] = json.dumps(dict(check_object(out["headers"], "headers")), default=reveal)
     kept = {name: value for name, value in out.items() if name not in ("auth", "headers")}
     return {**kept, "transport": "stdio", "command": sys.executable or "python3", "args": words, "env": env}
 
 
-def _credentials(auth: Any) -> str:
+def _credentials(auth: object) -> str:
     """Return a token as it is, anything else as JSON."""
-    kind: Any = cast("Mapping[str, Any]", auth).get("type") if isinstance(auth, Mapping) else None
-    if isinstance(auth, Auth) or kind == "oauth":
-        made = Auth.of(auth)
-        oauth = None if made is None else made.oauth
-        if oauth is not None:
-            auth = {"type": "oauth", **oauth.of_client().to_mapping()}
+    if isinstance(auth, Auth) or object_or_empty(auth).get("type") == "oauth":
+        auth = _client_credentials(auth)
     if isinstance(auth, Auth) or auth == "oauth":
         raise ConfigError(
-            "there is no sign-in for an API: give a token as 'auth', a 'client_id' with its 'client_secret', or an "
+            "an API has no sign-in: give a token as 'auth', a 'client_id' with its 'client_secret', or an "
             "object of credentials by the names of the document's security schemes",
             field="auth",
         )
-    if isinstance(auth, Mapping):
+    if as_object(auth) is not None:
         return json.dumps(auth, default=reveal)
     return check_text(auth, "auth", controls=False)
+
+
+def _client_credentials(auth: object) -> object:
+    """Return a sign-in as the settings by which a client gets tokens for itself; any other authorization as it is."""
+    parsed = Auth.of(auth)
+    if parsed is None or parsed.oauth is None:
+        return auth
+    return {"type": "oauth", **parsed.oauth.of_client().to_mapping()}

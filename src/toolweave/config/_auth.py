@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, Protocol, get_args, runtime_checkable
 
 import msgspec
 
+from toolweave._json_types import Json, JsonObject, as_object
 from toolweave._value import Value
 from toolweave.config._oauth import OAuth
 from toolweave.config._secret import Secret, reveal, wrap
@@ -40,6 +41,16 @@ _KEYS = {
 }
 
 
+@runtime_checkable
+class StoredCredentials(Protocol):
+    """A provider that may be limited to credentials that a sign-in stored before."""
+
+    @property
+    def only_stored(self) -> bool:
+        """Whether it never starts a sign-in, and sends nothing as long as nothing is stored."""
+        ...
+
+
 class Auth(Value, frozen=True, kw_only=True):
     """The authorization of requests to an HTTP server.
 
@@ -65,7 +76,7 @@ class Auth(Value, frozen=True, kw_only=True):
     headers: Mapping[str, Secret] = msgspec.field(default_factory=dict[str, Secret])
     provider: Any = None  # a callable or a foreign authorization object
     oauth: OAuth | None = None
-    options: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
+    options: JsonObject = msgspec.field(default_factory=Json)
 
     def __post_init__(self) -> None:
         if self.type not in get_args(AuthType):
@@ -83,17 +94,24 @@ class Auth(Value, frozen=True, kw_only=True):
         msgspec.structs.force_setattr(self, "options", MappingProxyType(dict(self.options)))
         if self.type == "oauth" or self.oauth is not None:
             self._check_sign_in()
-        elif self.provider is None and not (self.headers if self.type == "custom" else self.token):
-            missing = "headers" if self.type == "custom" else "token"
-            raise ConfigError(f"'auth' of type {self.type!r} needs '{missing}'", field=f"auth.{missing}")
+            return
+        credential = "headers" if self.type == "custom" else "token"
+        if self.provider is None and not getattr(self, credential):
+            raise ConfigError(f"'auth' of type {self.type!r} needs '{credential}'", field=f"auth.{credential}")
 
     def _check_sign_in(self) -> None:
-        if self.type != "oauth" or self.token is not None or self.headers or self.provider is not None:
+        has_credential = self.token is not None or self.provider is not None or bool(self.headers)
+        if self.type != "oauth" or has_credential:
             raise ConfigError(_CREDENTIAL_BESIDE, field="auth.type")
         msgspec.structs.force_setattr(self, "oauth", OAuth.of(self.oauth))
 
+    @property
+    def may_send_nothing(self) -> bool:
+        """Whether its provider only sends a credential that is stored already, so that it may send none at all."""
+        return isinstance(self.provider, StoredCredentials) and self.provider.only_stored
+
     @classmethod
-    def of(cls, value: Any) -> Auth | None:  # Any: whatever a user wrote
+    def of(cls, value: object) -> Auth | None:
         """Make an `Auth` from any accepted form; None stays None.
 
         The string `oauth` and an `OAuth` sign in, any other string or `Secret` is a bearer token, a mapping is an
@@ -110,17 +128,18 @@ class Auth(Value, frozen=True, kw_only=True):
             if _names_sign_in(value):
                 return cls(type="oauth")
             return cls(token=wrap(value))
-        if isinstance(value, Mapping):
-            return cls(**_arguments(cast("Mapping[Any, Any]", value)))
+        entry = as_object(value)
+        if entry is not None:
+            return cls(**_arguments(entry))
         if isinstance(value, _NO_PROVIDER):
             raise ConfigError(f"'auth' must be an object with 'type', not {kind_of(value)}", field="auth")
         return cls(type="custom", provider=value)
 
-    def to_mapping(self) -> dict[str, Any]:
+    def to_mapping(self) -> Json:
         """Return the entry's `auth` object with the credentials still wrapped."""
         if self.oauth is not None:
             return {"type": self.type, **self.oauth.to_mapping()}
-        out: dict[str, Any] = {"type": self.type}
+        out: Json = {"type": self.type}
         if self.token is not None:
             out["token"] = self.token
         if self.header != _DEFAULT_HEADER[self.type]:
@@ -133,10 +152,13 @@ class Auth(Value, frozen=True, kw_only=True):
 
     def secrets(self) -> tuple[str, ...]:
         """Return every credential in it, for masking."""
-        values = [*self.headers.values(), *([self.token] if self.token else [])]
+        values = list(self.headers.values())
+        if self.token is not None:
+            values.append(self.token)
         found = [value.reveal() for value in values if value]
         found += secrets_in_options(self.options)
-        found += self.oauth.secrets() if self.oauth else ()
+        if self.oauth is not None:
+            found += self.oauth.secrets()
         return tuple(found)
 
     def __hash__(self) -> int:
@@ -162,6 +184,7 @@ class Auth(Value, frozen=True, kw_only=True):
 
 def _refuse_method(token: str | Secret) -> None:
     """Refuse the name of an authorization method as a token: it would be sent as the token."""
+    # "auth": "bearer" without a token is a slip, and every request would carry `Authorization: Bearer bearer`.
     word = _word(token)
     if word in _SIGN_IN:
         raise ConfigError(_CREDENTIAL_BESIDE, field="auth")
@@ -181,26 +204,29 @@ def _names_sign_in(value: str | Secret) -> bool:
     return _word(value) in _SIGN_IN
 
 
-def _rebuild(entry: Mapping[str, Any]) -> Auth:
+def _rebuild(entry: JsonObject) -> Auth:
     return Auth(**_arguments(entry))
 
 
-def _arguments(entry: Mapping[Any, Any]) -> dict[str, Any]:
+def _arguments(entry: JsonObject) -> Json:
     kind = entry.get("type", "")
     if isinstance(kind, str) and _names_sign_in(kind):
         if {"token", "headers", "provider"} & entry.keys():
             raise ConfigError(_CREDENTIAL_BESIDE, field="auth")
         return {"type": "oauth", "oauth": OAuth.of(entry)}
-    known: dict[str, Any] = {}
-    options: dict[str, Any] = {}
+    # Of several names for the token the first one counts, so that an alias cannot replace it further down.
+    known: Json = {}
+    options: Json = {}
     for key, value in entry.items():
         target = _KEYS.get(key)
         if target is None:
             options[str(key)] = value
         elif value is not None:
             known.setdefault(target, value)
-    if not isinstance(known.get("type", "bearer"), str):
+    method = known.get("type", "bearer")
+    if not isinstance(method, str):
         raise ConfigError("'auth.type' must be a string", field="auth.type")
-    known["type"] = str(known.get("type", "bearer")).replace("-", "_").lower()
-    known["type"] = {"apikey": "api_key"}.get(known["type"], known["type"])
-    return {**known, "options": options}
+    method = method.replace("-", "_").lower()
+    if method == "apikey":
+        method = "api_key"
+    return {**known, "type": method, "options": options}

@@ -8,8 +8,8 @@ import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePath
-from typing import Any, cast
 
+from toolweave._json_types import Json, JsonObject, as_object, as_sequence, as_text
 from toolweave._masking import mask_foreign
 from toolweave.config._auth import Auth
 from toolweave.config._dialect_rules import Dialect
@@ -26,15 +26,17 @@ from toolweave.errors import ConfigError
 _LOG = logging.getLogger(__name__)
 _NO_SERVER: tuple[type, ...] = (bool, int, float, bytes, set, frozenset)
 _INTERPRETERS = {".py": sys.executable or "python3", ".js": "node", ".mjs": "node", ".cjs": "node"}
+_CONFIG_SUFFIXES = (".json", ".jsonc", ".yaml", ".yml", ".toml")
+_URL_SCHEMES = ("http", "https", "ws", "wss")
 
 
 def parse_server(
     name: str,
-    entry: Mapping[str, Any],
+    entry: JsonObject,
     *,
     dialect: Dialect = "generic",
     env: Mapping[str, str] | None = None,
-    inputs: Mapping[str, Any] | None = None,
+    inputs: JsonObject | None = None,
     source: Source | None = None,
 ) -> ServerConfig:
     """Read one server's entry in any of its shapes.
@@ -52,14 +54,13 @@ def parse_server(
 
     Unknown keys are logged and kept in `options`.
     """
-    scope = Scope(env=os.environ if env is None else env, inputs=inputs or {})
-    reading = read_entry(name, entry, dialect=dialect, scope=scope, source=source)
-    for note in reading.notes:
+    parsed = read_entry(name, entry, dialect=dialect, scope=Scope.given(env, inputs), source=source)
+    for note in parsed.notes:
         if note == WEBSOCKET_DEPRECATED:
             warn_deprecated(note)
         else:
-            _LOG.warning("server %r: %s", named(reading.config).name, note)
-    return reading.config
+            _LOG.warning("server %r: %s", named(parsed.config).name, note)
+    return parsed.config
 
 
 def parse_command(command: str | Sequence[str], *, name: str = "") -> ServerConfig:
@@ -81,12 +82,12 @@ def parse_command(command: str | Sequence[str], *, name: str = "") -> ServerConf
 
 
 def server_config(
-    value: Any,  # every shape a user may mean a server by
+    value: object,  # anything that describes a server
     *,
     name: str | None = None,
-    headers: Any = None,  # a mapping or a callable
-    auth: Any = None,  # an Auth, a token, a mapping or a provider
-    timeout: Timeouts | Mapping[str, Any] | float | None = None,
+    headers: object = None,  # a mapping or a callable
+    auth: object = None,  # an Auth, a token, a mapping or a provider
+    timeout: Timeouts | JsonObject | float | None = None,
     env: Mapping[str, str] | None = None,
 ) -> ServerConfig:
     """Convert anything that describes a server to its config.
@@ -103,11 +104,14 @@ def server_config(
     Raises:
         ConfigError: As `ServerConfig`.
     """
-    config = _read(value, name or "")
-    changes: dict[str, Any] = {"name": name} if name else {}
+    if name is None:
+        name = ""
+    config = _read(value, name)
+    changes: Json = {}
+    if name:
+        changes["name"] = name
     if headers is not None:
-        own: Mapping[str, Any] = {} if callable(config.headers) else config.headers
-        changes["headers"] = {**own, **cast("Mapping[str, Any]", headers)} if isinstance(headers, Mapping) else headers
+        changes["headers"] = _headers_over(config, headers)
     if env is not None:
         changes["env"] = {**config.env, **env}
     try:
@@ -117,7 +121,17 @@ def server_config(
             changes["timeout"] = Timeouts.of(timeout)
     except ConfigError as error:
         raise config.error(error.message, field=error.field) from None
-    return named(config.replace(**changes) if changes else config)
+    if changes:
+        config = config.replace(**changes)
+    return named(config)
+
+
+def _headers_over(config: ServerConfig, headers: object) -> object:
+    """Return the headers of a config with others added; a callable replaces them, or is replaced."""
+    added = as_object(headers)
+    if added is None or callable(config.headers):
+        return headers
+    return {**config.headers, **added}
 
 
 def named(config: ServerConfig) -> ServerConfig:
@@ -128,8 +142,8 @@ def named(config: ServerConfig) -> ServerConfig:
         return config.replace(name=_without_secret(name_from_command(config.command, config.args), config))
     if config.url:
         return config.replace(name=_without_secret(name_from_url(config.url), config))
-    own = getattr(config.server, "name", None)
-    return config.replace(name=own if isinstance(own, str) and own else config.transport)
+    own = as_text(getattr(config.server, "name", None))
+    return config.replace(name=own or config.transport)
 
 
 def _without_secret(name: str, config: ServerConfig) -> str:
@@ -140,53 +154,65 @@ def _without_secret(name: str, config: ServerConfig) -> str:
     return config.transport
 
 
-def _read(value: Any, name: str) -> ServerConfig:
+def _read(value: object, name: str) -> ServerConfig:
     if isinstance(value, ServerConfig):
         if value.transport == "sse":
             _LOG.warning("server %r: %s", name or named(value).name, SSE_DEPRECATED)
         return value
-    if isinstance(value, Mapping):
-        return _from_mapping(cast("Mapping[str, Any]", value), name)
     if isinstance(value, str):
         return _from_text(value.strip(), name)
     if isinstance(value, PurePath):
         return _script(str(value), name)
-    if isinstance(value, (list, tuple)):
-        return parse_command(cast("Sequence[str]", value), name=name)
+    # Anything else may be an object of an application: a server, an ASGI program, a transport. Values that cannot be
+    # one are refused here, with a better message than a connection could give.
     if value is None or isinstance(value, _NO_SERVER):
-        what = "a server is a config, a URL, a command or a server object"
-        raise ConfigError(f"{what}, not {kind_of(value)}", server=name or None)
+        accepted = "a server is a config, a URL, a command or a server object"
+        raise ConfigError(f"{accepted}, not {kind_of(value)}", server=name or None)
+    entry = as_object(value)
+    if entry is not None:
+        return _from_mapping(entry, name)
+    words = as_sequence(value)
+    if words is not None:
+        return parse_command(words, name=name)
     return ServerConfig(name=name, transport="inprocess", server=value)
 
 
-def _from_mapping(entry: Mapping[str, Any], name: str) -> ServerConfig:
+def _from_mapping(entry: JsonObject, name: str) -> ServerConfig:
     if looks_like_entry(entry):
         return parse_server(name, entry)
-    found = find_servers(entry)
-    if not any(path[0] in entry for path in SECTIONS) or not found.items:
-        return parse_server(name, entry)  # says what is missing
-    if len(found.items) == 1:
-        return parse_server(name or found.items[0].name, found.items[0].value, dialect=found.items[0].dialect)
-    names = ", ".join(item.name for item in found.items)
+    found = find_servers(entry).items
+    has_section = any(path[0] in entry for path in SECTIONS)
+    if not found or not has_section:
+        return parse_server(name, entry)  # its error names the missing key
+    if len(found) == 1:
+        return parse_server(name or found[0].name, found[0].value, dialect=found[0].dialect)
+    names = ", ".join(item.name for item in found)
     raise ConfigError(f"this config has several servers ({names}); connect_mcp takes one, connect_mcp_servers all")
 
 
 def _from_text(text: str, name: str) -> ServerConfig:
     scheme = text.partition("://")[0].lower()
-    if scheme in ("http", "https", "ws", "wss"):
+    if scheme in _URL_SCHEMES:
         return ServerConfig(name=name, transport="http", url=text)
     path = Path(text)
-    if path.suffix.lower() in _INTERPRETERS and (path.is_file() or not any(char.isspace() for char in text)):
+    suffix = path.suffix.lower()
+    if suffix in _INTERPRETERS and _is_path(path, text):
         return _script(text, name)
-    if path.suffix.lower() in (".json", ".jsonc", ".yaml", ".yml", ".toml") and path.is_file():
+    if suffix in _CONFIG_SUFFIXES and path.is_file():
         raise ConfigError(f"{text!r} is a config file; connect_mcp takes one server, connect_mcp_servers the file")
     return parse_command(text, name=name)
 
 
+def _is_path(path: Path, text: str) -> bool:
+    """Return whether a text that ends like a script is its path alone; else it may be `python my server.py`."""
+    return len(text.split()) == 1 or path.is_file()
+
+
 def _script(text: str, name: str) -> ServerConfig:
     interpreter = _INTERPRETERS.get(Path(text).suffix.lower())
-    command, args = (interpreter, [text]) if interpreter else (text, [])
-    return ServerConfig(name=name, transport="stdio", command=command, args=args)
+    if interpreter is None:
+        return ServerConfig(name=name, transport="stdio", command=text)
+    return ServerConfig(name=name, transport="stdio", command=interpreter, args=[text])
 
 
 read_fields_with(server_config)

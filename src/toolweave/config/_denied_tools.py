@@ -1,4 +1,4 @@
-"""Tools that an editor's settings deny beside the entries of servers: they are never offered.
+"""Tools that an editor's settings deny beside the entries of servers. They are never offered.
 
 Claude Code: `permissions.deny` of its settings, such as `mcp__github__delete_repo`, `mcp__github` or `mcp__github__*`.
 opencode: `tools` and `permission` of its config, such as `"github_*": false` and `"github_delete_repo": "deny"`.
@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, cast
 
+from toolweave._json_types import JsonObject, array_or_empty, as_object, object_or_empty
 from toolweave._value import Value
-from toolweave.config._documents import read_document
+from toolweave.config._documents import read_object
 from toolweave.config._model import ServerConfig
 from toolweave.config._tool_filters import ANY_TOOL, without
 from toolweave.errors import ConfigError
@@ -59,6 +59,7 @@ class DeniedTools(Value, frozen=True, kw_only=True):
         denies_all = False
         denied: set[str] = set()
         allowed: set[str] = set()
+        # A tool is in at most one of the two sets. A rule for all tools cancels every rule before it.
         for rule in self.rules:
             for rest in self._rests(rule, config.name):
                 if rest == ANY_TOOL:
@@ -86,46 +87,57 @@ class DeniedTools(Value, frozen=True, kw_only=True):
             ConfigError: It denies them by another pattern.
         """
         name = re.sub(r"[^A-Za-z0-9_-]", "_", server)
-        if self.claude and rule.pattern == f"mcp__{name}":
+        prefix = f"{name}_"
+        if self.claude:
+            prefix = f"mcp__{name}__"
+            if rule.pattern == f"mcp__{name}":
+                return {ANY_TOOL}
+        rests = {rest for rest in rests_of(rule.pattern, prefix) if rest}
+        if any(rest.strip(ANY_TOOL) == "" for rest in rests):
             return {ANY_TOOL}
-        rests = rests_of(rule.pattern, f"mcp__{name}__" if self.claude else f"{name}_")
-        if any(not rest.strip(ANY_TOOL) and rest for rest in rests):
-            return {ANY_TOOL}
-        patterns = sorted(rest for rest in rests if _WILD.search(rest))
-        if patterns and not rule.allows:
+        names = {rest for rest in rests if _WILD.search(rest) is None}
+        if names != rests and not rule.allows:
             raise ConfigError(
                 f"{rule.place} denies the tools {rule.pattern!r}, which cannot be kept: only whole names and '*' of a "
                 "server can. The server is not started; write the names of the tools",
                 server=server,
             )
-        return {rest for rest in rests if rest and not _WILD.search(rest)}
+        return names
 
 
 def rests_of(pattern: str, prefix: str) -> set[str]:
     """Return the rests of a pattern with `*` and `?` behind a prefix; none if it begins in another way."""
-    places = _skipped(pattern, {0})
+    # A pattern as a state machine: a position is a state, and each character of the prefix moves every state on.
+    # There are at most as many states as characters, so it takes no longer than one times the other.
+    positions = _with_skipped_stars(pattern, {0})
     for char in prefix:
-        stepped = {place + 1 for place in places if pattern[place : place + 1] in (char, "?")}
-        stayed = {place for place in places if pattern[place : place + 1] == ANY_TOOL}
-        places = _skipped(pattern, stepped | stayed)
-    return {pattern[place:] for place in places}
+        following: set[int] = set()
+        for position in positions:
+            wanted = pattern[position : position + 1]
+            if wanted in (char, "?"):
+                following.add(position + 1)
+            elif wanted == ANY_TOOL:  # the star takes this character, too
+                following.add(position)
+        positions = _with_skipped_stars(pattern, following)
+    return {pattern[position:] for position in positions}
 
 
-def _skipped(pattern: str, places: set[int]) -> set[int]:
-    """Return the places in a pattern, and those behind a star, which may stand for nothing."""
+def _with_skipped_stars(pattern: str, positions: set[int]) -> set[int]:
+    """Return the positions in a pattern, and those behind a star, which may stand for nothing."""
     found: set[int] = set()
-    for place in places:
-        found.add(place)
-        while pattern[place : place + 1] == ANY_TOOL:
-            place += 1
-            found.add(place)
+    for position in positions:
+        found.add(position)
+        while pattern[position : position + 1] == ANY_TOOL:
+            position += 1
+            found.add(position)
     return found
 
 
 def _without(config: ServerConfig, denied: list[str]) -> ServerConfig:
     include = without(config.include, denied)
     exclude = [*config.exclude, *denied]
-    if config.include and not include and ANY_TOOL not in exclude:
+    lost_all = len(config.include) > 0 and not include
+    if lost_all and ANY_TOOL not in exclude:  # an empty `include` offers everything
         exclude.append(ANY_TOOL)
     return config.replace(include=include, exclude=exclude)
 
@@ -135,10 +147,10 @@ def _only(config: ServerConfig, allowed: list[str]) -> ServerConfig:
     if config.include:
         include = [name for name in config.include if name in allowed]
     else:
-        include = allowed
-    if not config.include:
-        include = without(include, config.exclude)
-    return config.replace(include=include, exclude=() if include else (*config.exclude, ANY_TOOL))
+        include = without(allowed, config.exclude)
+    if include:
+        return config.replace(include=include, exclude=())
+    return config.replace(include=(), exclude=(*config.exclude, ANY_TOOL))
 
 
 def rules_of_claude(project: Path, home: Path) -> DeniedTools:
@@ -150,19 +162,16 @@ def rules_of_claude(project: Path, home: Path) -> DeniedTools:
     folder = project / ".claude"
     found: list[ToolRule] = []
     for path in (home / ".claude" / "settings.json", folder / "settings.json", folder / "settings.local.json"):
-        denied = _mapping(_read(path).get("permissions")).get("deny")
         place = f"'permissions.deny' in {path}"
-        if isinstance(denied, list):
-            rules = [rule for rule in cast("list[Any]", denied) if isinstance(rule, str)]
-        else:
-            rules = []
-        # A rule about some arguments denies the tool: calls are not told apart by their arguments.
-        patterns = [rule.partition("(")[0].strip() for rule in rules]
-        found += (ToolRule(pattern=pattern, allows=False, place=place) for pattern in patterns)
+        for rule in array_or_empty(object_or_empty(read_object(path).get("permissions")).get("deny")):
+            if isinstance(rule, str):
+                # A rule about some arguments denies the tool: calls are not distinguished by their arguments.
+                pattern = rule.partition("(")[0].strip()
+                found.append(ToolRule(pattern=pattern, allows=False, place=place))
     return DeniedTools(rules=tuple(found), claude=True)
 
 
-def rules_of_opencode(document: Any, path: Path | None, project: Path, home: Path) -> DeniedTools:
+def rules_of_opencode(document: object, path: Path | None, project: Path, home: Path) -> DeniedTools:
     """Return the rules in opencode's configs: those of the user, of the project, and of this document.
 
     Args:
@@ -174,40 +183,33 @@ def rules_of_opencode(document: Any, path: Path | None, project: Path, home: Pat
     Raises:
         ConfigError: A file cannot be read, or its rules are not an object.
     """
-    configs = dict.fromkeys((home / ".config", Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config")))
-    folders = (*(config / "opencode" for config in configs), project, project / ".opencode")
-    if path is not None:
-        files = [folder / name for folder in folders for name in _OPENCODE_FILES]
-    else:
-        files = []
+    if path is None:
+        return DeniedTools(rules=tuple(_opencode_rules(object_or_empty(document), "")))
     found: list[ToolRule] = []
-    for file in files:
-        if path is None or file.resolve() != path.resolve():
-            found += _opencode_rules(_read(file), f" in {file}")
-    found += _opencode_rules(_mapping(document), "" if path is None else f" in {path}")
+    for file in _opencode_files(project, home):
+        if file.resolve() != path.resolve():
+            found += _opencode_rules(read_object(file), f" in {file}")
+    # Last, since a later rule wins: this file is the most specific one.
+    found += _opencode_rules(object_or_empty(document), f" in {path}")
     return DeniedTools(rules=tuple(found))
 
 
-def _opencode_rules(document: Mapping[str, Any], place: str) -> Iterable[ToolRule]:
+def _opencode_files(project: Path, home: Path) -> Iterable[Path]:
+    configs = dict.fromkeys((home / ".config", Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config")))
+    for folder in (*(config / "opencode" for config in configs), project, project / ".opencode"):
+        for name in _OPENCODE_FILES:
+            yield folder / name
+
+
+def _opencode_rules(document: JsonObject, place: str) -> Iterable[ToolRule]:
     """Return the rules of one document, the most general first, as opencode sorts them."""
     for key, allowing in (("tools", (True, False)), ("permission", ("allow", "deny"))):
         given = document.get(key, {})
         if isinstance(given, str):  # one permission for all
             given = {ANY_TOOL: given}
-        if not isinstance(given, Mapping):
+        patterns = as_object(given)
+        if patterns is None:
             raise ConfigError(f"{key!r} must be an object of tools", field=key)
-        for pattern, value in sorted(cast("Mapping[Any, Any]", given).items(), key=lambda one: len(str(one[0]))):
+        for pattern, value in sorted(patterns.items(), key=lambda one: len(str(one[0]))):
             if value in allowing:
                 yield ToolRule(pattern=str(pattern), allows=value == allowing[0], place=f"{key!r}{place}")
-
-
-def _read(path: Path) -> Mapping[str, Any]:
-    if path.is_file():
-        return _mapping(read_document(path).value)
-    return {}
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    if isinstance(value, Mapping):
-        return cast("Mapping[str, Any]", value)
-    return {}

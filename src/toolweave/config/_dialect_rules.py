@@ -1,4 +1,4 @@
-"""Differences between the config dialects of editors: units, variables, lists, and entries that are no servers.
+"""Differences between the config dialects of editors: units, variables, lists, and entries that are not servers.
 
 One table and a few pure functions; the keys that all dialects share are read by `read_entry`.
 
@@ -10,7 +10,7 @@ opencode      `timeout` is milliseconds: a number for start and lists, or `start
 codex         `startup_timeout_sec`, `startup_timeout_ms`, `tool_timeout_sec`; `env_vars` of names or objects
 cline         `timeout` is seconds for calls, up to an hour; Roo Code and Kilo Code share it
 crush         `timeout` is seconds for the start; `$VAR` is a variable
-goose         `extensions`; `timeout` is seconds for everything; built-in extensions are no servers
+goose         `extensions`; `timeout` is seconds for everything; built-in extensions are not servers
 continue      `requestOptions.headers`, `apiKey`, `connectionTimeout`; `${{ secrets.X }}`; `uses: BLOCK`
 windsurf      `${file:PATH}`
 zed           `source: extension` is started by an extension
@@ -20,10 +20,11 @@ zed           `source: extension` is started by an extension
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Literal
 
+from toolweave._json_types import JsonObject, array_or_empty, as_array, as_object, object_or_empty
 from toolweave._value import Value
 
 Dialect = Literal["generic", "gemini", "opencode", "codex", "cline", "crush", "goose", "continue", "windsurf", "zed"]
@@ -87,6 +88,7 @@ _BY_FOLDER: dict[str, Dialect] = {
 }
 _GOOSE_SERVERS = ("stdio", "sse", "streamable_http")
 _GOOSE_PARTS = ("builtin", "platform", "frontend", "inline_python")
+_STARTING_KEYS = frozenset({"command", "url", "cmd", "uri", "httpUrl", "serverUrl", "openapi"})
 
 
 def rules_of(dialect: Dialect) -> DialectRules:
@@ -100,50 +102,56 @@ def dialect_of(path: Path) -> Dialect:
         folders = [path.parent.name, path.parent.parent.name]
     else:
         folders = [path.parent.name]
-    by_folder: list[Dialect] = [_BY_FOLDER[name] for name in folders if name in _BY_FOLDER]
-    return _BY_NAME.get(path.name) or (by_folder[0] if by_folder else "generic")
+    if path.name in _BY_NAME:
+        return _BY_NAME[path.name]
+    for name in folders:
+        if name in _BY_FOLDER:
+            return _BY_FOLDER[name]
+    return "generic"
 
 
-def type_of_mcp_section(entry: Mapping[Any, Any]) -> Dialect:
+def type_of_mcp_section(entry: JsonObject) -> Dialect:
     """Return the dialect of a server right under `mcp`: opencode, or Crush, which has `stdio`."""
-    crush = entry.get("type") in ("stdio", "http", "sse") or isinstance(entry.get("command"), str)
-    if crush:
+    if entry.get("type") in ("stdio", "http", "sse"):
+        return "crush"
+    if isinstance(entry.get("command"), str):  # a list in opencode
         return "crush"
     return "opencode"
 
 
-def is_goose(entry: Mapping[Any, Any]) -> bool:
+def is_goose(entry: JsonObject) -> bool:
     """Return whether an entry is one of Goose's extensions."""
-    inner = entry.get("config")
-    if isinstance(inner, Mapping):
-        one = cast("Mapping[Any, Any]", inner)
-    else:
-        one = entry
-    kind = one.get("type")
-    return kind in _GOOSE_PARTS or (kind in _GOOSE_SERVERS and ("cmd" in one or "uri" in one))
+    extension = as_object(entry.get("config", entry))
+    if extension is None:
+        extension = entry
+    kind = extension.get("type")
+    if kind in _GOOSE_SERVERS:
+        return "cmd" in extension or "uri" in extension
+    return kind in _GOOSE_PARTS
 
 
-def no_server(entry: Mapping[Any, Any], dialect: Dialect) -> str | None:
+def reason_not_to_start(entry: JsonObject, dialect: Dialect) -> str | None:
     """Return the reason why an entry names no MCP server that can be started, or None when it does."""
-    if any(key in entry for key in ("command", "url", "cmd", "uri", "httpUrl", "serverUrl", "openapi")):
+    if not _STARTING_KEYS.isdisjoint(entry):
         return None
     if dialect == "goose" and entry.get("type") in _GOOSE_PARTS:
         return f"it is a part of Goose itself (type {entry['type']}), not an MCP server"
-    if entry.get("source") == "extension" or (dialect == "zed" and set(entry) <= {"settings", "enabled"}):
-        return "an extension of Zed starts it; how, is not in this file"
+    has_only_settings = dialect == "zed" and set(entry) <= {"settings", "enabled"}
+    if has_only_settings or entry.get("source") == "extension":
+        return "an extension of Zed starts it, and this file does not say how"
     if isinstance(entry.get("uses"), str):
         return f"it is defined elsewhere, in the block {entry['uses']!r} of Continue's hub"
     return None
 
 
-def exclusion(document: Mapping[str, Any], project: str) -> Callable[[str], str | None]:
+def exclusion(document: JsonObject, project: str) -> Callable[[str], str | None]:
     """Return a function that maps a server's name to the reason why a list in its file excludes it, or to None.
 
     Gemini CLI: `mcp.allowed` and `mcp.excluded`, before them `allowMCPServers` and `excludeMCPServers`. Claude Code, in
     `~/.claude.json`: `projects.PROJECT.disabledMcpServers`.
     """
-    mcp = _mapping(document.get("mcp"))
-    ours = _mapping(_mapping(document.get("projects")).get(project))
+    mcp = object_or_empty(document.get("mcp"))
+    ours = object_or_empty(object_or_empty(document.get("projects")).get(project))
     allowed = {"mcp.allowed": mcp.get("allowed"), "allowMCPServers": document.get("allowMCPServers")}
     excluded = {
         "mcp.excluded": mcp.get("excluded"),
@@ -151,19 +159,17 @@ def exclusion(document: Mapping[str, Any], project: str) -> Callable[[str], str 
         f"projects[{project!r}].disabledMcpServers": ours.get("disabledMcpServers"),
     }
 
+    denials = {key: array_or_empty(names) for key, names in excluded.items()}
+    # An empty list of allowed servers allows none. Only a missing one restricts nothing.
+    permissions = {key: as_array(names) for key, names in allowed.items()}
+
     def reason(name: str) -> str | None:
-        for key, names in excluded.items():
-            if isinstance(names, list) and name in names:
+        for key, names in denials.items():
+            if name in names:
                 return f"{key!r} names it"
-        for key, names in allowed.items():
-            if isinstance(names, list) and name not in names:
+        for key, names in permissions.items():
+            if names is not None and name not in names:
                 return f"{key!r} does not name it"
         return None
 
     return reason
-
-
-def _mapping(value: Any) -> Mapping[Any, Any]:
-    if isinstance(value, Mapping):
-        return cast("Mapping[Any, Any]", value)
-    return {}

@@ -7,9 +7,9 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import takewhile
 from pathlib import Path
-from typing import Any
 
 from toolweave._files import read_file
+from toolweave._json_types import JsonObject
 from toolweave._value import Value
 from toolweave.config._documents import MAX_BYTES
 from toolweave.config._expand import Scope, home_directory
@@ -54,10 +54,11 @@ def discover_config_files(
     folder = Path.cwd() if cwd is None else Path(cwd).absolute()
     users = editor_config_files(home=home, platform=platform)
     own = {file.path: file for file in users}
-    project = [path for place in _project_folders(folder, _home(home)) for path in _project_files(place)]
-    candidates = [*(own.get(path) or ConfigFile(path=path, kind=PROJECT) for path in project), *users]
+    candidates: list[ConfigFile] = []
+    for place in _project_folders(folder, _home(home)):
+        candidates += (own.get(path, ConfigFile(path=path, kind=PROJECT)) for path in _project_files(place))
     found: dict[Path, ConfigFile] = {}
-    for file in candidates:
+    for file in (*candidates, *users):
         if file.path.is_file():
             found.setdefault(file.path, file)
     return sorted(found.values(), key=lambda file: file.kind != PROJECT)
@@ -80,7 +81,7 @@ def default_config(
     home: Path | str | None = None,
     platform: str | None = None,
     env: Mapping[str, str] | None = None,
-    inputs: Mapping[str, Any] | None = None,
+    inputs: JsonObject | None = None,
 ) -> LoadedConfig:
     """Load the default config, used when none is named.
 
@@ -89,15 +90,15 @@ def default_config(
     server at all: the first of the user's editor files that does.
 
     These files were found, not named, and those of the project may have come with a checkout: their `kind` in `files`
-    is `project`, and `TrustedFiles().untrusted(loaded)` says which of them were not allowed yet. Ask before you start
-    them; `connect_mcp_servers` starts what it is given.
+    is `project`, and `TrustedFiles().untrusted(loaded)` returns those that were not allowed yet. Ask before you start
+    them: `connect_mcp_servers` starts every server of its config.
 
     Raises:
-        ConfigError: A file of the project cannot be read. A broken file of an editor is passed
-            over with a warning.
+        ConfigError: A file of the project cannot be read. A broken file of an editor is ignored
+            with a warning.
     """
     folder = Path.cwd() if cwd is None else Path(cwd).absolute()
-    scope = Scope(env=os.environ if env is None else env, inputs=inputs or {})
+    scope = Scope.given(env, inputs)
     files = discover_config_files(folder, home=home, platform=platform)
     project = merge_loaded(_of_project(file.path, scope, folder) for file in files if file.kind == PROJECT)
     if _has_servers(project):
@@ -137,12 +138,20 @@ def _home(home: Path | str | None) -> Path:
 
 def _project_folders(folder: Path, home: Path) -> list[Path]:
     """Return the folder and those above it, up to the root of its repository, without a home directory above it."""
+    # A home directory above the folder ends the search: its files are the user's own, which are read as such.
     if folder != home:
         places = [folder, *takewhile(lambda place: place != home, folder.parents)]
     else:
         places = [folder]
-    root = next((n for n, place in enumerate(places) if any((place / mark).exists() for mark in _ROOTS)), 0)
-    return places[: root + 1]
+    for position, place in enumerate(places):
+        if _is_root(place):
+            return places[: position + 1]
+    return [folder]
+
+
+def _is_root(folder: Path) -> bool:
+    """Return whether a folder is the root of a repository."""
+    return any((folder / mark).exists() for mark in _ROOTS)
 
 
 def _project_files(folder: Path) -> Iterator[Path]:
@@ -158,17 +167,12 @@ def _project_files(folder: Path) -> Iterator[Path]:
 
 
 def _user_files(home: Path, platform: str, *, own_home: bool) -> Iterator[tuple[str, Path]]:
-    if own_home:
-        config = Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config")
-    else:
-        config = home / ".config"
+    env: Mapping[str, str] = os.environ if own_home else {}  # the variables are about the user's own home directory
+    config = Path(env.get("XDG_CONFIG_HOME") or home / ".config")
     if platform == "darwin":
         apps = home / "Library" / "Application Support"
     elif platform == "win32":
-        if own_home:
-            apps = Path(os.environ.get("APPDATA") or home / "AppData/Roaming")
-        else:
-            apps = home / "AppData/Roaming"
+        apps = Path(env.get("APPDATA") or home / "AppData/Roaming")
     else:
         apps = config
     code = apps / "Code" / "User"

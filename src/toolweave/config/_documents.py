@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from toolweave._files import read_file
+from toolweave._json_types import JsonObject, as_object, as_sequence, object_or_empty
 from toolweave._masking import MASK
 from toolweave._value import Value
 from toolweave.config._jsonc import KeyPath, key_offsets, parse_json
@@ -28,7 +29,7 @@ MAX_KEY_PARTS = 50  # of a dotted key in TOML, which is read in time and memory 
 MAX_DEPTH = 100  # of arrays and objects; code that walks through a value calls itself for each level
 MAX_YAML_NODES = 200_000  # counted with every alias spelled out
 _MAX_SCAN = 2_000_000  # beyond, errors go without lines
-_EXCERPT_REACH = 10_000  # further than any value to be masked reaches into what is shown
+_EXCERPT_REACH = 10_000  # characters on both sides of an excerpt in which a value may begin or end
 _SHOWN_VALUES = ("command", "name", "type", "transport", "cwd")
 
 
@@ -47,9 +48,8 @@ class ConfigDocument(Value, frozen=True, kw_only=True):
 
     def line(self, path: KeyPath) -> int | None:
         """Return the line of the last occurrence of a key, or None."""
-        found = self.lines.get(path)
-        if found:
-            return found[-1]
+        if path in self.lines:
+            return self.lines[path][-1]
         return None
 
     def repeated(self, path: KeyPath) -> list[int]:
@@ -70,11 +70,24 @@ def read_document(path: Path) -> ConfigDocument:
     try:
         data = read_file(path, max_bytes=MAX_BYTES)
     except FileNotFoundError:
-        raise ConfigError("there is no such file", path=shown) from None
+        raise ConfigError("the file does not exist", path=shown) from None
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
+        reason = error
+        if isinstance(error, OSError) and error.strerror:
+            reason = error.strerror
         raise ConfigError(f"the file cannot be read: {reason}", path=shown) from None
     return parse_document(_decoded(data, shown), path=shown)
+
+
+def read_object(path: Path) -> JsonObject:
+    """Return the object in a file, an empty one if the file does not exist or holds something else.
+
+    Raises:
+        ConfigError: As `read_document`.
+    """
+    if path.is_file():
+        return object_or_empty(read_document(path).value)
+    return {}
 
 
 def parse_document(text: str, *, path: str) -> ConfigDocument:
@@ -105,7 +118,7 @@ def _parse(text: str, path: str, kind: str, parse: Callable[[str, str], ConfigDo
     except _Malformed as error:
         where = f" at column {error.column}" if error.column else ""
         shown = _excerpt(text, error.line, error.column)
-        message = f"this is no valid {kind}: {error.reason}{where}{shown}"
+        message = f"this is not valid {kind}: {error.reason}{where}{shown}"
         raise ConfigError(message, path=path, line=error.line) from None
     except RecursionError:
         raise _too_deep(path) from None
@@ -119,11 +132,13 @@ def check_depth(value: object, path: str = "") -> None:
     """
     level: list[object] = [value]
     for _ in range(MAX_DEPTH + 1):
-        # Each container once, however many paths lead to it: aliases can make billions of few.
+        # Each container once, however many paths lead to it: a few aliases can make billions of paths.
         containers = {id(one): one for one in level if _is_container(one)}
         if not containers:
             return
-        level = [inner for one in containers.values() for inner in _members(one)]
+        level = []
+        for container in containers.values():
+            level += _members(container)
     raise _too_deep(path)
 
 
@@ -132,9 +147,10 @@ def _is_container(value: object) -> bool:
 
 
 def _members(container: object) -> Iterable[object]:
-    if isinstance(container, Mapping):
-        return cast("Mapping[object, object]", container).values()
-    return cast("Iterable[object]", container)
+    members = as_object(container)
+    if members is not None:
+        return members.values()
+    return as_sequence(container) or ()
 
 
 def _too_deep(path: str) -> ConfigError:
@@ -173,7 +189,9 @@ def _json(text: str, path: str) -> ConfigDocument:
     if len(text) > _MAX_SCAN:
         return ConfigDocument(value=value, path=path)
     starts = [0, *(match.end() for match in re.finditer("\n", text))]
-    lines = {key: [bisect_right(starts, offset) for offset in found] for key, found in key_offsets(text).items()}
+    lines: dict[KeyPath, list[int]] = {}
+    for key, offsets in key_offsets(text).items():
+        lines[key] = [bisect_right(starts, offset) for offset in offsets]
     return ConfigDocument(value=value, path=path, lines=lines)
 
 
@@ -186,13 +204,18 @@ def _toml(text: str, path: str) -> ConfigDocument:
     try:
         value = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        place = re.search(r"(.*?) ?\(at (?:line (\d+), column (\d+)|end of document)\)", str(error), re.DOTALL)
-        if place is None or place[2] is None:
-            raise _Malformed(place[1] if place else str(error), text.count("\n") + 1) from None
-        raise _Malformed(place[1], int(place[2]), int(place[3])) from None
+        raise _malformed_toml(str(error), text) from None
     except ValueError as error:  # a date such as 2025-13-01, a number with too many digits
         raise _Malformed(str(error)) from None
     return ConfigDocument(value=value, path=path, lines=_toml_lines(text))
+
+
+def _malformed_toml(message: str, text: str) -> _Malformed:
+    """Return the parser's error with the position that it has only in its text."""
+    place = re.fullmatch(r"(.*?) ?\(at line (\d+), column (\d+)\)", message, re.DOTALL)
+    if place is not None:
+        return _Malformed(place[1], int(place[2]), int(place[3]))
+    return _Malformed(message.removesuffix(" (at end of document)"), text.count("\n") + 1)
 
 
 def _check_keys(text: str) -> None:
@@ -203,10 +226,11 @@ def _check_keys(text: str) -> None:
     if text.count(".") < MAX_KEY_PARTS:
         return
     for found in re.finditer(_DOTTED_KEY, text):
-        if found[0].count(".") >= MAX_KEY_PARTS and len(re.findall(_KEY_PART, found[0])) > MAX_KEY_PARTS:
-            raise _Malformed(
-                f"a key has more than {MAX_KEY_PARTS} dotted parts", text.count("\n", 0, found.start()) + 1
-            )
+        if found[0].count(".") < MAX_KEY_PARTS:  # dots inside of quotes only make it look longer
+            continue
+        if len(re.findall(_KEY_PART, found[0])) > MAX_KEY_PARTS:
+            line = text.count("\n", 0, found.start()) + 1
+            raise _Malformed(f"a key has more than {MAX_KEY_PARTS} dotted parts", line)
 
 
 _KEY_PART = r"""(?:[\w-]++|"(?:[^"\\\n]|\\.)*+"?|'[^'\n]*+'?)"""
@@ -218,6 +242,8 @@ _TOML_KEY = r"""\s*(?:"([^"\\]*)"|'([^']*)'|([\w-]+))\s*(\.)?"""
 
 
 def _toml_lines(text: str) -> dict[KeyPath, list[int]]:
+    # The parser keeps no positions, so the lines are looked for in the text. Lines of a multi-line string may look like
+    # keys, and a wrong line in an error is the worst that comes of it: no value is taken from here.
     lines: dict[KeyPath, list[int]] = {}
     table: KeyPath = ()
     counts: dict[KeyPath, int] = {}
@@ -254,6 +280,8 @@ def _yaml(text: str, path: str) -> ConfigDocument:
     if len(text) > MAX_YAML_BYTES:
         raise ConfigError(f"the YAML is larger than {MAX_YAML_BYTES // 1_000_000} MB", path=path)
     try:
+        # Twice: nodes have the lines and are cheap, whatever aliases stand for. Only a document whose nodes were
+        # counted is made into values.
         node = cast("yaml.Node | None", yaml.compose(text, Loader=yaml.SafeLoader))  # pyright: ignore[reportUnknownMemberType]
         lines: dict[KeyPath, list[int]] = {}
         if node is not None:
@@ -262,17 +290,24 @@ def _yaml(text: str, path: str) -> ConfigDocument:
         value: Any = yaml.safe_load(text)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        line, column = (mark.line + 1, mark.column + 1) if mark else (None, None)
-        raise _Malformed(error.problem or error.context or "unreadable", line, column) from None
+        reason = error.problem or error.context or "unreadable"
+        if mark is None:
+            raise _Malformed(reason) from None
+        raise _Malformed(reason, mark.line + 1, mark.column + 1) from None
     except yaml.reader.ReaderError as error:
         raise _Malformed("a character is not allowed", text.count("\n", 0, error.position) + 1) from None
     except (ValueError, TypeError, LookupError, AttributeError, OverflowError):  # its constructors check little
         raise _Malformed("a value does not fit its type, such as a date in month 13") from None
-    return ConfigDocument(value={} if value is None else value, path=path, lines=lines)
+    if value is None:
+        value = {}
+    return ConfigDocument(value=value, path=path, lines=lines)
 
 
 def _count_nodes(node: yaml.Node, seen: dict[int, int]) -> int:
-    """Count the nodes as if every alias were written out; few lines can expand to billions."""
+    """Count the nodes as if every alias were written out; few lines can expand to billions.
+
+    `seen` has the count of each node that is done, and 0 for one whose children are counted at the moment.
+    """
     import yaml  # the caller has it
 
     known = seen.get(id(node))
@@ -283,10 +318,13 @@ def _count_nodes(node: yaml.Node, seen: dict[int, int]) -> int:
     seen[id(node)] = 0
     children: list[yaml.Node] = []
     if isinstance(node, yaml.MappingNode):
-        children = [part for pair in node.value for part in pair]
+        for key, value in node.value:
+            children += (key, value)
     elif isinstance(node, yaml.SequenceNode):
-        children = list(node.value)
-    total = 1 + sum(_count_nodes(child, seen) for child in children)
+        children += node.value
+    total = 1
+    for child in children:
+        total += _count_nodes(child, seen)
     if total > MAX_YAML_NODES:
         raise _Malformed("its aliases stand for too much", node.start_mark.line + 1)
     seen[id(node)] = total
@@ -311,15 +349,21 @@ def _yaml_lines(node: yaml.Node, path: KeyPath, lines: dict[KeyPath, list[int]])
 
 def _excerpt(text: str, line: int | None, column: int | None) -> str:
     """Show the line with a caret under the column, without the values that may be secrets."""
-    rows = text.split("\n")
-    if line is None or not 0 < line <= len(rows) or not rows[line - 1].strip():
+    if line is None:
         return ""
-    place = (column or 1) - 1
+    rows = text.split("\n")
+    is_outside = line < 1 or line > len(rows)
+    if is_outside or not rows[line - 1].strip():
+        return ""
+    place = 0 if column is None else column - 1
+    # The row is cut before values are looked for, so that a line of megabytes costs no more than another, and far
+    # enough from the excerpt that no value begins outside of it.
     cut = max(0, place - _EXCERPT_REACH)
     row = rows[line - 1][cut : place + _EXCERPT_REACH]
-    row, place = _without_values("".join(char if char.isprintable() else " " for char in row), place - cut)
+    printable = "".join(char if char.isprintable() else " " for char in row)
+    row, place = _without_values(printable, place - cut)
     start = max(0, place - 80)
-    caret = f"\n      | {' ' * (place - start)}^" if column else ""
+    caret = "" if column is None else f"\n      | {' ' * (place - start)}^"
     return f"\n{line:5} | {row[start : place + 60]}{caret}"
 
 
@@ -339,6 +383,8 @@ def _without_values(row: str, place: int) -> tuple[str, int]:
     """Mask the values in a line; also return the new position of the column `place`."""
     out: list[str] = []
     end = 0
+    # Each mask before the column moves it by the difference of lengths. A column inside of a masked value points to the
+    # mask.
     moved = place
     for match in re.finditer(_HIDDEN, row):
         if match["long"]:
@@ -359,10 +405,12 @@ def _without_values(row: str, place: int) -> tuple[str, int]:
 def _hidden_pair(match: re.Match[str]) -> str | None:
     key = match["key"]
     sep = match["sep"]
-    value = match["value"]
-    quoted = value[0] in "\"'"
-    named = ":" in sep or "=" in sep
-    if not looks_secret(key) and (not named or not quoted or key in _SHOWN_VALUES):
+    quoted = match["value"][0] in "\"'"
+    # A quoted text may be a secret under any name. A number, a word or YAML's plain text without quotes is shown unless
+    # its name is that of a secret.
+    is_named_text = quoted and (":" in sep or "=" in sep)
+    may_be_secret = is_named_text and key not in _SHOWN_VALUES
+    if not may_be_secret and not looks_secret(key):
         return None
     if quoted:
         return f'{key}{sep}"{MASK}"'
@@ -370,6 +418,7 @@ def _hidden_pair(match: re.Match[str]) -> str | None:
 
 
 def _hidden_word(word: str) -> str | None:
+    """Return the mask for a long word with letters and digits, which may be a token."""
     if re.search(r"\d", word) and re.search("[A-Za-z]", word):
         return MASK
     return None

@@ -7,8 +7,8 @@ asks a person about calls, for a whole server or for single tools.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
 
+from toolweave._json_types import Json, JsonObject, as_object
 from toolweave.config._confinement import Sandbox
 from toolweave.config._model import ServerConfig
 from toolweave.config._tool_filters import ANY_TOOL, FILTER_WORDS, without
@@ -47,15 +47,15 @@ _RESTRICTIONS = frozenset(
 _INSTEAD = "write a 'sandbox' of ours, such as {'type': 'bwrap', 'network': false}, into a config of your own"
 
 
-def is_editor_sandbox(value: Any) -> bool:
+def is_editor_sandbox(value: object) -> bool:
     """Return whether `sandbox` is in VS Code's form, and not a `Sandbox` of ours."""
-    if not isinstance(value, Mapping):
+    given = as_object(value)
+    if given is None or "type" in given:
         return False
-    given = cast("Mapping[Any, Any]", value)
-    return "type" not in given and ("filesystem" in given or isinstance(given.get("network"), Mapping))
+    return "filesystem" in given or as_object(given.get("network")) is not None
 
 
-def read_editor_sandbox(value: Any) -> Sandbox:
+def read_editor_sandbox(value: object) -> Sandbox:
     """Return our sandbox with the restrictions of VS Code's `sandbox`.
 
     Raises:
@@ -67,7 +67,10 @@ def read_editor_sandbox(value: Any) -> Sandbox:
     for part, names in _SANDBOX.items():
         settings = check_object(given.get(part, {}), f"sandbox.{part}")
         _check_known(settings, names, f"sandbox.{part}")
-        lists |= {name: check_texts(settings.get(name, ()), f"sandbox.{part}.{name}") for name in names}
+        for name in names:
+            lists[name] = check_texts(settings.get(name, ()), f"sandbox.{part}.{name}")
+    # Our sandbox has one switch for the network and whole folders that are writable. A finer rule is refused, never
+    # rounded: rounding down breaks the server, rounding up drops a protection.
     domains = lists["allowedDomains"]
     if domains and _ALL_DOMAINS not in domains:
         raise _not_kept("network.allowedDomains", "the network can be open or closed, not open for single hosts")
@@ -80,7 +83,7 @@ def read_editor_sandbox(value: Any) -> Sandbox:
     return Sandbox(writable=lists["allowWrite"], network=bool(domains))
 
 
-def _check_known(given: Mapping[str, Any], names: Sequence[str], field: str) -> None:
+def _check_known(given: JsonObject, names: Sequence[str], field: str) -> None:
     for key in given:
         if key not in names:
             raise ConfigError(f"{field!r} has no setting {key!r}; {suggestion(key, names)}", field=f"{field}.{key}")
@@ -91,7 +94,7 @@ def _not_kept(setting: str, reason: str) -> ConfigError:
     return ConfigError(f"{field!r} cannot be kept, so the server is not started: {reason}; {_INSTEAD}", field=field)
 
 
-def is_unknown_protection(word: str, meant: str, value: Any) -> bool:
+def is_unknown_protection(word: str, meant: str, value: object) -> bool:
     """Return whether an unknown key would restrict something, so that a server must not start without it.
 
     Args:
@@ -104,7 +107,7 @@ def is_unknown_protection(word: str, meant: str, value: Any) -> bool:
     return meant in _PROTECTIONS or not _RESTRICTIONS.isdisjoint(word.split("_"))
 
 
-def apply_editor_settings(out: dict[str, Any], values: Mapping[str, Any], notes: list[str]) -> None:
+def apply_editor_settings(out: Json, values: JsonObject, notes: list[str]) -> None:
     """Apply the settings of editors that protect something, and note those that are not applied, protections first.
 
     Args:
@@ -120,19 +123,22 @@ def apply_editor_settings(out: dict[str, Any], values: Mapping[str, Any], notes:
     _apply_approvals(out, values, remarks)
     if values.get("supports_parallel_tool_calls") is False:
         out.setdefault("max_concurrency", 1)
-    remarks += [f"{key!r} is not applied: {why}" for key, why in _NOT_APPLIED.items() if values.get(key)]
+    for key, reason in _NOT_APPLIED.items():
+        if values.get(key):
+            remarks.append(f"{key!r} is not applied: {reason}")
     notes[:0] = remarks
 
 
-def _apply_sandbox(out: dict[str, Any], values: Mapping[str, Any], remarks: list[str]) -> None:
+def _apply_sandbox(out: Json, values: JsonObject, remarks: list[str]) -> None:
     enabled = values.get("sandbox_enabled", False)
     given = out.get("sandbox")
     if not isinstance(enabled, bool):
         raise ConfigError("'sandboxEnabled' must be true or false", field="sandboxEnabled")
-    if not given and given is not None:
-        del out["sandbox"]
-    elif given is not None and not is_editor_sandbox(given):
+    # A sandbox in our own form is applied as it is. Only VS Code's form waits for `sandboxEnabled`.
+    if given and not is_editor_sandbox(given):
         return
+    if not given:
+        out.pop("sandbox", None)
     if not enabled:
         if out.pop("sandbox", None):
             remarks.append("'sandbox' is not applied: 'sandboxEnabled' is not true")
@@ -144,31 +150,34 @@ def _apply_sandbox(out: dict[str, Any], values: Mapping[str, Any], remarks: list
     out["sandbox"] = read_editor_sandbox(given or None)
 
 
-def _apply_approvals(out: dict[str, Any], values: Mapping[str, Any], remarks: list[str]) -> None:
+def _apply_approvals(out: Json, values: JsonObject, remarks: list[str]) -> None:
     """Read Codex's approvals of calls, and its switches of single tools."""
-    found: dict[str, Any] = {}
+    found: dict[str, tuple[str, object]] = {}
     if "default_tools_approval_mode" in values:
-        found["default_tools_approval_mode"] = ANY_TOOL, values["default_tools_approval_mode"]
+        found["default_tools_approval_mode"] = (ANY_TOOL, values["default_tools_approval_mode"])
     for tool, settings in check_object(values.get(TOOL_SETTINGS, {}), "tools").items():
         field = f"tools.{tool}"
         given = check_object(settings, field)
         _check_known(given, ("approval_mode", "enabled"), field)
         if "approval_mode" in given:
-            found[f"{field}.approval_mode"] = tool, given["approval_mode"]
+            found[f"{field}.approval_mode"] = (tool, given["approval_mode"])
         if given.get("enabled") is False:
-            _leave_out(out, tool)
+            _exclude(out, tool)
     confirm: dict[str, str] = {}
-    undecided = ["trust"] if values.get("trust") is False else []
+    undecided: list[str] = []
+    if values.get("trust") is False:
+        undecided.append("trust")
     for field, (tool, mode) in found.items():
         confirm[tool] = _CONFIRM[check_choice(mode, field, tuple(_CONFIRM))]
-        undecided += [field] if mode == "auto" else []
-    if any(mode != "never" for mode in confirm.values()):
+        if mode == "auto":
+            undecided.append(field)
+    if set(confirm.values()) - {"never"}:
         out.setdefault("confirm", confirm)
     if undecided:
         remarks.append(f"{' and '.join(map(repr, undecided))} {_APPROVALS}")
 
 
-def _leave_out(out: dict[str, Any], tool: str) -> None:
+def _exclude(out: Json, tool: str) -> None:
     out["exclude"] = [*out.get("exclude", ()), tool]
     if "include" in out:
         out["include"] = without(out["include"], [tool])
@@ -190,6 +199,7 @@ def without_effect(config: ServerConfig) -> list[str]:
     auth = config.auth
     if auth is None:
         return remarks
-    remarks += [f"unknown key {name!r} of 'auth': passed over" for name in auth.options]
-    options = () if auth.oauth is None else auth.oauth.options
-    return [*remarks, *(f"unknown key {name!r} of a sign-in: passed over" for name in options)]
+    remarks += [f"unknown key {name!r} of 'auth' is ignored" for name in auth.options]
+    if auth.oauth is not None:
+        remarks += [f"unknown key {name!r} of a sign-in is ignored" for name in auth.oauth.options]
+    return remarks

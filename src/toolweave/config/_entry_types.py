@@ -3,7 +3,7 @@
 Every key is explained at `ServerConfig`; the loader also reads the dialects of the editors.
 
 ==========  ==============================================  =============================
-transport   what it is                                      use it for
+transport   the server                                      use it for
 ==========  ==============================================  =============================
 `stdio`     a child process, JSON lines on its pipes        local programs (npx, uvx, python)
 `http`      Streamable HTTP                                 every remote server

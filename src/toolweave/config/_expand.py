@@ -24,18 +24,19 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, Self
 
 import msgspec
 
+from toolweave._json_types import Json, JsonObject, as_object, as_sequence, text_or_empty
 from toolweave._value import Value
+from toolweave.config._named_files import read_text_file
 from toolweave.config._secret import Secret, looks_secret, reveal
 from toolweave.errors import ConfigError
 
 _VARIABLE = r"(?s)(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?:(:-)(.*))?"
 _EDITOR_ONLY = r"(command|config):[\w.-]+"
 _MAX_DEPTH = 20
-_MAX_FILE_BYTES = 1_000_000
 
 
 def home_directory() -> Path:
@@ -59,14 +60,24 @@ class Scope(Value, frozen=True, kw_only=True):
 
     quiet: ClassVar[frozenset[str]] = frozenset({"env", "inputs", "definitions"})
     env: Mapping[str, str] = msgspec.field(default_factory=lambda: os.environ)
-    inputs: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
-    definitions: Mapping[str, Mapping[str, Any]] = msgspec.field(default_factory=dict[str, "Mapping[str, Any]"])
+    inputs: JsonObject = msgspec.field(default_factory=Json)
+    definitions: Mapping[str, JsonObject] = msgspec.field(default_factory=dict[str, JsonObject])
     workspace: str = ""
     directory: str = ""
 
+    @classmethod
+    def given(cls, env: Mapping[str, str] | None, inputs: JsonObject | None) -> Self:
+        """Return the scope of a call: the variables of the process if none are given, and no inputs."""
+        scope = cls()
+        if env is not None:
+            scope = scope.replace(env=env)
+        if inputs is not None:
+            scope = scope.replace(inputs=inputs)
+        return scope
+
     @property
     def home(self) -> str:
-        """The home directory, or `~` itself when there is none."""
+        """The home directory, or `~` itself if the account has none."""
         return self.env.get("HOME") or self.env.get("USERPROFILE") or str(home_directory())
 
     @property
@@ -94,11 +105,12 @@ class Expander:
         """
         if isinstance(value, str):
             return self.text(value, field)
-        if isinstance(value, Mapping):
-            items = cast("Mapping[Any, Any]", value).items()
-            return {key: self.value(item, f"{field}.{key}") for key, item in items}
-        if isinstance(value, (list, tuple)):
-            return [self.value(item, f"{field}[{index}]") for index, item in enumerate(cast("list[Any]", value))]
+        members = as_object(value)
+        if members is not None:
+            return {key: self.value(item, f"{field}.{key}") for key, item in members.items()}
+        items = as_sequence(value)
+        if items is not None:
+            return [self.value(item, f"{field}[{index}]") for index, item in enumerate(items)]
         return value
 
     def text(self, text: str, field: str, depth: int = 0) -> str:
@@ -133,7 +145,7 @@ class Expander:
         return self._noted(name, value)
 
     def is_set(self, name: str) -> bool:
-        """Whether there is an environment variable of this name."""
+        """Return whether there is an environment variable of this name."""
         return name in self._scope.env
 
     def path(self, text: str) -> Path:
@@ -147,18 +159,24 @@ class Expander:
             closing = _closing(text, opening + 2)
             if closing < 0:
                 break
-            found = self._resolved(text[opening + 2 : closing], field, depth)
-            out += (text[start:opening], text[opening : closing + 1] if found is None else found)
+            resolved = self._resolved(text[opening + 2 : closing], field, depth)
+            if resolved is None:  # not a variable of ours: it stays as it is written
+                resolved = text[opening : closing + 1]
+            # The search continues behind the expression, so that an inserted value is not expanded again.
+            out += (text[start:opening], resolved)
             start = closing + 1
         return "".join([*out, text[start:]])
 
     def _resolved(self, body: str, field: str, depth: int) -> str | None:
+        # The order matters: `input:`, `file:` and `secret:` would be names of editors' commands otherwise, and a name
+        # that no rule knows has to stay as it is written, since a program may expand it.
         known = self._known(body)
         if known is not None:
             return known
         kind, colon, rest = body.partition(":")
-        if colon and kind in ("input", "file", "secret"):
-            return {"input": self._input, "file": self._file, "secret": self._secret}[kind](rest.strip(), field)
+        resolve = {"input": self._input, "file": self._file, "secret": self._secret}.get(kind)
+        if colon and resolve is not None:
+            return resolve(rest.strip(), field)
         if re.fullmatch(_EDITOR_ONLY, body):
             raise ConfigError(f"{field!r} uses ${{{body}}}, which only an editor can resolve", field=field)
         match = re.fullmatch(_VARIABLE, body)
@@ -191,22 +209,19 @@ class Expander:
             self._scope.env.get(variable.upper()),
             definition.get("default"),
         )
-        value = next((candidate for candidate in candidates if candidate is not None), None)
-        if value is None:
-            if isinstance(definition.get("description"), str):
-                about = f" ({definition['description']})"
-            else:
-                about = ""
+        given = [candidate for candidate in candidates if candidate is not None]
+        if not given:
+            description = text_or_empty(definition.get("description"))
+            about = f" ({description})" if description else ""
             raise ConfigError(
                 f"{field!r} needs the input {name!r}{about}: give it as inputs={{{name!r}: ...}},"
                 f" or set the environment variable {variable.upper()}",
                 field=field,
             )
-        if isinstance(value, (str, Secret)):
-            text = reveal(value)
-        else:
-            text = str(value)
-        return self._noted("password" if definition.get("password") or isinstance(value, Secret) else name, text)
+        value = given[0]
+        if isinstance(value, Secret):
+            return self._noted("password", reveal(value))
+        return self._noted("password" if definition.get("password") else name, str(value))
 
     def _secret(self, name: str, field: str) -> str:
         return self._noted("secret", self.variable(re.sub(r"\W", "_", name), field))
@@ -219,21 +234,15 @@ class Expander:
         else:
             path = Path(self._scope.directory or self._scope.folder) / name
         try:
-            if path.is_file() and path.stat().st_size <= _MAX_FILE_BYTES:
-                data = path.read_bytes()
-            else:
-                data = None
-            text = None if data is None else data.decode("utf-8-sig")
-        except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+            text = read_text_file(path)
+        except ValueError as error:
             raise ConfigError(
-                f"{field!r} needs the file {str(path)!r}, which cannot be read: {reason}", field=field
+                f"{field!r} needs the file {str(path)!r}, which cannot be read: {error}", field=field
             ) from None
-        if text is None:
-            raise ConfigError(f"{field!r} needs the file {str(path)!r}, which is no file of at most 1 MB", field=field)
         return self._noted("secret", text.rstrip("\r\n"))
 
     def _noted(self, name: str, value: str) -> str:
+        """Return a value, and remember it for masking if its name is that of a secret."""
         if value and looks_secret(name):
             self.sensitive.append(Secret(value))
         return value
@@ -241,6 +250,7 @@ class Expander:
 
 def _closing(text: str, start: int) -> int:
     """Return the index of the brace that closes an expression whose body starts at `start`, or -1."""
+    # A default may hold expressions, so only a `${` opens a level. A plain brace in a default, as in JSON, closes it.
     depth = 1
     for match in re.compile(r"\$\{|\}").finditer(text, start):
         depth += 1 if match[0] == "${" else -1

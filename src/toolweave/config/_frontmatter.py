@@ -1,7 +1,7 @@
 """The frontmatter of a Markdown file: YAML between two lines `---` at its start, read as JSON.
 
-Read by YAML 1.2's core schema, as other readers of such files do: `yes`, `12:30` and dates are texts. What has no form
-in JSON, stands for too much, or could be read in two ways is refused.
+Read by YAML 1.2's core schema, as other readers of such files do: `yes`, `12:30` and dates are texts. A value that has
+no form in JSON, expands to too much, or could be read in two ways is refused.
 """
 
 from __future__ import annotations
@@ -11,12 +11,15 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
+from toolweave._json_types import Json, as_object
+
 if TYPE_CHECKING:
     import yaml
 
 _BETWEEN = re.compile(r"\ufeff?---[ \t]*\r?\n(.*?)(?<=\n)---[ \t]*(?:\r?\n|\Z)", re.DOTALL)
-_LONGEST = 64 * 1024
-_DEEPEST = 32
+_MAX_LENGTH = 64 * 1024
+_MAX_DEPTH = 32
+_BASES = {"0o": 8, "0x": 16}
 _CORE = (
     ("null", r"(?:~|null|Null|NULL|)$", ["~", "n", "N", ""]),
     ("bool", r"(?:true|True|TRUE|false|False|FALSE)$", list("tTfF")),
@@ -27,20 +30,21 @@ _CORE = (
         list("-+.0123456789"),
     ),
 )
-"""Plain scalars that are no texts (YAML 1.2.2, 10.3.2), with their first characters."""
+"""Plain scalars that are not texts (YAML 1.2.2, 10.3.2), with their first characters."""
 
 
-def split_frontmatter(text: str) -> tuple[dict[str, Any], str]:
+def split_frontmatter(text: str) -> tuple[Json, str]:
     """Return the frontmatter of a text as a JSON object, and the text behind it.
 
     Raises:
-        ValueError: There is none, or it is no YAML mapping that has a form in JSON; says why.
+        ValueError: The text has no frontmatter, or one that is not a YAML mapping with a form in JSON; the message
+            has the reason.
     """
     found = _BETWEEN.match(text)
     if found is None:
         raise ValueError("it does not begin with YAML frontmatter between two lines '---'")
-    if len(found[1]) > _LONGEST:
-        raise ValueError(f"its frontmatter is longer than {_LONGEST // 1024} KiB")
+    if len(found[1]) > _MAX_LENGTH:
+        raise ValueError(f"its frontmatter is longer than {_MAX_LENGTH // 1024} KiB")
     import yaml  # slow to import, and most configs are JSON
 
     try:
@@ -48,10 +52,11 @@ def split_frontmatter(text: str) -> tuple[dict[str, Any], str]:
         value = None if node is None else _value(node, 0, set())
     except (yaml.YAMLError, RecursionError) as error:
         reason = str(error).partition("\n")[0]
-        raise ValueError(f"its frontmatter is no valid YAML: {reason}") from None
-    if not isinstance(value, dict):
-        raise ValueError("its frontmatter is no mapping")
-    return cast("dict[str, Any]", value), text[found.end() :]
+        raise ValueError(f"its frontmatter is not valid YAML: {reason}") from None
+    members = as_object(value)
+    if members is None:
+        raise ValueError("its frontmatter is not a mapping")
+    return dict(members), text[found.end() :]
 
 
 @cache
@@ -68,24 +73,24 @@ def _core_loader() -> type[yaml.SafeLoader]:
     return CoreLoader
 
 
-def _value(node: yaml.Node, depth: int, seen: set[int]) -> Any:
+def _value(node: yaml.Node, depth: int, seen: set[int]) -> object:
     """Return a node as JSON."""
     import yaml  # the caller has it
 
     if id(node) in seen:  # an alias: few lines of them stand for billions
         raise ValueError("its frontmatter has an alias, which is not read")
-    if depth > _DEEPEST:
-        raise ValueError(f"its frontmatter is nested deeper than {_DEEPEST} levels")
+    if depth > _MAX_DEPTH:
+        raise ValueError(f"its frontmatter is nested deeper than {_MAX_DEPTH} levels")
     seen.add(id(node))
     if isinstance(node, yaml.MappingNode):
         return _mapping(node, depth, seen)
     if isinstance(node, yaml.SequenceNode):
-        return [_value(one, depth + 1, seen) for one in node.value]
+        return [_value(item, depth + 1, seen) for item in node.value]
     return _scalar(node.tag.removeprefix("tag:yaml.org,2002:"), str(node.value))
 
 
-def _mapping(node: yaml.MappingNode, depth: int, seen: set[int]) -> dict[str, Any]:
-    made: dict[str, Any] = {}
+def _mapping(node: yaml.MappingNode, depth: int, seen: set[int]) -> Json:
+    made: Json = {}
     for key, value in node.value:
         name = _value(key, depth + 1, seen)
         if not isinstance(name, str):
@@ -96,7 +101,7 @@ def _mapping(node: yaml.MappingNode, depth: int, seen: set[int]) -> dict[str, An
     return made
 
 
-def _scalar(tag: str, text: str) -> Any:
+def _scalar(tag: str, text: str) -> str | bool | int | float | None:
     if tag == "str":
         return text
     if tag == "null":
@@ -104,13 +109,16 @@ def _scalar(tag: str, text: str) -> Any:
     if tag == "bool":
         return text.lower() == "true"
     if tag == "int":
-        base = {"0o": 8, "0x": 16}.get(text[:2], 10)
-        return int(text[2:] if base != 10 else text, base)
-    if tag == "float":
-        if text.lower().endswith(("inf", "nan")):
-            number = math.nan
-        else:
-            number = float(text)
-        if math.isfinite(number):
+        return _integer(text)
+    if tag == "float" and not text.lower().endswith(("inf", "nan")):
+        number = float(text)
+        if math.isfinite(number):  # 1e999 is not
             return number
     raise ValueError(f"its frontmatter has a value that JSON has not: {text[:80]!r}")
+
+
+def _integer(text: str) -> int:
+    base = _BASES.get(text[:2])
+    if base is None:
+        return int(text)  # with a sign and leading zeros, which `int(text, 0)` refuses
+    return int(text[2:], base)

@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import os
 from collections.abc import Iterator, Mapping
 from itertools import count
 from pathlib import Path, PurePath
-from typing import Any, cast
 
+from toolweave._json_types import JsonObject, array_or_empty, as_object, object_or_empty
 from toolweave._value import Value
 from toolweave.config._coerce import named, server_config
 from toolweave.config._denied_tools import DeniedTools, rules_of_claude, rules_of_opencode
-from toolweave.config._dialect_rules import Dialect, dialect_of, no_server
-from toolweave.config._documents import ConfigDocument, check_depth, read_document
+from toolweave.config._dialect_rules import Dialect, dialect_of, reason_not_to_start
+from toolweave.config._documents import ConfigDocument, check_depth, read_document, read_object
 from toolweave.config._entries import is_disabled, read_entry
 from toolweave.config._expand import Scope, home_directory
 from toolweave.config._loaded import ConfigEntry, EntryStatus, LoadedConfig, LoadedFile
@@ -34,45 +33,33 @@ def disabled_elsewhere(path: Path, project: Path, home: Path) -> dict[str, str]:
         ConfigError: A file with switches cannot be read: nothing is started that may be switched off in it.
     """
     if path.parent.name == ".gemini":
-        return dict(_of_gemini(home / ".gemini" / "mcp-server-enablement.json"))
+        return dict(_disabled_by_gemini(home / ".gemini" / "mcp-server-enablement.json"))
     if path.name == ".mcp.json":
-        return dict(_of_claude(project, home))
+        return dict(_disabled_by_claude(project, home))
     return {}
 
 
 _CLAUDE_FILES = (".mcp.json", ".claude.json")
 
 
-def _of_gemini(path: Path) -> Iterator[tuple[str, str]]:
-    for name, state in _read(path).items():
-        if _mapping(state).get("enabled") is False:
+def _disabled_by_gemini(path: Path) -> Iterator[tuple[str, str]]:
+    for name, state in read_object(path).items():
+        if object_or_empty(state).get("enabled") is False:
             yield name, f"it is switched off in {path}"
 
 
-def _of_claude(project: Path, home: Path) -> Iterator[tuple[str, str]]:
+def _disabled_by_claude(project: Path, home: Path) -> Iterator[tuple[str, str]]:
     folder = project / ".claude"
     for path in (home / ".claude" / "settings.json", folder / "settings.json", folder / "settings.local.json"):
-        yield from _disabled(_read(path), path)
+        yield from _disabled_in(read_object(path), path)
     own = home / ".claude.json"
-    yield from _disabled(_mapping(_mapping(_read(own).get("projects")).get(str(project))), own)
+    projects = object_or_empty(read_object(own).get("projects"))
+    yield from _disabled_in(object_or_empty(projects.get(str(project))), own)
 
 
-def _disabled(settings: Mapping[str, Any], path: Path) -> Iterator[tuple[str, str]]:
-    names = settings.get("disabledMcpjsonServers")
-    for name in cast("list[Any]", names) if isinstance(names, list) else []:
+def _disabled_in(settings: JsonObject, path: Path) -> Iterator[tuple[str, str]]:
+    for name in array_or_empty(settings.get("disabledMcpjsonServers")):
         yield str(name), f"'disabledMcpjsonServers' in {path} names it"
-
-
-def _read(path: Path) -> Mapping[str, Any]:
-    if path.is_file():
-        return _mapping(read_document(path).value)
-    return {}
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    if isinstance(value, Mapping):
-        return cast("Mapping[str, Any]", value)
-    return {}
 
 
 MAX_ENTRIES = 10_000
@@ -85,10 +72,10 @@ _DOT_FOLDERS = (
 
 
 def load_config(
-    config: Any,  # a path, a mapping, a list, or a LoadedConfig
+    config: object,  # a path, a mapping, a list, or a LoadedConfig
     *,
     env: Mapping[str, str] | None = None,
-    inputs: Mapping[str, Any] | None = None,
+    inputs: JsonObject | None = None,
 ) -> LoadedConfig:
     """Read a config file, or the same content given as a value.
 
@@ -110,7 +97,7 @@ def load_config(
     """
     if isinstance(config, LoadedConfig):
         return config
-    scope = Scope(env=os.environ if env is None else env, inputs=inputs or {})
+    scope = Scope.given(env, inputs)
     if isinstance(config, (str, PurePath)):
         return load_file(_expanded(config), scope)
     return load_document(ConfigDocument(value=config, path=""), scope, dialect="generic", from_code=True)
@@ -122,6 +109,8 @@ def load_file(path: Path, scope: Scope, *, workspace: Path | None = None, option
     Raises:
         ConfigError: As `load_config`.
     """
+    # All that the owner's other files switch off or deny is read before any entry: if one of them cannot be read, the
+    # whole file is refused, since a server may be started that its owner switched off.
     document = read_document(path)
     folder = workspace or project_of(path)
     scope = scope.replace(workspace=str(folder), directory=str(path.absolute().parent))
@@ -149,7 +138,11 @@ _OFF = _InactiveEntry("disabled", "it is switched off in the config")
 
 
 class _ConfigLoader:
-    """The loader of one document's entries into a `LoadedConfig`."""
+    """The loader of one document's entries into a `LoadedConfig`.
+
+    A name is in at most one of `servers`, `errors` and `disabled`: an entry whose name is there already removes the
+    earlier one from all three first. `entries` keeps both, the earlier one as `shadowed`.
+    """
 
     def __init__(
         self, document: ConfigDocument, scope: Scope, *, from_code: bool, rules: DeniedTools | None = None
@@ -164,61 +157,70 @@ class _ConfigLoader:
         self.warnings: list[str] = []
         self.disabled: dict[str, None] = {}
         self.entries: list[ConfigEntry] = []
-        self._places: dict[str, int] = {}
+        self._positions: dict[str, int] = {}
 
-    def add(self, item: FoundEntry, refused: str | None = None) -> None:
+    def add(self, item: FoundEntry, excluded: str | None = None) -> None:
         """Read one entry; it replaces an earlier one of its name.
 
         Args:
             item: The entry.
-            refused: The reason why a list of its editor excludes it, or None.
+            excluded: The reason why a list of its editor excludes it, or None.
         """
         self._notes = []
+        self._replace_earlier(item)
+        try:
+            outcome = _InactiveEntry("excluded", excluded) if excluded else self._read(item)
+        except ConfigError as error:
+            self._add_error(item, error)
+            return
+        if isinstance(outcome, _InactiveEntry):
+            self._add_inactive(item, outcome)
+        elif outcome.disabled:  # by a key that only the full reading of the entry understands
+            self._add_inactive(item, _OFF)
+        else:
+            self._add_server(item, outcome)
+
+    def _replace_earlier(self, item: FoundEntry) -> None:
         if self._is_taken(item.name):
             self._warn(item, "is defined twice; the last entry counts")
-            self._forget(item.name)
-        elif lines := self._document.repeated(item.path):
+            self._remove(item.name)
+            return
+        lines = self._document.repeated(item.path)
+        if lines:
             self._warn(item, f"is defined twice, in lines {', '.join(map(str, lines))}; the last entry counts")
-        try:
-            if refused:
-                read = _InactiveEntry("excluded", refused)
-            else:
-                read = self._read(item)
-        except ConfigError as error:
-            if error.server:
-                named_here = error
-            else:
-                named_here = self._error(item, error.message, field=error.field)
-            self.errors[item.name] = named_here
-            self._enter(item, item.name, "wrong", named_here.message)
-            return
-        if isinstance(read, ServerConfig) and read.disabled:
-            read = _OFF
-        if isinstance(read, _InactiveEntry):
-            self.disabled[item.name] = None
-            self._enter(item, item.name, read.status, read.reason)
-            return
+
+    def _add_error(self, item: FoundEntry, error: ConfigError) -> None:
+        if not error.server:
+            error = self._error(item, error.message, field=error.field)
+        self.errors[item.name] = error
+        self._record(item, item.name, "wrong", error.message)
+
+    def _add_inactive(self, item: FoundEntry, entry: _InactiveEntry) -> None:
+        self.disabled[item.name] = None
+        self._record(item, item.name, entry.status, entry.reason)
+
+    def _add_server(self, item: FoundEntry, config: ServerConfig) -> None:
         if item.nameless:
-            read = read.replace(name=self._free(read.name))
-        self.servers[read.name] = read
-        self._enter(item, read.name, "ready", config=read)
+            config = config.replace(name=self._free_name(config.name))
+        self.servers[config.name] = config
+        self._record(item, config.name, "ready", config=config)
 
     def _is_taken(self, name: str) -> bool:
-        return name in self.servers or name in self.errors or name in self.disabled
+        return any(name in names for names in (self.servers, self.errors, self.disabled))
 
     def warn_of_empty_file(self) -> None:
         """Warn that a file has nothing in it: an editor that writes in place empties it first."""
         self._log(f"{self._document.path}: the file is empty, so there are no servers")
 
-    def _forget(self, name: str) -> None:
-        for place in (self.servers, self.errors, self.disabled):
-            place.pop(name, None)
-        place = self._places.get(name)
-        if place is not None:
+    def _remove(self, name: str) -> None:
+        for names in (self.servers, self.errors, self.disabled):
+            names.pop(name, None)
+        position = self._positions.get(name)
+        if position is not None:
             reason = "a later entry of the file has this name"
-            self.entries[place] = self.entries[place].replace(status="shadowed", reason=reason)
+            self.entries[position] = self.entries[position].replace(status="shadowed", reason=reason)
 
-    def _enter(
+    def _record(
         self, item: FoundEntry, name: str, status: EntryStatus, reason: str = "", *, config: ServerConfig | None = None
     ) -> None:
         entry = ConfigEntry(
@@ -232,35 +234,43 @@ class _ConfigLoader:
             raw=item.value,
             config=config,
         )
-        self._places[name] = len(self.entries)
+        self._positions[name] = len(self.entries)
         self.entries.append(entry)
 
-    def _free(self, name: str) -> str:
+    def _free_name(self, name: str) -> str:
         """Return the derived name, numbered when it is taken."""
-        return next(free for n in count(1) if not self._is_taken(free := name if n == 1 else f"{name}-{n}"))
+        if not self._is_taken(name):
+            return name
+        numbered = (f"{name}-{number}" for number in count(2))
+        return next(free for free in numbered if not self._is_taken(free))
 
     def _read(self, item: FoundEntry) -> ServerConfig | _InactiveEntry:
-        value = item.value
-        if self._from_code and not isinstance(value, Mapping):
-            return server_config(value, name=None if item.nameless else item.name)
-        if not isinstance(value, Mapping):
-            raise self._error(item, f"the entry must be an object, not {kind_of(value)}")
-        entry = cast("Mapping[str, Any]", value)
+        entry = as_object(item.value)
+        if entry is None:
+            if self._from_code:
+                return server_config(item.value, name=None if item.nameless else item.name)
+            raise self._error(item, f"the entry must be an object, not {kind_of(item.value)}")
+        # An entry that is switched off, or not a server, is not read any further: the rest of it may be wrong.
         if is_disabled(entry, self._scope):
             return _OFF
-        if why := no_server(entry, item.dialect):
-            return _InactiveEntry("skipped", why)
+        reason = reason_not_to_start(entry, item.dialect)
+        if reason is not None:
+            return _InactiveEntry("skipped", reason)
         if item.nameless and item.path:
             raise self._error(item, "the entry has no 'name'; every server of a list needs one", field="name")
+        return self._read_server(item, entry)
+
+    def _read_server(self, item: FoundEntry, entry: JsonObject) -> ServerConfig:
         name = "" if item.nameless else item.name
-        reading = read_entry(name, entry, dialect=item.dialect, scope=self._scope, source=self._source(item))
-        config = named(reading.config)
+        parsed = read_entry(name, entry, dialect=item.dialect, scope=self._scope, source=self._source(item))
+        config = named(parsed.config)
         if self._rules is not None:
             config = self._rules.apply(config)
-        for note in reading.notes:
-            self._warn(item.replace(name=config.name), note)
+        noted = item.replace(name=config.name)
+        for note in parsed.notes:
+            self._warn(noted, note)
         if config.caution and not config.disabled:
-            self._warn(item.replace(name=config.name), config.caution)
+            self._warn(noted, config.caution)
         return config
 
     def _source(self, item: FoundEntry) -> Source | None:
@@ -269,8 +279,8 @@ class _ConfigLoader:
         return None
 
     def _error(self, item: FoundEntry, message: str, *, field: str | None = None) -> ConfigError:
-        path, line = self._document.path or None, self._document.line(item.path)
-        return ConfigError(message, server=item.name, field=field, path=path, line=line)
+        line = self._document.line(item.path)
+        return ConfigError(message, server=item.name, field=field, path=self._document.path or None, line=line)
 
     def _warn(self, item: FoundEntry, message: str) -> None:
         self._notes.append(message)
@@ -293,13 +303,51 @@ def load_document(
     switched_off: Mapping[str, str] | None = None,
     tool_rules: DeniedTools | None = None,
 ) -> LoadedConfig:
-    path = document.path or None
+    """Read the entries of a document.
+
+    Args:
+        document: The document.
+        scope: The values of the variables in it.
+        dialect: The dialect of its file.
+        from_code: The document comes from code, so its entries may be any object that describes a server.
+        optional: Accept a document without a section for servers.
+        switched_off: The reasons why other files switch servers off, by name.
+        tool_rules: The tools that other files deny.
+
+    Raises:
+        ConfigError: As `load_config`.
+    """
     if from_code:
         check_depth(document.value)
+    found = _found_in(document, dialect, scope, from_code=from_code, optional=optional)
+    if tool_rules is None and any(map(_is_in_opencode_section, found.items)):
+        tool_rules = rules_of_opencode(document.value, None, Path(scope.workspace), Path(scope.home))
+    loader = _ConfigLoader(document, scope.replace(definitions=found.inputs), from_code=from_code, rules=tool_rules)
+    if document.path and not optional and not document.value:
+        loader.warn_of_empty_file()
+    if switched_off is None:
+        switched_off = {}
+    for item in found.items:
+        loader.add(item, found.excluded(item.name) or switched_off.get(item.name))
+    return LoadedConfig(
+        servers=loader.servers,
+        errors=loader.errors,
+        warnings=loader.warnings,
+        disabled=[*loader.disabled],
+        files=[_file_of(document, found, dialect)] if document.path else [],
+        entries=loader.entries,
+        gateway_sections=_sections_of(found, document.path),
+    )
+
+
+def _found_in(
+    document: ConfigDocument, dialect: Dialect, scope: Scope, *, from_code: bool, optional: bool
+) -> FoundServers:
+    path = document.path or None
     try:
         found = find_servers(document.value, dialect=dialect, project=scope.workspace, from_code=from_code)
     except ConfigError as error:
-        line = document.line(tuple((error.field or "").split(".")))
+        line = None if error.field is None else document.line(tuple(error.field.split(".")))
         raise ConfigError(error.message, field=error.field, path=path, line=line) from None
     if not found.recognised and not optional:
         raise ConfigError(
@@ -308,35 +356,22 @@ def load_document(
         )
     if len(found.items) > MAX_ENTRIES:
         raise ConfigError(f"it has {len(found.items):,} servers; at most {MAX_ENTRIES:,} are read", path=path)
-    if tool_rules is None and any(item.dialect == "opencode" and item.path[:1] == ("mcp",) for item in found.items):
-        tool_rules = rules_of_opencode(document.value, None, Path(scope.workspace), Path(scope.home))
-    loading = _ConfigLoader(document, scope.replace(definitions=found.inputs), from_code=from_code, rules=tool_rules)
-    if path and not optional and not document.value:
-        loading.warn_of_empty_file()
-    elsewhere = switched_off or {}
-    for item in found.items:
-        loading.add(item, found.excluded(item.name) or elsewhere.get(item.name))
-    return LoadedConfig(
-        servers=loading.servers,
-        errors=loading.errors,
-        warnings=loading.warnings,
-        disabled=[*loading.disabled],
-        files=[_file_of(document, found, dialect)] if document.path else [],
-        entries=loading.entries,
-        gateway_sections=_sections_of(found, document.path),
-    )
+    return found
 
 
-def gateway_sections(config: Any) -> tuple[str, ...]:  # Any: as `load_config`
+def _is_in_opencode_section(item: FoundEntry) -> bool:
+    return item.dialect == "opencode" and item.path[:1] == ("mcp",)
+
+
+def gateway_sections(config: object) -> tuple[str, ...]:  # as `load_config`
     """Return the value of `LoadedConfig.gateway_sections` without reading the servers; empty for an unreadable file."""
     if isinstance(config, LoadedConfig):
         return tuple(config.gateway_sections)
+    path = ""
     try:
         if isinstance(config, (str, PurePath)):
             path = str(config)
             config = read_document(_expanded(config)).value
-        else:
-            path = ""
         return _sections_of(find_servers(config, from_code=True), path)
     except ConfigError:
         return ()
@@ -355,7 +390,7 @@ def _sections_of(found: FoundServers, path: str) -> tuple[str, ...]:
     return ()
 
 
-def content_digest(config: Mapping[str, Any]) -> str:
+def content_digest(config: JsonObject) -> str:
     """Return the digest that a file with this content has when it is loaded."""
     return _digest(find_servers(config))
 
@@ -366,8 +401,9 @@ def _file_of(document: ConfigDocument, found: FoundServers, dialect: Dialect) ->
 
 def _digest(found: FoundServers) -> str:
     """Return the SHA-256 of a document's entries and inputs, as Python's `repr` writes them."""
-    said = ([(item.path, item.value) for item in found.items], found.inputs)
-    return hashlib.sha256(repr(said).encode("utf-8", "surrogatepass")).hexdigest()
+    # `repr` and not JSON: entries of YAML and TOML hold dates, and the order of keys has to count.
+    content = ([(item.path, item.value) for item in found.items], found.inputs)
+    return hashlib.sha256(repr(content).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def project_of(path: Path) -> Path:

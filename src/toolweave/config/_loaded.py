@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
+from toolweave._json_types import Json, JsonObject
 from toolweave._value import Value
 from toolweave.config._dialect_rules import Dialect
 from toolweave.config._model import ServerConfig
@@ -21,7 +22,7 @@ PROJECT = "project"
 """The kind of a file that was found in the project's folder, and that may have come with a checkout."""
 
 EntryStatus = Literal["ready", "wrong", "disabled", "excluded", "skipped", "shadowed"]
-"""The outcome of loading an entry: `excluded` by a list of its editor, `skipped` as it is no MCP server of its own,
+"""The outcome of loading an entry: `excluded` by a list of its editor, `skipped` as it is not an MCP server itself,
 `shadowed` by an entry of the same name that takes precedence."""
 
 
@@ -32,7 +33,7 @@ class LoadedFile(Value, frozen=True, kw_only=True):
         path: The file.
         kind: `named` by the caller, `project` for one that was found in the project, or the editor it belongs to.
         dialect: The dialect it is read in.
-        digest: The SHA-256 of all that it says about servers, in hexadecimal.
+        digest: The SHA-256 of all its settings of servers, in hexadecimal.
         inputs: The definitions that `${input:ID}` in it refers to.
     """
 
@@ -40,7 +41,7 @@ class LoadedFile(Value, frozen=True, kw_only=True):
     kind: str = "named"
     dialect: Dialect = "generic"
     digest: str = ""
-    inputs: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
+    inputs: JsonObject = msgspec.field(default_factory=Json)
 
 
 class ConfigEntry(Value, frozen=True, kw_only=True):
@@ -80,7 +81,7 @@ class LoadedConfig(Value, frozen=True, kw_only=True):
         errors: The servers whose entry is wrong, by name; they are not in `servers`.
         warnings: Remarks for the writer of the file: unknown keys, deprecated words, names defined twice.
         disabled: The names of the entries that do not start: those that are switched off, that a list of their owner's
-            excludes, or that are no MCP server of their own. They are not in `servers`; `entries` has the reason.
+            excludes, or that are not MCP servers themselves. They are not in `servers`; `entries` has the reason.
         files: The files that were read.
         entries: Every entry of every file, in their order, with its outcome.
         gateway_sections: The configs with a section `gateway`, by path or as `the config`. Only a gateway applies it.
@@ -118,16 +119,14 @@ class LoadedConfig(Value, frozen=True, kw_only=True):
             if name not in self.servers and name not in self.errors:
                 known = ", ".join([*self.servers, *self.errors]) or "none"
                 raise ConfigError(f"the config has no such server; it has: {known}", server=name)
-        return self.replace(
-            servers={name: self.servers[name] for name in wanted if name in self.servers},
-            errors={name: self.errors[name] for name in wanted if name in self.errors},
-            disabled=(),
-        )
+        return self.replace(servers=_only(self.servers, wanted), errors=_only(self.errors, wanted), disabled=())
 
     def why_disabled(self, name: str) -> str:
         """Return why an entry does not start, in a few words."""
-        reasons = (entry.reason for entry in self.entries if entry.name == name and entry.reason)
-        return next(reasons, "it is switched off in the config")
+        for entry in self.entries:
+            if entry.name == name and entry.reason:
+                return entry.reason
+        return "it is switched off in the config"
 
     def found_as(self, kind: str, *, within: Path | None = None) -> LoadedConfig:
         """Return a copy whose files are marked as found, with this `kind`.
@@ -142,6 +141,13 @@ class LoadedConfig(Value, frozen=True, kw_only=True):
         return self.replace(servers=servers, files=files, entries=entries)
 
 
+Named = TypeVar("Named", ServerConfig, ConfigError)
+
+
+def _only(values: Mapping[str, Named], names: Iterable[str]) -> dict[str, Named]:
+    return {name: values[name] for name in names if name in values}
+
+
 def merge_loaded(loaded: Iterable[LoadedConfig]) -> LoadedConfig:
     """Put several configs together: the first to define a name wins, be it right, wrong or switched off."""
     servers: dict[str, ServerConfig] = {}
@@ -151,16 +157,17 @@ def merge_loaded(loaded: Iterable[LoadedConfig]) -> LoadedConfig:
     files: dict[Path, LoadedFile] = {}
     entries: list[ConfigEntry] = []
     gateway_sections: list[str] = []
+    # `taken` is computed before anything of a file is added: inside one file, the entry that counts was chosen already.
     for one in loaded:
         taken = {*servers, *errors, *disabled}
-        servers.update({name: config for name, config in one.servers.items() if name not in taken})
-        errors.update({name: error for name, error in one.errors.items() if name not in taken})
+        servers.update(_only(one.servers, one.servers.keys() - taken))
+        errors.update(_only(one.errors, one.errors.keys() - taken))
         disabled.update(dict.fromkeys(name for name in one.disabled if name not in taken))
         warnings += one.warnings
         gateway_sections += one.gateway_sections
         for file in one.files:
             files.setdefault(file.path, file)
-        entries += [_shadowed(entry) if entry.name in taken else entry for entry in one.entries]
+        entries += (_shadowed(entry) if entry.name in taken else entry for entry in one.entries)
     return LoadedConfig(
         servers=servers,
         errors=errors,

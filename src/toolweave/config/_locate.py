@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, cast
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import msgspec
 
+from toolweave._json_types import JsonObject, as_object, as_sequence, object_or_empty, text_or_empty
 from toolweave._value import Value
 from toolweave.config._dialect_rules import Dialect, exclusion, is_goose, type_of_mcp_section
 from toolweave.config._entries import looks_like_entry
@@ -31,6 +32,7 @@ SECTIONS: tuple[KeyPath, ...] = (
     ("amp.mcpServers",),
 )
 """The paths that are searched for servers, in this order."""
+_OPENCODE_TYPES = ("local", "remote")
 GATEWAY_SECTION = "gateway"
 """The section with the settings of a gateway, which only a gateway applies."""
 
@@ -55,14 +57,14 @@ class FoundServers(msgspec.Struct):
     """
 
     items: list[FoundEntry] = msgspec.field(default_factory=list[FoundEntry])
-    inputs: dict[str, Mapping[str, Any]] = msgspec.field(default_factory=dict[str, "Mapping[str, Any]"])
+    inputs: dict[str, JsonObject] = msgspec.field(default_factory=dict[str, JsonObject])
     recognised: bool = False
     excluded: Callable[[str], str | None] = lambda _: None
     gateway: bool = False
 
 
 def find_servers(
-    document: Any, *, dialect: Dialect = "generic", project: str = "", from_code: bool = False
+    document: object, *, dialect: Dialect = "generic", project: str = "", from_code: bool = False
 ) -> FoundServers:
     """Find the servers of a document.
 
@@ -76,58 +78,68 @@ def find_servers(
         ConfigError: The document or its section is of another type.
     """
     found = FoundServers()
-    if isinstance(document, (list, tuple)):
+    listed = as_sequence(document)
+    if listed is not None:
         found.recognised = True
-        found.items = list(_listed(cast("list[Any]", document), (), dialect))
+        found.items = list(_listed(listed, (), dialect))
         return found
-    if not isinstance(document, Mapping):
+    top = as_object(document)
+    if top is None:
         raise ConfigError(f"a config must be an object or a list of servers, not {kind_of(document)}")
-    top = cast("Mapping[str, Any]", document)
     found.excluded = exclusion(top, project)
+    # All sections count, not only the first: files of editors hold settings of several programs. The loader decides
+    # which entry counts if two of them define a name.
     for path in (*SECTIONS, ("projects", project, "mcpServers")):
         section = _at(top, path)
-        holder = _mapping(_at(top, path[:-1]))
+        holder = object_or_empty(_at(top, path[:-1]))
         if not _is_section(section, path, top):
             continue
         found.recognised = True
-        found.items += (_completed(_spoken(item, dialect), holder) for item in _items(section, path, dialect))
+        for item in _items(section, path, dialect):
+            found.items.append(_completed(_with_dialect_of_section(item), holder))
         found.inputs.update(_inputs(holder.get("inputs")))
-    # Beside a section of servers it is a section, even if its `url` makes it look like an entry.
-    found.gateway = GATEWAY_SECTION in top and (found.recognised or not looks_like_entry(top[GATEWAY_SECTION]))
+    if GATEWAY_SECTION in top:
+        # Beside a section of servers it is a section, even if its `url` makes it look like an entry.
+        found.gateway = found.recognised or not looks_like_entry(top[GATEWAY_SECTION])
     if not found.recognised:
         found.items = list(_bare(top, dialect, from_code))
-        found.recognised = bool(found.items) or not top
+        is_empty = len(top) == 0
+        found.recognised = is_empty or len(found.items) > 0
     return found
 
 
-def _is_section(section: Any, path: KeyPath, top: Mapping[str, Any]) -> bool:
+def _is_section(section: object, path: KeyPath, top: JsonObject) -> bool:
     if path == ("mcp",):  # opencode's, or the part of VS Code's settings that holds servers
-        return any(_is_opencode(_mapping(entry)) for entry in _mapping(section).values())
-    if path == ("extensions",):  # Goose's, or what many a program calls so
-        return any(is_goose(_mapping(entry)) for entry in _mapping(section).values())
-    return section is not None and not (path == ("servers",) and looks_like_entry(top))
+        return any(_is_opencode(entry) for entry in map(object_or_empty, object_or_empty(section).values()))
+    if path == ("extensions",):  # Goose's, or a key of any other program
+        return any(is_goose(entry) for entry in map(object_or_empty, object_or_empty(section).values()))
+    if path == ("servers",) and looks_like_entry(top):
+        return False
+    return section is not None
 
 
-def _spoken(item: FoundEntry, dialect: Dialect) -> FoundEntry:
+def _with_dialect_of_section(item: FoundEntry) -> FoundEntry:
     """Return an entry with the dialect that its section implies, if the file implies none."""
-    if dialect == "generic" and item.path[0] == "extensions":
+    if item.dialect != "generic":
+        return item
+    if item.path[0] == "extensions":
         return item.replace(dialect="goose")
-    if dialect == "generic" and item.path[:1] == ("mcp",) and len(item.path) == 2:
-        return item.replace(dialect=type_of_mcp_section(_mapping(item.value)))
-    if dialect == "generic" and _mapping(item.value).get("type") in ("local", "remote"):
+    entry = object_or_empty(item.value)
+    if item.path[0] == "mcp" and len(item.path) == 2:
+        return item.replace(dialect=type_of_mcp_section(entry))
+    if entry.get("type") in _OPENCODE_TYPES:
         return item.replace(dialect="opencode")
     return item
 
 
-def _completed(item: FoundEntry, holder: Mapping[Any, Any]) -> FoundEntry:
+def _completed(item: FoundEntry, holder: JsonObject) -> FoundEntry:
     """Return an entry with the settings beside its section that it lacks: `pins`, and VS Code's `sandbox`.
 
     The sandbox is for entries with `sandboxEnabled`.
     """
-    value: Any = item.value
-    if not isinstance(value, Mapping):
+    entry = as_object(item.value)
+    if entry is None:
         return item
-    entry = cast("Mapping[str, Any]", value)
     shared = {"pins": holder.get("pins")}
     if entry.get("sandboxEnabled"):
         shared["sandbox"] = holder.get("sandbox")
@@ -137,56 +149,63 @@ def _completed(item: FoundEntry, holder: Mapping[Any, Any]) -> FoundEntry:
     return item
 
 
-def _is_opencode(entry: Mapping[Any, Any]) -> bool:
-    return looks_like_entry(entry) or entry.get("type") in ("local", "remote")
+def _is_opencode(entry: JsonObject) -> bool:
+    return entry.get("type") in _OPENCODE_TYPES or looks_like_entry(entry)
 
 
-def _at(top: Any, path: KeyPath) -> Any:
+def _at(top: object, path: KeyPath) -> object:
     for key in path:
-        top = _mapping(top).get(key)
+        top = object_or_empty(top).get(str(key))
     return top
 
 
-def _mapping(value: Any) -> Mapping[Any, Any]:
-    if isinstance(value, Mapping):
-        return cast("Mapping[Any, Any]", value)
-    return {}
-
-
-def _items(section: Any, path: KeyPath, dialect: Dialect) -> Iterator[FoundEntry]:
-    if isinstance(section, Mapping):
-        for name, value in cast("Mapping[Any, Any]", section).items():
+def _items(section: object, path: KeyPath, dialect: Dialect) -> Iterator[FoundEntry]:
+    entries = as_object(section)
+    listed = as_sequence(section)
+    if entries is not None:
+        for name, value in entries.items():
             yield FoundEntry(name=str(name), value=value, path=(*path, str(name)), dialect=dialect)
-    elif isinstance(section, (list, tuple)):
-        yield from _listed(cast("list[Any]", section), path, dialect)
+    elif listed is not None:
+        yield from _listed(listed, path, dialect)
     else:
         where = ".".join(map(str, path))
         raise ConfigError(f"{where!r} must be an object of servers, not {kind_of(section)}", field=where)
 
 
-def _listed(entries: list[Any], path: KeyPath, dialect: Dialect) -> Iterator[FoundEntry]:
+def _listed(entries: Sequence[object], path: KeyPath, dialect: Dialect) -> Iterator[FoundEntry]:
     """Name the entries of a list; one without a name gets its position."""
     for index, value in enumerate(entries):
-        own = getattr(value, "name", None)
-        if isinstance(value, Mapping):
-            entry = cast("Mapping[Any, Any]", value)
-            own = next((entry[key] for key in ("name", "serverName", "server_name") if entry.get(key)), None)
-        named = isinstance(own, str) and bool(own)
-        name = str(own) if named else f"entry {index + 1}"
-        yield FoundEntry(name=name, value=value, path=(*path, index), dialect=dialect, nameless=not named)
+        own = _own_name(value)
+        name = own or f"entry {index + 1}"
+        yield FoundEntry(name=name, value=value, path=(*path, index), dialect=dialect, nameless=own == "")
 
 
-def _bare(top: Mapping[str, Any], dialect: Dialect, from_code: bool) -> Iterator[FoundEntry]:
+def _own_name(value: object) -> str:
+    """Return the name that an entry or an object from code has itself, `""` for none."""
+    entry = as_object(value)
+    if entry is None:
+        return text_or_empty(getattr(value, "name", None))
+    for key in ("name", "serverName", "server_name"):
+        if entry.get(key):
+            return text_or_empty(entry[key])
+    return ""
+
+
+def _bare(top: JsonObject, dialect: Dialect, from_code: bool) -> Iterator[FoundEntry]:
     """Read a document without a section: one entry, or entries by name."""
     if looks_like_entry(top):
-        yield from (item.replace(path=()) for item in _listed([top], (), dialect))
-    elif from_code or any(looks_like_entry(value) for value in top.values()):
+        for item in _listed([top], (), dialect):
+            yield item.replace(path=())
+    elif from_code or any(map(looks_like_entry, top.values())):
         yield from _items(top, (), dialect)
 
 
-def _inputs(definitions: Any) -> dict[str, Mapping[str, Any]]:
-    if isinstance(definitions, (list, tuple)):
-        entries = cast("list[Any]", definitions)
-    else:
-        entries = []
-    return {str(entry["id"]): entry for entry in map(_mapping, entries) if "id" in entry}
+def _inputs(definitions: object) -> dict[str, JsonObject]:
+    found: dict[str, JsonObject] = {}
+    listed = as_sequence(definitions)
+    if listed is None:
+        return found
+    for definition in map(object_or_empty, listed):
+        if "id" in definition:
+            found[str(definition["id"])] = definition
+    return found

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping
-from typing import Any, cast, overload
+from typing import overload
 
+from toolweave._json_types import Json, JsonObject, as_array, object_or_empty
 from toolweave.config._entries import merge_layers, read_arguments
 from toolweave.config._expand import Scope
 from toolweave.config._model import ServerConfig, canonical_transport
-from toolweave.config._secret import Secret
 from toolweave.config._validation import check_object
 from toolweave.errors import ConfigError
 
 _log = logging.getLogger(__name__)
 _CONNECTION = ("command", "args", "env", "cwd", "url", "headers")
+_NEEDED = {"stdio": "command", "http": "url", "sse": "url"}
 
 
-def normalize_config(server_name: str, config: ServerConfig | Mapping[str, Any]) -> dict[str, Any]:
+def normalize_config(server_name: str, config: ServerConfig | JsonObject) -> Json:
     """Return the full form of an entry: `serverName`, `transport`, `connection`, `auth`.
 
     `serverName` is filled in where the entry has none. Other settings stay beside them, keys that
@@ -26,20 +26,21 @@ def normalize_config(server_name: str, config: ServerConfig | Mapping[str, Any])
     they are written; secrets of a `ServerConfig` stay wrapped.
 
     Raises:
-        ConfigError: There is no name, or no connection; names server and field.
+        ConfigError: The name or the connection is missing; names server and field.
     """
     full = _folded(config)
     name = full.pop("serverName", None) or server_name
     if not isinstance(name, str) or not name:
         raise ConfigError("'serverName' is missing: the entry has none and no name was given", field="serverName")
     transport = full.pop("transport", None) or _inferred(full)
-    connection = cast("dict[str, Any]", full.pop("connection", {}))
-    needed = {"stdio": "command", "http": "url", "sse": "url"}.get(transport, "")
-    if not connection or (needed and not connection.get(needed)):
+    connection = object_or_empty(full.pop("connection", {}))
+    needed = _NEEDED.get(transport)
+    field = "connection" if needed is None else f"connection.{needed}"
+    if not connection:
+        raise ConfigError(f"'connection' is missing: transport {transport!r} needs it", server=name, field=field)
+    if needed is not None and not connection.get(needed):
         raise ConfigError(
-            f"'connection' is missing{f' its {needed!r}' if connection else ''}: transport {transport!r} needs it",
-            server=name,
-            field=f"connection.{needed}" if needed else "connection",
+            f"'connection' is missing its {needed!r}: transport {transport!r} needs it", server=name, field=field
         )
     auth = full.pop("auth", None)
     out = {"serverName": name, "transport": transport, "connection": connection, **full}
@@ -49,18 +50,16 @@ def normalize_config(server_name: str, config: ServerConfig | Mapping[str, Any])
 
 
 @overload
-def merge_config(base: ServerConfig, runtime: ServerConfig | Mapping[str, Any] | None = None) -> ServerConfig: ...
+def merge_config(base: ServerConfig, runtime: ServerConfig | JsonObject | None = None) -> ServerConfig: ...
 
 
 @overload
-def merge_config(
-    base: Mapping[str, Any], runtime: ServerConfig | Mapping[str, Any] | None = None
-) -> Mapping[str, Any]: ...
+def merge_config(base: JsonObject, runtime: ServerConfig | JsonObject | None = None) -> JsonObject: ...
 
 
 def merge_config(
-    base: ServerConfig | Mapping[str, Any], runtime: ServerConfig | Mapping[str, Any] | None = None
-) -> ServerConfig | Mapping[str, Any]:
+    base: ServerConfig | JsonObject, runtime: ServerConfig | JsonObject | None = None
+) -> ServerConfig | JsonObject:
     """Merge a runtime config into a base config; the runtime wins.
 
     `connection` is merged key by key, `auth` is the runtime's or else the base's, and without a
@@ -68,7 +67,7 @@ def merge_config(
     `ServerConfig` stays one.
 
     Raises:
-        ConfigError: The result is no valid `ServerConfig`, or a mapping has a wrong shape.
+        ConfigError: The result is not a valid `ServerConfig`, or a mapping has a wrong shape.
     """
     if runtime is None:
         return base
@@ -88,7 +87,8 @@ def merge_config(
     return out
 
 
-def _merged_into(base: ServerConfig, runtime: ServerConfig | Mapping[str, Any]) -> ServerConfig:
+def _merged_into(base: ServerConfig, runtime: ServerConfig | JsonObject) -> ServerConfig:
+    changes: Json
     if isinstance(runtime, ServerConfig):
         changes = {**runtime.to_mapping(), "sensitive": tuple(runtime.sensitive)}
     else:
@@ -98,44 +98,55 @@ def _merged_into(base: ServerConfig, runtime: ServerConfig | Mapping[str, Any]) 
             raise base.error(error.message, field=error.field) from None
         for note in notes:
             _log.warning("server %r: %s", base.name, note)
-    options = cast("dict[str, Any]", changes.get("options", {}))
-    sensitive = cast("tuple[Secret, ...]", changes["sensitive"])
-    return base.replace(
-        **{
-            **changes,
-            "options": {**base.options, **options},
-            "sensitive": (*base.sensitive, *sensitive),
-        }
-    )
+    # Options and secrets are added to those of the base: a runtime that sets one option keeps the others, and a value
+    # that must not be shown stays one.
+    changes["options"] = {**base.options, **changes.get("options", {})}
+    changes["sensitive"] = (*base.sensitive, *changes["sensitive"])
+    return base.replace(**changes)
 
 
-def _folded(config: ServerConfig | Mapping[str, Any]) -> dict[str, Any]:
+def _folded(config: ServerConfig | JsonObject) -> Json:
     """Sort an entry's settings into the full form, adding nothing."""
-    flat = merge_layers(config.to_mapping() if isinstance(config, ServerConfig) else check_object(config, "config"))
+    entry = config.to_mapping() if isinstance(config, ServerConfig) else check_object(config, "config")
+    flat = merge_layers(entry)
     known = flat.known
     if "http_url" in known:
         known.update(url=known.pop("http_url"), transport="http")
     options = dict(check_object(known.pop("options", {}), "options"))
-    transport_options = merge_layers(options).options  # not those that `connection` would read as settings
-    if rest := {key: value for key, value in options.items() if key not in transport_options}:
+    # An option whose name `connection` would read as a setting has to stay outside of it, or doing this again would
+    # change its meaning.
+    transport_options = merge_layers(options).options
+    rest = {key: value for key, value in options.items() if key not in transport_options}
+    if rest:
         known["options"] = rest
     own = {key: known.pop(key) for key in _CONNECTION if key in known}
-    if isinstance(own.get("command"), list):
-        command, *first = cast("list[Any]", own["command"]) or [""]
-        own["command"] = command
-        if isinstance(more := own.get("args", []), list):  # the reader of the entry refuses another type
-            own["args"] = [*first, *cast("list[Any]", more)]
+    _split_command(own)
     connection = {**transport_options, **flat.options, **own}
-    out = {("serverName" if key == "name" else key): value for key, value in known.items()}
-    if "transport" in out:
-        out["transport"] = "http" if out["transport"] == "websocket" else canonical_transport(str(out["transport"]))
+    if "name" in known:
+        known["serverName"] = known.pop("name")
+    transport = known.get("transport")
+    if transport == "websocket":
+        known["transport"] = "http"
+    elif transport is not None:
+        known["transport"] = canonical_transport(str(transport))
     if connection:
-        return {**out, "connection": connection}
-    return out
+        return {**known, "connection": connection}
+    return known
 
 
-def _inferred(full: Mapping[str, Any]) -> str:
-    connection: Mapping[str, Any] = full.get("connection", {})
+def _split_command(connection: Json) -> None:
+    """Split a command that is a list into the program and its first arguments."""
+    words = as_array(connection.get("command"))
+    if words is None:
+        return
+    connection["command"] = words[0] if words else ""
+    args = as_array(connection.get("args", []))
+    if args is not None:  # the reader of the entry refuses another type
+        connection["args"] = [*words[1:], *args]
+
+
+def _inferred(full: JsonObject) -> str:
+    connection: JsonObject = full.get("connection", {})
     if connection.get("url") and not connection.get("command"):
         return "http"
     return "stdio"

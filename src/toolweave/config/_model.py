@@ -4,55 +4,45 @@ from __future__ import annotations
 
 import base64
 import inspect
-import re
 import shlex
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import PurePath
 from types import MappingProxyType
-from typing import Any, Literal, cast
+from typing import Any, Literal, TypeAlias
 from urllib.parse import urlsplit
 
 import msgspec
 
+from toolweave._json_types import Json, JsonObject, as_object, as_sequence, as_text, object_or_empty
 from toolweave._masking import MASK, mask_foreign, mask_json, mask_values
 from toolweave._value import Value
 from toolweave.config._auth import Auth
 from toolweave.config._confinement import ResourceLimits, Sandbox
+from toolweave.config._field_checks import FIELD_CHECKS
 from toolweave.config._naming import installs_first
 from toolweave.config._secret import Secret, looks_secret, reveal, split_user_info, wrap
 from toolweave.config._secret_args import mask_args, mask_options, mask_url, secrets_in, secrets_in_options
-from toolweave.config._shaping import ShapeRule, read_shape
+from toolweave.config._shaping import ShapeRule
 from toolweave.config._timeouts import Timeouts
-from toolweave.config._tool_filters import ANY_TOOL
-from toolweave.config._validation import (
-    check_choice,
-    check_env,
-    check_flag,
-    check_headers,
-    check_object,
-    check_text,
-    check_texts,
-    check_url,
-    is_loopback,
-    kind_of,
-)
+from toolweave.config._validation import check_text, check_url, is_loopback
 from toolweave.errors import ConfigError
 
-CONFIRM = ("always", "writes", "destructive", "never")
-"""The values of `confirm`."""
 BUILT_IN_TRANSPORTS = ("stdio", "http", "sse", "inprocess")
 WEBSOCKET_DEPRECATED = "transport 'websocket' is an old name of 'http' (Streamable HTTP); write 'http'"
 _SYNONYMS = {"streamable_http": "http", "streamablehttp": "http", "streaminghttp": "http", "in_process": "inprocess"}
 _REMOTE = ("http", "sse")
-_registered: set[str] = set()
+_registered: set[str] = set()  # only added to, by applications that are starting; a name in it is never removed
 
 HeadersSource = Callable[[], Any]
 """A callable, plain or async, that returns the headers of one request as a mapping."""
 
+HeadersField: TypeAlias = Mapping[str, Secret] | HeadersSource
+
 _CONNECT_SECONDS = 150.0  # a server that is at work on its start for two minutes is not rare
 _CONNECT_SILENCE_SECONDS = 30.0
 _INSTALL_SILENCE_SECONDS = 120.0
+_PROBE_SECONDS = 5.0
+_INSTALL_PROBE_SECONDS = 15.0
 _NOT_COMPARED = frozenset({"source", "sensitive"})
 
 
@@ -71,6 +61,13 @@ class Source(Value, frozen=True, kw_only=True):
         if self.line is None:
             return self.path
         return f"{self.path}:{self.line}"
+
+
+def error_at(source: Source | None, message: str, *, server: str | None, field: str | None) -> ConfigError:
+    """Make a `ConfigError` with the file and line of a server's entry, as far as they are known."""
+    if source is None:
+        return ConfigError(message, server=server, field=field)
+    return ConfigError(message, server=server, field=field, path=source.path, line=source.line)
 
 
 _field_readers: list[Callable[[Any], ServerConfig]] = []
@@ -97,7 +94,7 @@ class ServerConfig(Value, frozen=True, kw_only=True):
         transport: `stdio`, `http` (Streamable HTTP), `sse`, `inprocess` or a registered name.
             Empty: `http` when there is a `url`, `stdio` for a `command`, `inprocess` for a `server`.
         command: The program to start (stdio).
-        args: Its arguments, passed unchanged; there is no shell.
+        args: Its arguments, passed unchanged and without a shell.
         env: Variables merged over a safe part of our own environment.
         cwd: The working directory of the process; None inherits ours.
         url: The endpoint (http, sse).
@@ -109,20 +106,19 @@ class ServerConfig(Value, frozen=True, kw_only=True):
         exclude: Tools not to offer, by original name; `*` is all.
         confirm: The calls that a person has to approve when an agent makes them: `always`, `writes` (of tools that do
             not say that they only read), `destructive`, or `never`; or one of these by tool, `*` for the others.
-        tool_prefix: The literal prefix of each tool's name; None is the server's name and `_`,
-            `""` is no prefix.
+        tool_prefix: The literal prefix of each tool's name; None is the server's name and `_`, `""` adds nothing.
         restart: `on_failure` reconnects a lost connection, with an end; `always` has no end and also tries a server
             again that was never reached; `never` keeps the exact cause as the answer of each call.
         legacy_sse: Fall back to the old HTTP+SSE transport when Streamable HTTP is not there.
         protocol: `auto`, `legacy` (the newest handshake revision), or one revision such as `2025-06-18`.
         validate_input: Check arguments against the tool's schema before sending.
         repair_arguments: Make arguments fit that nearly do: texts that hold JSON where the schema takes no text, and
-            null for what is optional. They are errors otherwise.
+            null for optional arguments. They are errors otherwise.
         repair_messages: Read messages and results of the server that are nearly right. They are errors otherwise, and
             such a call has run. If it is true, a gateway passes the objects of results on as they came.
         validate_output: The handling of structured content that is missing or breaks the tool's output schema:
             `error` makes the result an error that keeps the content, `warn` only logs it.
-        max_concurrency: Calls in flight at once; None is no limit.
+        max_concurrency: Calls in flight at once; None sets no limit.
         max_connections: HTTP connections that are open at once for requests; one beyond that waits. None is 100.
         max_message_bytes: The largest message that is accepted from the server; None is 128 MiB.
         max_list_bytes: The size of all pages of one list together, after which no more are read; None is 128 MiB.
@@ -130,10 +126,12 @@ class ServerConfig(Value, frozen=True, kw_only=True):
             100. More are refused.
         max_question_bytes: The size of all of them together; None is 32 MiB.
         on_conflict: The handling of a tool name that is taken.
-        shape: Rules that change what its tools are called, say and take, in their order; see `toolweave.shaping`.
-        scan: Look for hidden text and the like in what the server says; see `toolweave.trust`.
-        pins: Enforcement of the pins in the lock file: `warn` reports what is new or changed, `block` withholds it too,
-            until it is allowed. None is `warn` for a server that the lock file beside its config file has, else `off`.
+        shape: Rules that change names, descriptions and arguments of its tools, in their order; see
+            `toolweave.shaping`.
+        scan: Look for hidden text and the like in everything that the server sends; see `toolweave.trust`.
+        pins: Enforcement of the pins in the lock file: `warn` reports new and changed tools, `block` also withholds
+            them until they are allowed. None is `warn` for a server that the lock file beside its config file has, else
+            `off`.
         lockfile: The lock file; None is `toolweave.lock` in the project of the config file, or in the current folder.
         limits: Limits of the resources of a stdio server.
         sandbox: A sandbox for a stdio server.
@@ -178,20 +176,19 @@ class ServerConfig(Value, frozen=True, kw_only=True):
     lockfile: str | None = None
     limits: ResourceLimits | None = None
     sandbox: Sandbox | None = None
-    options: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
+    options: JsonObject = msgspec.field(default_factory=Json)
     server: Any = None  # whatever an in-process server is
     source: Source | None = None
     sensitive: Sequence[Secret] = ()
 
     @classmethod
-    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
+    def __get_pydantic_core_schema__(cls, source: object, handler: object) -> object:
         """Return the schema of a field of a pydantic model, whose values `server_config` reads."""
         from toolweave.config._pydantic import config_schema  # only where there is such a model
 
-        def show(config: ServerConfig) -> dict[str, Any]:
+        def show(config: ServerConfig) -> Json:
             def shown(other: object) -> object:
-                is_json = other is None or isinstance(other, (bool, int, float))
-                if is_json:
+                if other is None or isinstance(other, (bool, int, float)):
                     return other
                 return config.redact(str(other))
 
@@ -200,11 +197,12 @@ class ServerConfig(Value, frozen=True, kw_only=True):
         return config_schema(cls, _field_readers[-1], show)
 
     @classmethod
-    def __get_pydantic_json_schema__(cls, schema: Any, handler: Any) -> dict[str, Any]:
+    def __get_pydantic_json_schema__(cls, schema: object, handler: object) -> Json:
         """Return the JSON Schema of such a field: the entry of a config file, or a URL or command line."""
         return {"title": cls.__name__, "type": ["object", "string"], "description": "An MCP server."}
 
     def __post_init__(self) -> None:
+        # A frozen struct has no other way to hold the canonical form of its fields. Nobody else has this value yet.
         try:
             for key, value in _normalised(self).items():
                 msgspec.structs.force_setattr(self, key, value)
@@ -227,8 +225,7 @@ class ServerConfig(Value, frozen=True, kw_only=True):
         """
         if self.timeout.connect is not None:
             return self.timeout.connect
-        installs = self.transport == "stdio" and installs_first(self.command, self.args)
-        if installs:
+        if self._may_install:
             return _INSTALL_SILENCE_SECONDS
         return _CONNECT_SILENCE_SECONDS
 
@@ -237,15 +234,21 @@ class ServerConfig(Value, frozen=True, kw_only=True):
         """Seconds until `initialize` is sent beside the probe: `timeout.probe`, else 5, or 15 if it may install."""
         if self.timeout.probe is not None:
             return self.timeout.probe
-        if self.transport == "stdio" and installs_first(self.command, self.args):
-            return 15.0
-        return 5.0
+        if self._may_install:
+            return _INSTALL_PROBE_SECONDS
+        return _PROBE_SECONDS
+
+    @property
+    def _may_install(self) -> bool:
+        return self.transport == "stdio" and installs_first(self.command, self.args)
 
     @property
     def as_caller(self) -> bool:
         """Whether a gateway calls it with the credentials of each caller, so that it cannot be called without one."""
         oauth = None if self.auth is None else self.auth.oauth
-        return self.transport in _REMOTE and oauth is not None and oauth.identity == "caller"
+        if oauth is None or self.transport not in _REMOTE:
+            return False
+        return oauth.identity == "caller"
 
     @property
     def endpoint(self) -> str:
@@ -259,16 +262,22 @@ class ServerConfig(Value, frozen=True, kw_only=True):
 
     @property
     def caution(self) -> str:
-        """A warning for people about a setting that works but is unsafe; `""` without one."""
+        """A readable warning about a setting that works but is unsafe; `""` without one."""
         parts = urlsplit(self.url)
-        signs = self.auth is not None and not getattr(self.auth.provider, "only_stored", False)
-        carries = signs or callable(self.headers) or any(map(looks_secret, self.headers))
-        if parts.scheme != "http" or not carries or is_loopback(parts.hostname):
+        if parts.scheme != "http" or is_loopback(parts.hostname):
+            return ""
+        if not self._sends_credentials:
             return ""
         return (
             f"its credentials go to {parts.hostname!r} over plain http, where anyone on the way can read them; "
             "use an https URL"
         )
+
+    @property
+    def _sends_credentials(self) -> bool:
+        if self.auth is not None and not self.auth.may_send_nothing:
+            return True
+        return callable(self.headers) or any(map(looks_secret, self.headers))
 
     def env_values(self) -> dict[str, str]:
         """Return the environment variables as plain strings, for the process and nothing else."""
@@ -290,12 +299,8 @@ class ServerConfig(Value, frozen=True, kw_only=True):
 
     def error(self, message: str, *, field: str | None = None) -> ConfigError:
         """Make a `ConfigError` about this server, with its name and location and without its secrets."""
-        path, line = (self.source.path, self.source.line) if self.source else (None, None)
-        if isinstance(self.name, str) and self.name:  # pyright: ignore[reportUnnecessaryIsInstance]
-            name = self.name
-        else:
-            name = None
-        return ConfigError(self._hider()(message), server=name, field=field, path=path, line=line)
+        name = as_text(self.name)  # of any type, if this error is about it
+        return error_at(self.source, self._hider()(message), server=name or None, field=field)
 
     def replace(self, **changes: Any) -> ServerConfig:
         """Return a config with some fields changed, checked like a new one.
@@ -305,9 +310,9 @@ class ServerConfig(Value, frozen=True, kw_only=True):
         """
         return msgspec.structs.replace(self, **changes)
 
-    def to_mapping(self) -> dict[str, Any]:
+    def to_mapping(self) -> Json:
         """Return the entry that `parse_server` reads back: values that differ from the defaults, secrets wrapped."""
-        out: dict[str, Any] = {}
+        out: Json = {}
         for name, value in self.without_defaults().items():
             if name in _NOT_COMPARED:
                 continue
@@ -315,14 +320,12 @@ class ServerConfig(Value, frozen=True, kw_only=True):
                 value = value.to_dict()
             elif isinstance(value, (Auth, ResourceLimits, Sandbox)):
                 value = value.to_mapping()
-            elif isinstance(value, Mapping):
-                value = dict(cast("Mapping[str, Any]", value))
             elif name == "shape":
-                value = [rule.to_mapping() for rule in cast("Sequence[ShapeRule]", value)]
-            out[name] = list(cast("tuple[str, ...]", value)) if isinstance(value, tuple) else value
+                value = [rule.to_mapping() for rule in self.shape]
+            out[name] = _thawed(value)
         return out
 
-    def to_dict(self, *, reveal: bool = False) -> dict[str, Any]:
+    def to_dict(self, *, reveal: bool = False) -> Json:
         """Return the entry as a JSON object; secrets are `***` unless `reveal` is true.
 
         Objects that only code can give (a callable, an in-process server) are shown by their type's name.
@@ -345,6 +348,7 @@ class ServerConfig(Value, frozen=True, kw_only=True):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ServerConfig):
             return NotImplemented
+        # Where a server was configured does not change what it is: a reload of an unchanged entry keeps its connection.
         names = (name for name in self.__struct_fields__ if name not in _NOT_COMPARED)
         return all(getattr(self, name) == getattr(other, name) for name in names)
 
@@ -357,15 +361,14 @@ class ServerConfig(Value, frozen=True, kw_only=True):
 
     def __reduce__(self) -> tuple[Any, ...]:
         state = msgspec.structs.asdict(self)
-        for key in ("env", "headers", "options", "confirm"):  # a read-only view does not pickle
-            if isinstance(state[key], Mapping):
-                state[key] = dict(state[key])
+        for key in ("env", "headers", "options", "confirm"):
+            state[key] = _thawed(state[key])  # a read-only view does not pickle
         return _rebuild, (state,)
 
     def _hider(self) -> Callable[[str | Secret], str]:
         """Return a function that masks the secrets in a text; they are looked for once, for all texts of a view."""
         secrets = self._secrets()
-        sensitive = [reveal(value) for value in _items(self.sensitive)]
+        sensitive = list(map(reveal, _items(self.sensitive)))
 
         def hide(text: str | Secret) -> str:
             if isinstance(text, Secret):
@@ -376,18 +379,28 @@ class ServerConfig(Value, frozen=True, kw_only=True):
 
     def _secrets(self) -> list[str]:
         """Return the values to mask, short ones included. The config may be invalid, with fields of any type."""
+        # An error about one field must not show the secrets of the others, so this works before the checks are done.
         named = [f"{name}={value}" for name, value in _texts(self.env)]
         values: list[str] = []
         for words in ((self.command, *_items(self.args)), named, (self.url,)):
             values += secrets_in([word for word in words if isinstance(word, str)])
         rules = [rule.to_mapping() for rule in _items(self.shape) if isinstance(rule, ShapeRule)]
         values += secrets_in_options({"shape": rules, "options": self.options})
-        values += [reveal(value) for value in _items(self.sensitive)]
+        values += map(reveal, _items(self.sensitive))
         for _, header in _texts(self.headers):
-            values += [header, header.partition(" ")[2]]
+            values += (header, header.partition(" ")[2])  # a server may repeat the token without its scheme
         if isinstance(self.auth, Auth):
             values += self.auth.secrets()
         return values
+
+
+def _thawed(value: object) -> object:
+    """Return a read-only mapping as a dictionary and a tuple as a list, as an entry has them."""
+    if isinstance(value, MappingProxyType):
+        return dict(object_or_empty(value))  # pyright: ignore[reportUnknownArgumentType]
+    if isinstance(value, tuple):
+        return list(value)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    return value
 
 
 def _quoted(word: str) -> str:
@@ -395,7 +408,7 @@ def _quoted(word: str) -> str:
     return shlex.quote(word.replace(MASK, "_mask_")).replace("_mask_", MASK)
 
 
-def _rebuild(state: dict[str, Any]) -> ServerConfig:
+def _rebuild(state: Json) -> ServerConfig:
     return ServerConfig(**state)
 
 
@@ -403,29 +416,27 @@ def _reveal_all(text: str | Secret) -> str:
     return reveal(text)
 
 
-def _items(value: Any) -> Sequence[Any]:  # Any: a field that may not be checked yet
-    if isinstance(value, (list, tuple)):
-        return cast("Sequence[Any]", value)
-    return ()
+def _items(value: object) -> Sequence[Any]:  # a field that may not be checked yet
+    return as_sequence(value) or ()
 
 
-def _texts(value: Any) -> Sequence[tuple[str, str]]:  # Any: as above
-    if isinstance(value, Mapping):
-        members = cast("Mapping[Any, Any]", value).items()
-    else:
-        members = ()
+def _texts(value: object) -> Sequence[tuple[str, str]]:  # as above
+    members = object_or_empty(value).items()
     return [(str(name), reveal(item)) for name, item in members if isinstance(item, (str, Secret))]
 
 
-def _plain(value: Any, show: Callable[[str | Secret], str]) -> Any:  # Any: a JSON value comes out
+def _plain(value: object, show: Callable[[str | Secret], str]) -> object:
+    """Return a value as JSON, its texts and secrets shown by a function."""
     if isinstance(value, (str, Secret)):
         return show(value)
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item, show) for key, item in cast("Mapping[Any, Any]", value).items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item, show) for item in cast("Sequence[Any]", value)]
     if value is None or isinstance(value, (int, float)):
         return value
+    members = as_object(value)
+    if members is not None:
+        return {str(key): _plain(item, show) for key, item in members.items()}
+    items = as_sequence(value)
+    if items is not None:
+        return [_plain(item, show) for item in items]
     return f"<{type(value).__name__}>"
 
 
@@ -435,20 +446,22 @@ def known_transports() -> frozenset[str]:
 
 
 def register_transport_name(name: str) -> None:
-    """Let configs use a transport of this name; doing it again is no error.
+    """Let configs use a transport of this name; doing it again has no effect.
 
     Raises:
-        ConfigError: The name is empty or no string.
+        ConfigError: The name is empty or not a string.
     """
     if not check_text(name, "transport").strip():
         raise ConfigError("a transport needs a name", field="transport")
     _registered.add(name)
 
 
-def _normalised(config: ServerConfig) -> dict[str, Any]:
+def _normalised(config: ServerConfig) -> Json:
     """Return every field in its canonical form, `transport` inferred, values checked one by one."""
-    out = {name: rule(getattr(config, name), name) for name, rule in _RULES.items()}
+    out: Json = {name: check(getattr(config, name), name) for name, check in FIELD_CHECKS.items()}
     out["transport"] = _transport(config, out)
+    # Last, as it needs all three: the URL of a registered transport has a form that only the transport knows, and the
+    # header for the user info must not replace one that the owner gave.
     if out["url"] and out["transport"] not in _registered:
         out["url"], out["headers"] = _without_user_info(check_url(out["url"]), out["headers"])
     return out
@@ -470,12 +483,15 @@ def _check_reachable(config: ServerConfig) -> None:
 
 def canonical_transport(name: str) -> str:
     """Return the one name of a transport that has several, without its deprecations."""
-    plain = name.strip().replace("-", "_")
-    return _SYNONYMS.get(plain.lower(), plain.lower() if plain.lower() in BUILT_IN_TRANSPORTS else name)
+    plain = name.strip().replace("-", "_").lower()
+    if plain in BUILT_IN_TRANSPORTS:
+        return plain
+    return _SYNONYMS.get(plain, name)
 
 
 def warn_deprecated(message: str) -> None:
     """Issue a `DeprecationWarning` at the nearest caller outside of the package."""
+    # The number of our own frames differs by way: a config from code, an entry of a file, a pydantic model.
     level = 1
     frame = inspect.currentframe()
     while frame is not None and frame.f_globals.get("__name__", "").startswith("toolweave."):
@@ -484,7 +500,7 @@ def warn_deprecated(message: str) -> None:
     warnings.warn(message, DeprecationWarning, stacklevel=level)
 
 
-def _transport(config: ServerConfig, out: Mapping[str, Any]) -> str:
+def _transport(config: ServerConfig, out: JsonObject) -> str:
     name = check_text(config.transport, "transport")
     if name == "websocket" and name not in _registered:
         warn_deprecated(WEBSOCKET_DEPRECATED)
@@ -507,7 +523,7 @@ def _transport(config: ServerConfig, out: Mapping[str, Any]) -> str:
     )
 
 
-def _without_user_info(url: str, headers: Any) -> tuple[str, Any]:  # Any: a mapping or a callable
+def _without_user_info(url: str, headers: HeadersField) -> tuple[str, HeadersField]:
     plain, info = split_user_info(url)
     if info is None:
         return url, headers
@@ -515,126 +531,3 @@ def _without_user_info(url: str, headers: Any) -> tuple[str, Any]:  # Any: a map
         raise ConfigError("'url' holds user and password although 'headers' authorize already", field="url")
     basic = "Basic " + base64.b64encode(info.encode()).decode()
     return plain, MappingProxyType({**headers, "Authorization": wrap(basic)})
-
-
-def _name(value: Any, field: str) -> str:
-    return check_text(value, field, controls=False)
-
-
-def _path(value: Any, field: str) -> str | None:
-    if value is None:
-        return value
-    return check_text(_fspath(value), field) or None
-
-
-def _command(value: Any, field: str) -> str:
-    return check_text(_fspath(value), field)
-
-
-def _fspath(value: Any) -> Any:
-    if isinstance(value, PurePath):
-        return str(value)
-    return value
-
-
-def _args(value: Any, field: str) -> tuple[str, ...]:
-    if isinstance(value, (list, tuple)):
-        items = [_fspath(item) for item in cast("list[Any]", value)]
-    else:
-        items = value
-    return check_texts(items, field)
-
-
-def _env(value: Any, field: str) -> Mapping[str, Secret]:
-    return MappingProxyType(check_env({} if value is None else value, field))
-
-
-def _headers(value: Any, field: str) -> Any:
-    if callable(value):
-        return value
-    return MappingProxyType(check_headers({} if value is None else value, field))
-
-
-def _choice(*choices: str) -> Callable[[Any, str], str]:
-    return lambda value, field: check_choice(value, field, choices)
-
-
-def _allowed(value: Any, field: str) -> tuple[str, ...]:
-    names = check_texts(value, field)
-    if ANY_TOOL in names:
-        return ()
-    return names
-
-
-def _confirm(value: Any, field: str) -> Mapping[str, str]:
-    if isinstance(value, str):
-        value = {ANY_TOOL: value}
-    given = check_object({} if value is None else value, field)
-    return MappingProxyType({str(name): check_choice(mode, f"{field}.{name}", CONFIRM) for name, mode in given.items()})
-
-
-def _prefix(value: Any, field: str) -> str | None:
-    if value is None:
-        return None
-    return check_text(value, field, controls=False)
-
-
-def _protocol(value: Any, field: str) -> str:
-    text = check_text(value, field)
-    if text not in ("auto", "legacy") and not re.fullmatch(r"\d{4}-\d\d-\d\d", text):
-        raise ConfigError(f"{field!r} must be 'auto', 'legacy' or a revision such as '2025-06-18'", field=field)
-    return text
-
-
-def _limit(value: Any, field: str) -> int | None:
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
-        raise ConfigError(f"{field!r} must be a whole number, not {kind_of(value)}", field=field)
-    if value is not None and value < 1:
-        raise ConfigError(f"{field!r} must be at least 1", field=field)
-    return value
-
-
-def _pins(value: Any, field: str) -> str | None:
-    if value is None:
-        return None
-    return check_choice(value, field, ("off", "warn", "block"))
-
-
-def _options(value: Any, field: str) -> Mapping[str, Any]:
-    return MappingProxyType({str(key): item for key, item in check_object(value, field).items()})
-
-
-_FLAGS = ("disabled", "validate_input", "repair_arguments", "repair_messages", "scan")
-_COUNTS = (
-    *("max_concurrency", "max_connections", "max_message_bytes", "max_list_bytes", "max_questions"),
-    "max_question_bytes",
-)
-_RULES: dict[str, Callable[[Any, str], Any]] = {
-    "name": _name,
-    "command": _command,
-    "args": _args,
-    "env": _env,
-    "cwd": _path,
-    "url": lambda value, field: check_text(value, field).strip(),
-    "headers": _headers,
-    "auth": lambda value, field: Auth.of(value),
-    **dict.fromkeys(_FLAGS, check_flag),
-    "timeout": lambda value, field: Timeouts.of(value),
-    "include": _allowed,
-    "exclude": check_texts,
-    "confirm": _confirm,
-    "tool_prefix": _prefix,
-    "restart": _choice("on_failure", "always", "never"),
-    "legacy_sse": _choice("auto", "never", "only"),
-    "protocol": _protocol,
-    "validate_output": _choice("warn", "error", "off"),
-    **dict.fromkeys(_COUNTS, _limit),
-    "on_conflict": _choice("rename", "skip", "error"),
-    "shape": read_shape,
-    "pins": _pins,
-    "lockfile": _path,
-    "limits": lambda value, field: ResourceLimits.of(value),
-    "sandbox": lambda value, field: Sandbox.of(value),
-    "options": _options,
-    "sensitive": lambda value, field: tuple(wrap(item) for item in value),
-}

@@ -65,6 +65,8 @@ _FOLDERS_OF_BUILDS = frozenset({"", ".", "..", "/", "bin", "build", "dist", "lib
 
 _INTERPRETERS = ("node", "bun", "deno", "tsx", "ruby", "java", "dotnet")
 _CONTAINERS = ("docker", "podman", "nerdctl")
+_SHELLS = ("cmd", "sh", "bash", "zsh")
+_FETCHERS = ("npx", "bunx", "pnpx", "uvx")
 _TAKES_VALUE = frozenset(
     {
         *(
@@ -121,6 +123,7 @@ def inner_command(command: str, args: Sequence[str]) -> tuple[str, list[str]]:
 
     `env A=B uvx x` is (`uvx`, [`x`]), `cmd /c npx x` is (`npx`, [`x`]). The script of a shell is not read.
     """
+    # Ends since every turn takes the wrapper itself off the list, even if it has no options.
     left = list(args)
     while True:
         program = program_name(command)
@@ -133,8 +136,9 @@ def inner_command(command: str, args: Sequence[str]) -> tuple[str, list[str]]:
 
 def _inner_start(program: str, args: Sequence[str]) -> int | None:
     """Return the place among the arguments where another command begins; None for a program that runs none."""
-    if program == "cmd" and len(args) > 1 and args[0].lower() == "/c" and " " not in args[1]:
-        return 1
+    if program == "cmd":
+        is_plain = len(args) > 1 and " " not in args[1]  # else it is a command line in one word
+        return 1 if is_plain and args[0].lower() == "/c" else None
     if program not in _WRAPPERS:
         return None
     takes_value = _WRAPPER_TAKES_VALUE.get(program, frozenset())
@@ -158,8 +162,8 @@ def installs_first(command: str, args: Sequence[str]) -> bool:
     """Return whether the command may download the server before it can answer."""
     command, args = inner_command(command, args)
     program = program_name(command)
-    if program in ("cmd", "sh", "bash", "zsh"):
-        return any(_fetches(word) for arg in args for word in arg.split()[:1])
+    if program in _SHELLS:
+        return any(map(_begins_with_runner, args))
     return _runner_words(program, args) is not None
 
 
@@ -183,25 +187,32 @@ def name_from_command(command: str, args: Sequence[str]) -> str:
     subject = _subject(program, args)
     if subject is None:
         return re.sub(_SUFFIX, "", program) or "server"
-    if "\\" in subject:
-        parts = PureWindowsPath(subject).parts
-    else:
-        parts = PurePosixPath(subject).parts
+    parts = _path_parts(subject)
     base = parts[-1] if parts else subject
     if program in _CONTAINERS:
         base = base.partition(":")[0]
     name = re.sub(_SUFFIX, "", re.sub(_VERSION, "", base)) or "server"
     if name not in _FILES_OF_A_FOLDER:
         return name
-    return next((part for part in reversed(parts[:-1]) if part not in _FOLDERS_OF_BUILDS), name)
+    for folder in reversed(parts[:-1]):
+        if folder not in _FOLDERS_OF_BUILDS:
+            return folder
+    return name
+
+
+def _path_parts(path: str) -> tuple[str, ...]:
+    if "\\" in path:
+        return PureWindowsPath(path).parts
+    return PurePosixPath(path).parts
 
 
 def _module_name(module: str) -> str:
     """Return the part of a module's name that distinguishes servers: `numbers` of `demo.numbers`, `a` of `a.server`."""
     parts = [part for part in module.split(".") if part]
-    return next(
-        (part for part in reversed(parts) if part not in _MODULES_OF_A_PACKAGE), parts[0] if parts else "server"
-    )
+    for part in reversed(parts):
+        if part not in _MODULES_OF_A_PACKAGE:
+            return part
+    return parts[0] if parts else "server"
 
 
 def package_of(command: str, args: Sequence[str]) -> tuple[str, str]:
@@ -227,12 +238,21 @@ def package_of(command: str, args: Sequence[str]) -> tuple[str, str]:
     found = re.fullmatch(_ASKED, subject)
     if found is not None:
         return found[1], found[2]
-    is_path = "\\" in subject or subject.startswith((".", "/", "~")) or re.search(_SUFFIX, subject)
-    return (PureWindowsPath(subject).name if is_path else subject), ""
+    if _looks_like_path(subject):
+        return PureWindowsPath(subject).name, ""
+    return subject, ""
 
 
-def _fetches(word: str) -> bool:
-    return program_name(word) in ("npx", "bunx", "pnpx", "uvx")
+def _looks_like_path(text: str) -> bool:
+    if "\\" in text or text.startswith((".", "/", "~")):
+        return True
+    return re.search(_SUFFIX, text) is not None
+
+
+def _begins_with_runner(text: str) -> bool:
+    """Return whether the first word of a shell's script fetches packages; the rest of it is not read."""
+    words = text.split()
+    return len(words) > 0 and program_name(words[0]) in _FETCHERS
 
 
 def _runner_words(program: str, args: Sequence[str]) -> list[str] | None:
@@ -240,6 +260,8 @@ def _runner_words(program: str, args: Sequence[str]) -> list[str] | None:
 
     Options may stand before the subcommand, as in `uv --directory /srv run server.py`.
     """
+    # The subcommand is compared with the words that are not options, and then looked for in all arguments: the rest has
+    # to keep the options of the command that is run.
     words = list(_positional(program, args))
     for subcommand in _RUNNERS.get(program, ()):
         if tuple(words[: len(subcommand)]) != subcommand:
@@ -254,48 +276,54 @@ def _runner_words(program: str, args: Sequence[str]) -> list[str] | None:
 def _subject(program: str, args: Sequence[str]) -> str | None:
     """Find the argument that names the program to run, or None when the command itself is the server."""
     if _is_python(program):
-        return next((arg for arg in args if arg.endswith(_SCRIPTS)), None)
+        position = _script_position(args)
+        return None if position is None else args[position]
     runner_args = _runner_words(program, args)
     if runner_args is not None:
         inner = _inner_of_runner(program, runner_args)
         if inner is None:
             return None
         return _subject(*inner) or inner[0]
-    if program in _HOSTS and len(args) > 1 and args[0] == _HOSTS[program] and not args[1].startswith("-"):
-        return args[1].partition(":")[0]
+    if program in _HOSTS and tuple(args[:1]) == (_HOSTS[program],):
+        target = "".join(args[1:2])
+        return None if target.startswith("-") else target.partition(":")[0] or None
     if program in _INTERPRETERS:
-        return next(iter(_positional(program, args)), None)
+        return next(_positional(program, args), None)
+    return None
+
+
+def _script_position(args: Sequence[str]) -> int | None:
+    """Return the position of the script among the arguments of Python; None for a module or a program in a word."""
+    for position, arg in enumerate(args):
+        if arg.endswith(_SCRIPTS):
+            return position
     return None
 
 
 def _inner_of_runner(program: str, args: Sequence[str]) -> tuple[str, Sequence[str]] | None:
-    """Return the program and the arguments that a runner of packages starts; None where it names none."""
-    words = list(_positional(program, args))
-    if not words:
+    """Return the program and the arguments that a runner of packages starts; None if it names no program."""
+    name = next(_positional(program, args), None)
+    if name is None:
         return None
-    if program in _CONTAINERS:  # the image tells servers apart, whatever it runs
-        return words[0], ()
-    return words[0], args[list(args).index(words[0]) + 1 :]
+    if program in _CONTAINERS:  # the image distinguishes servers, not the program in it
+        return name, ()
+    return name, args[list(args).index(name) + 1 :]
 
 
 def _module(program: str, args: Sequence[str]) -> str:
     """Return the Python module that a command runs by `-m`, `""` if it runs none."""
     if _is_python(program):
-        script = next((place for place, arg in enumerate(args) if arg.endswith(_SCRIPTS)), len(args))
-        return _value_after("-m", args[:script])
-    if program == "uv":
-        runner_args = _runner_words(program, args)
-    else:
-        runner_args = None
+        return _value_after("-m", args[: _script_position(args)])  # behind a script it is the script's option
+    runner_args = _runner_words(program, args) if program == "uv" else None
     if runner_args is None:
         return ""
     inner = _inner_of_runner(program, runner_args)
-    if inner is not None and _is_python(inner[0]):
-        return _module(*inner)
     if inner is None:
-        before = list(runner_args)
+        before = runner_args
+    elif _is_python(inner[0]):
+        return _module(*inner)
     else:
-        before = list(runner_args[: list(runner_args).index(inner[0])])
+        before = runner_args[: runner_args.index(inner[0])]
     return _value_after("-m", before) or _value_after("--module", before)
 
 
@@ -310,6 +338,8 @@ def _is_python(program: str) -> bool:
 
 
 def _positional(program: str, args: Sequence[str]) -> Iterator[str]:
+    # `--option=value` is one argument. An unknown option is taken to have no value: then the name may be its value,
+    # which is a worse name and nothing else.
     takes_value = _TAKES_VALUE | set(_TAKES_VALUE_TOO.get(program, ()))
     skip = False
     for arg in args:

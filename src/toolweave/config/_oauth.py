@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from types import MappingProxyType
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, get_args
 from urllib.parse import urlsplit
 
 import msgspec
 
+from toolweave._json_types import Json, JsonObject, as_integer, as_number
 from toolweave._value import Value
+from toolweave.config._keys import snake_case
 from toolweave.config._secret import Secret, wrap
-from toolweave.config._validation import check_choice, check_text, check_texts, check_url, is_loopback, kind_of
+from toolweave.config._validation import (
+    Check,
+    check_choice,
+    check_flag,
+    check_object,
+    check_text,
+    check_texts,
+    check_url,
+    is_loopback,
+)
 from toolweave.errors import ConfigError
 
 OAuthGrant = Literal[
@@ -30,7 +41,7 @@ OAuthSecret = Secret | Callable[[], Any]
 
 ALGORITHMS = ("ES256", "ES384", "ES512", "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "EdDSA")
 _TIMEOUT = 300.0
-_MOST_SECONDS = 3600.0
+_MAX_SECONDS = 3600.0
 _SCOPE = r"[\x21\x23-\x5b\x5d-\x7e]+"
 _GRANTS = {
     "authorization_code": "authorization_code",
@@ -50,7 +61,7 @@ _NEEDS: dict[str, tuple[tuple[str, ...], ...]] = {  # of each group one
     "client_credentials": (("client_id",), ("client_secret", "private_key")),
     "jwt_bearer": (("assertion",),),
     "enterprise": (("client_id",), ("idp_token_endpoint",), ("idp_client_id",), ("idp_id_token",)),
-    "token_exchange": (("issuer",), ("client_id",)),  # whoever the server names must not be given a token of somebody
+    "token_exchange": (("issuer",), ("client_id",)),  # a caller's token must not go to an issuer that the server names
 }
 
 
@@ -58,7 +69,7 @@ class OAuth(Value, frozen=True, kw_only=True):
     """The sign-in at the authorization server of an MCP server; without any setting all is discovered.
 
     Raises:
-        ConfigError: A value cannot be right, or the grant lacks what it needs.
+        ConfigError: A value cannot be right, or the grant lacks a setting.
 
     Attributes:
         scopes: The scopes to ask for instead of those that the server names.
@@ -117,32 +128,38 @@ class OAuth(Value, frozen=True, kw_only=True):
     timeout: float = _TIMEOUT
     store: Any = None  # a TokenStore, of a room above
     user_agent: Any = None  # a UserAgent, of a room above
-    options: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
+    options: JsonObject = msgspec.field(default_factory=Json)
 
     def __post_init__(self) -> None:
-        for name, rule in _RULES.items():
-            msgspec.structs.force_setattr(self, name, rule(getattr(self, name), f"oauth.{name}"))
+        # Single values first, so that the checks of their combinations see them in canonical form.
+        for name, check in _CHECKS.items():
+            msgspec.structs.force_setattr(self, name, check(getattr(self, name), f"oauth.{name}"))
         for group in _NEEDS.get(self.grant, ()):
             if not any(getattr(self, name) for name in group):
                 named = " or ".join(f"'{name}'" for name in group)
                 raise ConfigError(f"'oauth' with the grant {self.grant!r} needs {named}", field=f"oauth.{group[0]}")
         if self.grant == "token_exchange" and not self.subject_token:
+            # Without a fixed token, the only token to exchange is that of the caller.
             msgspec.structs.force_setattr(self, "identity", "caller")
-        if self.identity == "caller" and self.principal:
+        if self.identity == "caller":
+            self._check_caller()
+        if self.client_secret and not self.client_id:
+            raise ConfigError("'oauth.client_secret' needs 'client_id', to which it belongs", field="oauth.client_id")
+
+    def _check_caller(self) -> None:
+        if self.principal:
             raise ConfigError(
                 "'oauth.identity' is 'caller', and 'oauth.principal' names one user: give one of them",
                 field="oauth.principal",
             )
-        if self.identity == "caller" and self.grant not in ("authorization_code", "token_exchange"):
+        if self.grant not in ("authorization_code", "token_exchange"):
             raise ConfigError(
                 f"'oauth.identity' is 'caller', but the grant {self.grant!r} is of the program itself",
                 field="oauth.identity",
             )
-        if self.client_secret and not self.client_id:
-            raise ConfigError("'oauth.client_secret' needs 'client_id', to which it belongs", field="oauth.client_id")
 
     @classmethod
-    def of(cls, value: Any) -> OAuth:  # Any: whatever a user wrote
+    def of(cls, value: object) -> OAuth:
         """Make an `OAuth` from any accepted form: one, true or None for all defaults, or a mapping.
 
         Keys are read in camelCase and snake_case, and in the words of editors: `callbackPort`, `redirectUri`,
@@ -155,9 +172,7 @@ class OAuth(Value, frozen=True, kw_only=True):
             return value
         if value is None or value is True:
             return cls()
-        if not isinstance(value, Mapping):
-            raise ConfigError(f"'oauth' must be an object, not {kind_of(value)}", field="oauth")
-        return cls(**_arguments(cast("Mapping[Any, Any]", value)))
+        return cls(**_arguments(check_object(value, "oauth")))
 
     def of_client(self) -> OAuth:
         """Return the settings by which a client gets tokens for itself (RFC 6749, 4.4), where no person could sign in.
@@ -176,16 +191,16 @@ class OAuth(Value, frozen=True, kw_only=True):
 
     def secrets(self) -> tuple[str, ...]:
         """Return every fixed secret in it, for masking."""
-        values = [getattr(self, name) for name in _SECRETS]
+        values: list[OAuthSecret | None] = [getattr(self, name) for name in _SECRETS]
         return tuple(value.reveal() for value in values if isinstance(value, Secret) and value)
 
-    def to_mapping(self) -> dict[str, Any]:
+    def to_mapping(self) -> Json:
         """Return the values that differ from the defaults, secrets still wrapped."""
-        out = dict(self.options)
-        for name, value in self.without_defaults().items():
-            if name != "options":
-                out[name] = list(cast("tuple[str, ...]", value)) if name == "scopes" else value
-        return out
+        settings = self.without_defaults()
+        settings.pop("options", None)
+        if self.scopes:
+            settings["scopes"] = list(self.scopes)
+        return {**self.options, **settings}
 
     def __hash__(self) -> int:
         return hash((self.grant, self.issuer, self.client_id, self.client_metadata_url, self.principal, self.scopes))
@@ -201,7 +216,7 @@ class OAuth(Value, frozen=True, kw_only=True):
         return _rebuild, ({**msgspec.structs.asdict(self), "options": dict(self.options)},)
 
 
-def _rebuild(state: dict[str, Any]) -> OAuth:
+def _rebuild(state: Json) -> OAuth:
     return OAuth(**state)
 
 
@@ -218,17 +233,17 @@ _WORDS = {
     "signing_algorithm": "algorithm",
     "private_key_pem": "private_key",
 }
-_PASSED_OVER = frozenset({"type", "enabled", "auth_provider_type"})
+_IGNORED = frozenset({"type", "enabled", "auth_provider_type"})
 
 
-def _arguments(entry: Mapping[Any, Any]) -> dict[str, Any]:
-    known: dict[str, Any] = {}
-    options: dict[str, Any] = {}
+def _arguments(entry: JsonObject) -> Json:
+    known: Json = {}
+    options: Json = {}
     names = {*OAuth.__struct_fields__} - {"options"}
     for key, value in entry.items():
-        word = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", str(key)).replace("-", "_").lower()
+        word = snake_case(key)
         word = _WORDS.get(word, word)
-        if value is None or word in _PASSED_OVER:
+        if value is None or word in _IGNORED:
             continue
         if word in names:
             known.setdefault(word, value)
@@ -239,7 +254,7 @@ def _arguments(entry: Mapping[Any, Any]) -> dict[str, Any]:
     return {**known, "options": options}
 
 
-def _port_of(value: Any) -> int | None:
+def _port_of(value: object) -> int | None:
     """Return the port of a loopback redirect URI, as some editors are given the whole of it."""
     url = check_url(value, "oauth.redirect_uri")
     parts = urlsplit(url)
@@ -248,23 +263,23 @@ def _port_of(value: Any) -> int | None:
     return parts.port
 
 
-def _scopes(value: Any, field: str) -> tuple[str, ...]:
+def _scopes(value: object, field: str) -> tuple[str, ...]:
     if isinstance(value, str):
         scopes = tuple(value.split())
     else:
         scopes = check_texts(value, field)
     for scope in scopes:
         if not re.fullmatch(_SCOPE, scope):
-            raise ConfigError(f"{field!r} holds {scope!r}, which is no scope (RFC 6749 3.3)", field=field)
+            raise ConfigError(f"{field!r} holds {scope!r}, which is not a scope (RFC 6749 3.3)", field=field)
     return tuple(dict.fromkeys(scopes))
 
 
-def _grant(value: Any, field: str) -> str:
+def _grant(value: object, field: str) -> str:
     word = check_text(value, field).strip().lower().replace("-", "_")
     return check_choice(_GRANTS.get(word, value), field, get_args(OAuthGrant))
 
 
-def _secret(value: Any, field: str) -> OAuthSecret | None:
+def _secret(value: object, field: str) -> OAuthSecret | None:
     if value is None or callable(value):
         return value
     text = check_text(value, field, controls=field.endswith("private_key"))
@@ -273,46 +288,59 @@ def _secret(value: Any, field: str) -> OAuthSecret | None:
     return None
 
 
-def _text(value: Any, field: str) -> str:
+def _text(value: object, field: str) -> str:
     return check_text(value, field, controls=False).strip()
 
 
-def _safe_url(value: Any, field: str) -> str:
+def _safe_url(value: object, field: str) -> str:
     url = check_text(value, field).strip()
     if not url:
         return ""
+    # Secrets and codes go there. On loopback plain http is safe, and tests and development need it.
     parts = urlsplit(check_url(url, field))
     if parts.scheme != "https" and not is_loopback(parts.hostname):
         raise ConfigError(f"{field!r} must be an https URL", field=field)
     return url
 
 
-def _port(value: Any, field: str) -> int | None:
-    if isinstance(value, str) and value.isascii() and value.isdigit():
+def _port(value: object, field: str) -> int | None:
+    if value is None:
+        return None
+    if isinstance(value, str) and re.fullmatch("[0-9]{1,5}", value):  # a variable may have made it a string
         value = int(value)
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or not 0 < value < 65536):
+    port = as_integer(value)
+    if port is None or not 0 < port < 65536:
         raise ConfigError(f"{field!r} must be a port, from 1 to 65535", field=field)
-    return value
+    return port
 
 
-def _flag(value: Any, field: str) -> bool | None:
-    if value is not None and not isinstance(value, bool):
-        raise ConfigError(f"{field!r} must be true or false, not {kind_of(value)}", field=field)
-    return value
+def _flag(value: object, field: str) -> bool | None:
+    if value is None:
+        return None
+    return check_flag(value, field)
 
 
-def _seconds(value: Any, field: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= _MOST_SECONDS:
-        raise ConfigError(f"{field!r} must be a number of seconds, at most {_MOST_SECONDS:g}", field=field)
-    return float(value)
+def _seconds(value: object, field: str) -> float:
+    seconds = as_number(value)
+    if seconds is None or not 0 < seconds <= _MAX_SECONDS:
+        raise ConfigError(f"{field!r} must be a number of seconds, at most {_MAX_SECONDS:g}", field=field)
+    return float(seconds)
 
 
-def _algorithm(value: Any, field: str) -> str:
+def _algorithm(value: object, field: str) -> str:
     return check_choice(value, field, ALGORITHMS)  # never `none`, and no symmetric one
 
 
+def _identity(value: object, field: str) -> str:
+    return check_choice(value, field, get_args(OAuthIdentity))
+
+
+def _options(value: JsonObject, field: str) -> JsonObject:
+    return MappingProxyType(dict(value))
+
+
 _SECRETS = ("client_secret", "private_key", "assertion", "idp_client_secret", "idp_id_token", "subject_token")
-_RULES: dict[str, Callable[[Any, str], Any]] = {
+_CHECKS: dict[str, Check] = {
     "scopes": _scopes,
     "grant": _grant,
     "issuer": _safe_url,
@@ -325,11 +353,11 @@ _RULES: dict[str, Callable[[Any, str], Any]] = {
     "idp_issuer": _safe_url,
     "idp_token_endpoint": _safe_url,
     "idp_client_id": _text,
-    "identity": lambda value, field: check_choice(value, field, get_args(OAuthIdentity)),
+    "identity": _identity,
     "audience": _text,
     "dpop": _flag,
     "principal": _text,
     "timeout": _seconds,
-    "options": lambda value, field: MappingProxyType(dict(value)),
+    "options": _options,
     **dict.fromkeys(_SECRETS, _secret),
 }

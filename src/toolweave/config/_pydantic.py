@@ -7,10 +7,10 @@ from typing import Any
 
 from pydantic_core import core_schema
 
+from toolweave._json_types import Json
 
-def config_schema(
-    kind: type, parse: Callable[[Any], object], show: Callable[[Any], dict[str, Any]]
-) -> core_schema.CoreSchema:
+
+def config_schema(kind: type, parse: Callable[[object], object], show: Callable[[Any], Json]) -> core_schema.CoreSchema:
     """Return the schema of a field that holds a server's config.
 
     Args:

@@ -25,10 +25,11 @@ class Secret:
     __slots__ = ("_value",)
 
     def __init__(self, value: str | Secret) -> None:
-        raw = value.reveal() if isinstance(value, Secret) else value
-        if not isinstance(raw, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise TypeError(f"a Secret wraps a string, not {type(raw).__name__}")
-        self._value = raw
+        if isinstance(value, Secret):
+            value = value.reveal()
+        if not isinstance(value, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"a Secret wraps a string, not {type(value).__name__}")
+        self._value = value
 
     def reveal(self) -> str:
         """Return the string itself."""
@@ -78,7 +79,7 @@ def split_user_info(url: str) -> tuple[str, str | None]:
     """Split `https://user:password@host/` into the plain URL and `user:password`, decoded.
 
     Raises:
-        ValueError: The text is no URL.
+        ValueError: The text is not a URL.
     """
     parts = urlsplit(url)
     info, at, host = parts.netloc.rpartition("@")

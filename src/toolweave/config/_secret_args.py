@@ -11,13 +11,13 @@ import base64
 import binascii
 import re
 import shlex
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Callable, Sequence
 from urllib.parse import parse_qsl, quote, unquote, urlsplit, urlunsplit
 
 import msgspec
 
 from toolweave._json import decode_json
+from toolweave._json_types import Json, JsonObject, as_object, as_sequence
 from toolweave._masking import MASK, mask_values
 from toolweave.config._secret import Secret, looks_secret
 
@@ -66,7 +66,7 @@ def mask_args(args: Sequence[str], hide: Hide = _masked) -> tuple[str, ...]:
     Covers `--token X`, `--token=X`, `-e API_KEY=X`, `API_KEY=X`, `Authorization: X` and URLs, and any of these
     behind a flag: `--env=API_KEY=X`, `--header=Authorization: X`. Without a telling name `user:X@host` is covered,
     `-p X` unless X is a port or a path, and tokens with the prefix of a known service, such as `ghp_X`. All of it is
-    found in JSON, in command lines, and in what is percent-encoded or base64, too. `hide` returns the replacement for
+    found in JSON, in command lines, and in percent-encoded and base64 texts, too. `hide` returns the replacement for
     each secret.
     """
     return _mask_words(args, hide, 0, bare_password=True)
@@ -75,13 +75,13 @@ def mask_args(args: Sequence[str], hide: Hide = _masked) -> tuple[str, ...]:
 def mask_url(url: str, hide: Hide = _masked) -> str:
     """Return the URL without its user info, and with the secrets in its path, query and fragment masked.
 
-    A text that is no URL becomes the mask alone when it may hold user info, else it is unchanged. `hide` returns
+    A text that is not a URL becomes the mask alone when it may hold user info, else it is unchanged. `hide` returns
     the replacement for each secret.
     """
     return _mask_url(url, hide, 0)
 
 
-def mask_options(value: Any, hide: Hide = _masked) -> Any:  # Any: a JSON value, or what code gives in its place
+def mask_options(value: object, hide: Hide = _masked) -> object:
     """Return the value of an option with the secrets in it masked, at any depth."""
     return _mask_value(value, hide, 0, secret=False)
 
@@ -93,7 +93,7 @@ def secrets_in(args: Sequence[str]) -> tuple[str, ...]:
     return noted.values()
 
 
-def secrets_in_options(options: Mapping[str, Any]) -> tuple[str, ...]:
+def secrets_in_options(options: JsonObject) -> tuple[str, ...]:
     """Return the secrets that `mask_options` hides, like `secrets_in`."""
     noted = _Notes()
     mask_options(options, noted)
@@ -127,15 +127,16 @@ def _mask_words(words: Sequence[str], hide: Hide, depth: int, *, bare_password: 
     hide_next = False
     for number, word in enumerate(words):
         flag = re.fullmatch(_FLAG, word)
-        if hide_next and not flag:
+        if hide_next and flag is None:
             # the whole value is masked, but a program may repeat a secret inside it alone
             _mask_argument(word, hide, depth)
             shown.append(hide(word))
             hide_next = False
             continue
-        hide_next = bool(flag and not flag[2] and not flag[3] and looks_secret(flag[1]))
+        is_bare_flag = flag is not None and word == flag[1]  # its value is the next word
+        hide_next = is_bare_flag and looks_secret(word)
         if word == "-p" and bare_password:
-            hide_next = any(_may_be_password(value, words[:number]) for value in words[number + 1 : number + 2])
+            hide_next = number + 1 < len(words) and _may_be_password(words[number + 1], words[:number])
         shown.append(_mask_argument(word, hide, depth))
     return tuple(shown)
 
@@ -143,12 +144,15 @@ def _mask_words(words: Sequence[str], hide: Hide, depth: int, *, bare_password: 
 def _mask_argument(arg: str, hide: Hide, depth: int) -> str:
     if re.match(_URL, arg):
         return _mask_url(arg, hide, depth)
+    # The most specific form first: a header and an assignment have a name that decides, the rest is found by its form.
+    # Where the whole value is masked, its layers are still read, so that `hide` learns the secrets inside.
     header = re.fullmatch(_HEADER_ARGUMENT, arg.lstrip("-"))
     if header and looks_secret(header[1]):
         _mask_layers(arg, hide, depth)
         return f"{arg[: -len(header[2])]}{hide(header[2])}"
-    name, equals, value = arg.partition("=")
-    if equals and value.strip("=") and re.search(r"[\s&;{\[]", name) is None:
+    name, _, value = arg.partition("=")
+    is_assignment = value.strip("=") != ""  # and not the padding of base64
+    if is_assignment and re.search(r"[\s&;{\[]", name) is None:
         if not looks_secret(name):
             return f"{name}={_mask_argument(value, hide, depth)}"
         _mask_layers(arg, hide, depth)
@@ -163,10 +167,14 @@ def _mask_argument(arg: str, hide: Hide, depth: int) -> str:
 
 def _may_be_password(value: str, before: Sequence[str]) -> bool:
     """Return whether the value of `-p` may be a password: no port, no path and no package of `npx -y -p`."""
-    return re.fullmatch(_PORT_OR_PATH, value) is None and not {"-y", "--yes"}.intersection(before)
+    if "-y" in before or "--yes" in before:
+        return False
+    return re.fullmatch(_PORT_OR_PATH, value) is None
 
 
 def _mask_url(url: str, hide: Hide, depth: int) -> str:
+    # Each part is masked by itself and the URL is put together again only if one changed: parsing loses details of its
+    # spelling, such as an empty query, that the server may need.
     try:
         parts = urlsplit(url)
         query = _mask_query(parts.query, hide, depth)
@@ -197,14 +205,15 @@ def _mask_query(query: str, hide: Hide, depth: int) -> str:
             masked = hide(value)
         else:
             masked = _mask_argument(value, hide, depth + 1)
-        changed = changed or masked != value
+        if masked != value:
+            changed = True
         shown.append((name, masked))
-    if not changed:
+    if not changed:  # the query stays as it is written, which encoding it again may not keep
         return query
     return "&".join(f"{quote(name)}={quote(value, safe='*/:')}" for name, value in shown)
 
 
-def _mask_value(value: Any, hide: Hide, depth: int, *, secret: bool) -> Any:  # Any: a JSON value
+def _mask_value(value: object, hide: Hide, depth: int, *, secret: bool) -> object:
     """Mask the secrets in a JSON value; `secret` is whether it stands under a secret name."""
     if isinstance(value, Secret):
         hide(value.reveal())
@@ -216,55 +225,74 @@ def _mask_value(value: Any, hide: Hide, depth: int, *, secret: bool) -> Any:  # 
         if value:
             return hide(value)
         return value
-    if isinstance(value, Mapping):
-        return _mask_members(cast("Mapping[Any, Any]", value), hide, depth, secret=secret)
-    if isinstance(value, (list, tuple)):
-        items = cast("Sequence[Any]", value)
-        if not secret and all(isinstance(item, str) for item in items):
-            return list(_mask_words(items, hide, depth, bare_password=False))
-        return [_mask_value(item, hide, depth, secret=secret or _is_header(item)) for item in items]
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if secret and is_number:
+    members = as_object(value)
+    if members is not None:
+        return _mask_members(members, hide, depth, secret=secret)
+    items = as_sequence(value)
+    if items is not None:
+        return _mask_items(items, hide, depth, secret=secret)
+    if isinstance(value, bool):
+        return value
+    if secret and isinstance(value, (int, float)):
         return hide(str(value))
     return value
 
 
-def _mask_members(members: Mapping[Any, Any], hide: Hide, depth: int, *, secret: bool) -> dict[str, Any]:
-    if "value" in members:
-        names = [members.get(key) for key in _NAMING_MEMBERS]
-    else:
-        names = []
-    names_secret = any(isinstance(name, str) and looks_secret(name) for name in names)
-    shown: dict[str, Any] = {}
+def _mask_items(items: Sequence[object], hide: Hide, depth: int, *, secret: bool) -> list[object]:
+    words = [item for item in items if isinstance(item, str)]
+    if len(words) == len(items) and not secret:  # as a command line has them: a flag may stand before its value
+        return list(_mask_words(words, hide, depth, bare_password=False))
+    return [_mask_value(item, hide, depth, secret=secret or _is_header(item)) for item in items]
+
+
+def _mask_members(members: JsonObject, hide: Hide, depth: int, *, secret: bool) -> Json:
+    shown: Json = {}
     for key, value in members.items():
         name = str(key)
-        holds = looks_secret(name) or (secret and name not in _PLAIN_MEMBERS)
-        if "value" in members and name in _NAMING_MEMBERS:  # {"key": "API_KEY", "value": "..."}
-            holds = False
-        holds = holds or (names_secret and name == "value")
-        shown[name] = _mask_value(value, hide, depth, secret=holds)
+        shown[name] = _mask_value(value, hide, depth, secret=_is_secret(name, members, secret=secret))
     return shown
 
 
-def _is_header(item: Any) -> bool:  # Any: a JSON value
-    """Return whether a value is the pair of a secret-looking name and its value, as lists of headers have it."""
-    if not isinstance(item, (list, tuple)):
+def _is_secret(name: str, members: JsonObject, *, secret: bool) -> bool:
+    """Return whether a member holds a secret; `secret` is whether the object stands under a secret name."""
+    if "value" in members and name in _NAMING_MEMBERS:  # {"key": "API_KEY", "value": "..."}
         return False
-    pair = cast("Sequence[Any]", item)
-    return len(pair) == 2 and all(isinstance(part, str) for part in pair) and looks_secret(pair[0])
+    if looks_secret(name):
+        return True
+    if secret:
+        return name not in _PLAIN_MEMBERS
+    return name == "value" and _names_secret(members)
+
+
+def _names_secret(members: JsonObject) -> bool:
+    names = (members.get(key) for key in _NAMING_MEMBERS)
+    return any(looks_secret(name) for name in names if isinstance(name, str))
+
+
+def _is_header(item: object) -> bool:
+    """Return whether a value is the pair of a secret-looking name and its value, as lists of headers have it."""
+    pair = as_sequence(item)
+    if pair is None or len(pair) != 2:
+        return False
+    name, value = pair
+    return isinstance(value, str) and isinstance(name, str) and looks_secret(name)
 
 
 def _mask_layers(text: str, hide: Hide, depth: int) -> str | None:
     """Mask the secrets in a text that holds another form inside; None if nothing is found in it."""
     noted = _Notes()
+    # The bound ends the recursion for a text that was made to nest: each layer may be read by all five readers. Masking
+    # all of it is the safe side, since nothing in it was looked at.
     if depth >= _MAX_DEPTH:
         return hide(text)
+    # Every reader gets the text, as one may be JSON and a command line at once. They note secrets and change nothing.
     for read in (_read_json, _read_loose_json, _read_percent, _read_base64, _read_command):
         read(text, noted, depth + 1)
     if not noted.found:
         return None
     for value in noted.found:
         hide(value)
+    # A secret that is decoded but not found in the text is written there in another way, and would stay visible.
     if any(mask_values(text, [value]) == text for value in noted.found):
         return hide(text)
     return mask_values(text, noted.found)
@@ -290,7 +318,8 @@ def _read_loose_json(text: str, hide: Hide, depth: int) -> None:
         return
     for found in re.finditer(pattern, text):
         value = found["value"].strip("\\\"'")
-        if value and looks_secret(found["name"]) and value[0] not in "{[":
+        is_plain = value != "" and value[0] not in "{["
+        if is_plain and looks_secret(found["name"]):
             hide(value)
 
 
@@ -302,6 +331,7 @@ def _read_percent(text: str, hide: Hide, depth: int) -> None:
 
 def _read_base64(text: str, hide: Hide, depth: int) -> None:
     """Find secrets in base64 that holds a text; then the base64 is secret as a whole."""
+    # Nearly every word of eight letters is base64 of something. Only one that decodes to a readable text counts.
     if re.fullmatch(_BASE64, text) is None:
         return
     plain = text.rstrip("=").replace("-", "+").replace("_", "/")

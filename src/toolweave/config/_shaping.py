@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Literal, cast
+from typing import Any, ClassVar, Literal, TypeVar
 
 import msgspec
 
+from toolweave._json_types import Json, JsonObject, as_sequence
 from toolweave._masking import MASK
 from toolweave._value import Value
 from toolweave.config._secret import Secret, looks_secret, reveal
 from toolweave.config._validation import (
+    Check,
     check_choice,
     check_flag,
     check_object,
@@ -25,11 +27,13 @@ from toolweave.config._validation import (
 )
 from toolweave.errors import ConfigError
 
+Rule = TypeVar("Rule")
+
 _NAME = re.compile(r"[A-Za-z0-9_.\-]{1,128}")
 """A tool's name (MCP specification 2025-11-25, "Tool Names")."""
 _GROUPS = re.compile(r"\\(?:\d|g<\w+>)")
 _WILDCARDS = re.compile(r"[*?\[]")
-_SOURCES = ("value", "from", "claim", "state", "env")
+
 _HINTS = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
 
 
@@ -67,46 +71,57 @@ class ArgumentRule(Value, frozen=True, kw_only=True):
         if len(sources) > 1:
             raise ConfigError(f"has {' and '.join(map(repr, sources))}, but one of them gives the value")
         if "value" in sources and self.default is not msgspec.UNSET:
-            raise ConfigError("has 'value' and 'default'; what is always sent needs no default")
-        if (sources or self.hide) and (self.name is not None or self.description is not None):
+            raise ConfigError("has 'value' and 'default', but 'value' is always sent; leave one of them out")
+        is_shown_anew = self.name is not None or self.description is not None
+        if is_shown_anew and self.removed:
             raise ConfigError("is removed from the schema, so 'name' and 'description' have no use")
 
     @property
     def sources(self) -> tuple[str, ...]:
         """The settings that give its value."""
-        given = {"value": self.value is not msgspec.UNSET, "from": self.from_ is not None}
-        given |= {name: getattr(self, name) is not None for name in ("claim", "state", "env")}
-        return tuple(name for name in _SOURCES if given[name])
+        given = [] if self.value is msgspec.UNSET else ["value"]  # null is a value, too
+        others = {"from": self.from_, "claim": self.claim, "state": self.state, "env": self.env}
+        given += [name for name, setting in others.items() if setting is not None]
+        return tuple(given)
 
     @property
     def removed(self) -> bool:
         """Whether models do not see it."""
         return self.hide or bool(self.sources)
 
-    def to_mapping(self) -> dict[str, Any]:
+    def to_mapping(self) -> Json:
         """Return it as a config states it."""
         return {name.rstrip("_"): value for name, value in _given(self)}
 
-    def said(self, argument: str) -> str:
+    def summary(self, argument: str) -> str:
         """Describe the change of an argument, without values that may be secret."""
-        if "value" in self.sources:
-            return f"always {_shown(argument, self.value)}"
         if self.sources:
-            source = "the caller's principal" if self.from_ else ""
-            source = source or (f"the claim {self.claim!r} of the caller" if self.claim is not None else "")
-            source = source or (f"{self.state!r} of the state" if self.state is not None else "")
-            return f"always {source or f'the environment variable {self.env}'}"
-        if self.default is msgspec.UNSET:
-            default = ""
-        else:
-            default = _shown(argument, self.default)
+            return f"always {self._described_source(argument)}"
+        has_default = self.default is not msgspec.UNSET
+        default = _shown(argument, self.default)
         if self.hide:
-            if default:
+            if has_default:
                 return f"always {default}"
             return "hidden, and not sent"
-        said = [] if self.name is None else [f"named {self.name!r}"]
-        said += [] if self.description is None else ["described anew"]
-        return ", ".join([*said, *([f"optional, {default} by default"] if default else [])])
+        changes: list[str] = []
+        if self.name is not None:
+            changes.append(f"named {self.name!r}")
+        if self.description is not None:
+            changes.append("described anew")
+        if has_default:
+            changes.append(f"optional, {default} by default")
+        return ", ".join(changes)
+
+    def _described_source(self, argument: str) -> str:
+        if self.value is not msgspec.UNSET:
+            return _shown(argument, self.value)
+        if self.from_ is not None:
+            return "the caller's principal"
+        if self.claim is not None:
+            return f"the claim {self.claim!r} of the caller"
+        if self.state is not None:
+            return f"{self.state!r} of the state"
+        return f"the environment variable {self.env}"
 
 
 class ShapeRule(Value, frozen=True, kw_only=True):
@@ -121,7 +136,7 @@ class ShapeRule(Value, frozen=True, kw_only=True):
         tags: Tags of which a tool must have one, from its `_meta`.
         predicate: A function of the definition, from code alone.
         name: Its name for the model.
-        title: Its title for people.
+        title: Its readable title.
         description: Its description for the model.
         hide: Not offered, and not called either.
         arguments: Changes to its arguments, by their names as the rules before leave them.
@@ -142,12 +157,15 @@ class ShapeRule(Value, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         for member in ("tools", "servers", "tags"):
             given: Sequence[str] = getattr(self, member)
-            msgspec.structs.force_setattr(self, member, (given,) if isinstance(given, str) else tuple(given))
+            if isinstance(given, str):
+                given = (given,)
+            msgspec.structs.force_setattr(self, member, tuple(given))
         self._check_regex()
-        changes = [name for name in ("name", "title", "description") if getattr(self, name) is not None]
-        if self.hide and (changes or self.arguments):
+        has_new_text = any(text is not None for text in (self.name, self.title, self.description))
+        changes = has_new_text or len(self.arguments) > 0
+        if changes and self.hide:
             raise ConfigError("hides its tools, so it has no use for other changes", field="hide")
-        if not (self.hide or changes or self.arguments):
+        if not changes and not self.hide:
             raise ConfigError("changes nothing; it needs name, title, description, hide or arguments")
         self._check_arguments()
 
@@ -156,7 +174,7 @@ class ShapeRule(Value, frozen=True, kw_only=True):
             try:
                 re.compile(self.regex)
             except (re.error, RecursionError, OverflowError) as exc:
-                raise ConfigError(f"'regex' is no regular expression: {exc}", field="regex") from None
+                raise ConfigError(f"'regex' is not a regular expression: {exc}", field="regex") from None
         if self.name is None:
             return
         if self.regex is None:
@@ -173,8 +191,12 @@ class ShapeRule(Value, frozen=True, kw_only=True):
 
     def _check_groups(self, pattern: re.Pattern[str], name: str) -> None:
         for group in _GROUPS.findall(name):
-            key = group[1:] if group[1] != "g" else group[3:-1]
-            if not (int(key) <= pattern.groups if key.isdigit() else key in pattern.groupindex):
+            key = group[3:-1] if group.startswith("\\g") else group[1:]
+            if key.isdigit():
+                exists = int(key) <= pattern.groups
+            else:
+                exists = key in pattern.groupindex
+            if not exists:
                 raise ConfigError(f"'name' has the group {group}, which 'regex' does not have", field="name")
 
     def _check_arguments(self) -> None:
@@ -187,15 +209,18 @@ class ShapeRule(Value, frozen=True, kw_only=True):
                 raise ConfigError(text, field=f"arguments.{argument}.name")
             taken[rule.name] = argument
 
-    def to_mapping(self) -> dict[str, Any]:
+    def to_mapping(self) -> Json:
         """Return it as a config states it; a function is shown by its type."""
         out = dict(_given(self))
+        for member in ("tools", "servers", "tags"):
+            if member in out:
+                out[member] = list(out[member])
         if self.arguments:
             out["arguments"] = {name: rule.to_mapping() for name, rule in self.arguments.items()}
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in out.items()}  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+        return out
 
 
-def _shown(argument: str, value: Any) -> str:
+def _shown(argument: str, value: object) -> str:
     if looks_secret(argument) or isinstance(value, Secret):
         return MASK
     return repr(value)
@@ -203,56 +228,71 @@ def _shown(argument: str, value: Any) -> str:
 
 def with_secrets(rules: Iterable[ShapeRule], sensitive: Iterable[Secret]) -> tuple[ShapeRule, ...]:
     """Return rules whose constants are secrets where they hold one of these values."""
-    known = [reveal(one) for one in sensitive]
+    # The constants of a rule are sent to the server, so they stay what they are. As secrets they are only hidden from
+    # views, logs and errors.
+    known = list(map(reveal, sensitive))
 
-    def hidden(value: Any) -> Any:
-        if isinstance(value, str) and any(one in value for one in known):
+    def hidden(value: object) -> object:
+        if isinstance(value, str) and any(secret in value for secret in known):
             return Secret(value)
         return value
 
-    return tuple(
-        rule.replace(
-            arguments={
-                name: one.replace(value=hidden(one.value), default=hidden(one.default))
-                for name, one in rule.arguments.items()
-            }
-        )
-        for rule in rules
-    )
+    out: list[ShapeRule] = []
+    for rule in rules:
+        arguments = {
+            name: argument.replace(value=hidden(argument.value), default=hidden(argument.default))
+            for name, argument in rule.arguments.items()
+        }
+        out.append(rule.replace(arguments=arguments))
+    return tuple(out)
 
 
 def _given(rule: Value) -> Iterable[tuple[str, Any]]:
     for name in rule.__struct_fields__:
         value = getattr(rule, name)
-        is_json = name in ("value", "default")  # where nothing else than what is not given stands for nothing
-        if value is not msgspec.UNSET if is_json else value:
+        # Null, false and "" are values that an argument may have. Of any other setting they mean that it is not given.
+        is_given = value is not msgspec.UNSET if name in ("value", "default") else bool(value)
+        if is_given:
             yield name, value
 
 
-def read_shape(value: Any, field: str) -> tuple[ShapeRule, ...]:  # Any: whatever a user wrote
+def read_shape(value: object, field: str) -> tuple[ShapeRule, ...]:
     """Return the rules of a config.
 
     Raises:
         ConfigError: A rule is wrong; its field is the path to the mistake.
     """
-    if not isinstance(value, list | tuple):
+    items = as_sequence(value)
+    if items is None:
         raise ConfigError(f"{field!r} must be a list of rules, not {kind_of(value)}", field=field)
-    rules: list[ShapeRule] = []
-    named: dict[str, tuple[int, tuple[str, ...]]] = {}
-    for index, item in enumerate(cast("Sequence[Any]", value)):
-        where = f"{field}[{index}]"
-        rule = read_rule(item, where)
-        rules.append(rule)
-        if rule.name is None or rule.regex is not None or any(_WILDCARDS.search(one) for one in rule.tools):
-            continue
-        other, tools = named.setdefault(rule.name, (index, tuple(rule.tools)))
-        if tools != tuple(rule.tools) and tools and rule.tools and not (rule.servers or rules[other].servers):
-            text = f"{where!r} names {rule.tools[0]!r} as '{field}[{other}]' names {tools[0]!r}: {rule.name!r}"
-            raise ConfigError(text, field=f"{where}.name")
+    rules = [read_rule(item, f"{field}[{index}]") for index, item in enumerate(items)]
+    _check_new_names(rules, field)
     return tuple(rules)
 
 
-def read_rule(item: Any, where: str) -> ShapeRule:  # Any: as above
+def _check_new_names(rules: Sequence[ShapeRule], field: str) -> None:
+    """Check that no two rules give different tools one name; rules for some servers only may do so."""
+    named: dict[str, int] = {}
+    for index, rule in enumerate(rules):
+        if rule.name is None or not _names_tools_literally(rule):
+            continue
+        first = named.setdefault(rule.name, index)
+        tools = rules[first].tools
+        is_for_some_servers = bool(rule.servers) or bool(rules[first].servers)
+        if tools != rule.tools and not is_for_some_servers:
+            where = f"{field}[{index}]"
+            text = f"{where!r} names {rule.tools[0]!r} as '{field}[{first}]' names {tools[0]!r}: {rule.name!r}"
+            raise ConfigError(text, field=f"{where}.name")
+
+
+def _names_tools_literally(rule: ShapeRule) -> bool:
+    """Return whether a rule is for tools that it names, not for all that fit a pattern or other conditions."""
+    if rule.regex is not None or not rule.tools:
+        return False
+    return not any(map(_WILDCARDS.search, rule.tools))
+
+
+def read_rule(item: object, where: str) -> ShapeRule:
     """Return a rule that is one, or written as in a config.
 
     Raises:
@@ -263,26 +303,26 @@ def read_rule(item: Any, where: str) -> ShapeRule:  # Any: as above
     return _read_rule(check_object(item, where), where)
 
 
-def _read_rule(given: Mapping[Any, Any], where: str) -> ShapeRule:
+def _read_rule(given: JsonObject, where: str) -> ShapeRule:
     known = [name for name in ShapeRule.__struct_fields__ if name != "predicate"]
     found = dict(_members(given, where, known, _RULE))
     if "arguments" in given:
-        arguments = check_object(given["arguments"], f"{where}.arguments")
-        found["arguments"] = {
-            str(name): _read_argument(check_object(item, f"{where}.arguments.{name}"), f"{where}.arguments.{name}")
-            for name, item in arguments.items()
-        }
+        arguments: dict[str, ArgumentRule] = {}
+        for name, item in check_object(given["arguments"], f"{where}.arguments").items():
+            arguments[str(name)] = _read_argument(item, f"{where}.arguments.{name}")
+        found["arguments"] = arguments
     return _made(ShapeRule, found, where)
 
 
-def _read_argument(given: Mapping[Any, Any], where: str) -> ArgumentRule:
-    found = dict(_members(given, where, ["from" if one == "from_" else one for one in _ARGUMENT], _ARGUMENT))
+def _read_argument(item: object, where: str) -> ArgumentRule:
+    known = ["from" if name == "from_" else name for name in _ARGUMENT]
+    found = dict(_members(check_object(item, where), where, known, _ARGUMENT))
     return _made(ArgumentRule, found, where)
 
 
 def _members(
-    given: Mapping[Any, Any], where: str, known: Sequence[str], checks: Mapping[str, Callable[[Any, str], Any]]
-) -> Iterable[tuple[str, Any]]:
+    given: JsonObject, where: str, known: Sequence[str], checks: Mapping[str, Check]
+) -> Iterable[tuple[str, object]]:
     for key, item in given.items():
         if key not in known:
             raise ConfigError(f"{where!r} has no setting {key!r}; {suggestion(key, known)}", field=f"{where}.{key}")
@@ -291,7 +331,7 @@ def _members(
             yield member, checks[member](item, f"{where}.{key}")
 
 
-def _made(kind: type[Any], found: Mapping[str, Any], where: str) -> Any:
+def _made(kind: Callable[..., Rule], found: JsonObject, where: str) -> Rule:
     try:
         return kind(**found)
     except ConfigError as error:
@@ -299,29 +339,35 @@ def _made(kind: type[Any], found: Mapping[str, Any], where: str) -> Any:
         raise ConfigError(f"{where!r} {error.message}", field=field) from None
 
 
-def _globs(value: Any, field: str) -> tuple[str, ...]:
+def _globs(value: object, field: str) -> tuple[str, ...]:
     if isinstance(value, str):
         return (value,)
     return check_texts(value, field)
 
 
-def _annotations(value: Any, field: str) -> dict[str, bool]:
-    given = check_object(value, field)
-    return {check_choice(name, field, _HINTS): check_flag(item, f"{field}.{name}") for name, item in given.items()}
+def _annotations(value: object, field: str) -> dict[str, bool]:
+    hints: dict[str, bool] = {}
+    for name, item in check_object(value, field).items():
+        hints[check_choice(name, field, _HINTS)] = check_flag(item, f"{field}.{name}")
+    return hints
 
 
-def _word(value: Any, field: str) -> str:
+def _word(value: object, field: str) -> str:
     text = check_text(value, field, controls=False)
     if not text:
         raise ConfigError(f"{field!r} is empty", field=field)
     return text
 
 
-def _json(value: Any, field: str) -> Any:
+def _json(value: object, field: str) -> object:
     return value
 
 
-_RULE: dict[str, Callable[[Any, str], Any]] = {
+def _principal(value: object, field: str) -> str:
+    return check_choice(value, field, ("principal",))
+
+
+_RULE: dict[str, Check] = {
     "tools": _globs,
     "regex": check_text,
     "servers": _globs,
@@ -332,13 +378,13 @@ _RULE: dict[str, Callable[[Any, str], Any]] = {
     "description": check_text,
     "hide": check_flag,
 }
-_ARGUMENT: dict[str, Callable[[Any, str], Any]] = {
+_ARGUMENT: dict[str, Check] = {
     "name": _word,
     "description": check_text,
     "hide": check_flag,
     "value": _json,
     "default": _json,
-    "from_": lambda value, field: check_choice(value, field, ("principal",)),
+    "from_": _principal,
     "claim": _word,
     "state": _word,
     "env": _word,

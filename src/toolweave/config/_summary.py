@@ -1,21 +1,21 @@
-"""The config of a server for people: its command or URL, and the names of its secrets."""
+"""A readable summary of a server's config: its command or URL, and the names of its secrets."""
 
 from __future__ import annotations
 
-from typing import Any
-
+from toolweave._json_types import Json
 from toolweave.config._model import ServerConfig
 
 
-def summary_of(config: ServerConfig) -> dict[str, Any]:
+def summary_of(config: ServerConfig) -> Json:
     """Return a server's config without its secrets: variables and headers by their names alone."""
+    headers = () if callable(config.headers) else config.headers
     return {
         "transport": config.transport,
         "endpoint": config.endpoint,
         "cwd": config.cwd,
         "env": sorted(config.env),
-        "headers": [] if callable(config.headers) else sorted(config.headers),
-        "auth": config.auth.type if config.auth is not None else None,
+        "headers": sorted(headers),
+        "auth": None if config.auth is None else config.auth.type,
         "timeout": config.timeout.to_dict(),
         "include": list(config.include),
         "exclude": list(config.exclude),

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, cast
 
 import msgspec
 
+from toolweave._json_types import JsonObject
 from toolweave._value import Value
 from toolweave.config._validation import check_seconds
 from toolweave.errors import ConfigError
@@ -54,7 +54,7 @@ class Timeouts(Value, frozen=True, kw_only=True):
             msgspec.structs.force_setattr(self, name, check_seconds(value, f"timeout.{name}"))
 
     @classmethod
-    def of(cls, value: Timeouts | Mapping[str, Any] | float | None) -> Timeouts:
+    def of(cls, value: Timeouts | JsonObject | float | None) -> Timeouts:
         """Make bounds from any accepted form.
 
         A number bounds the handshake, each listing, the silence of a call and every other
@@ -71,9 +71,9 @@ class Timeouts(Value, frozen=True, kw_only=True):
         if isinstance(value, Mapping):
             return _from_mapping(value)
         seconds = check_seconds(value, "timeout")
-        return cls(
-            connect=seconds, probe=seconds / 3 if seconds < 15 else None, list=seconds, call=seconds, read=seconds
-        )
+        # Above 15 seconds the default of the probe, 5, is less than a third already.
+        probe = seconds / 3 if seconds < 15 else None
+        return cls(connect=seconds, probe=probe, list=seconds, call=seconds, read=seconds)
 
     def updated(self, **seconds: float | None) -> Timeouts:
         """Return the bounds with some of them changed."""
@@ -84,9 +84,9 @@ class Timeouts(Value, frozen=True, kw_only=True):
         return self.without_defaults()
 
 
-def _from_mapping(value: Mapping[Any, Any]) -> Timeouts:
+def _from_mapping(value: JsonObject) -> Timeouts:
     known = Timeouts.__struct_fields__
     for key in value:
         if key not in known:
             raise ConfigError(f"'timeout' has no bound {key!r}; known: {', '.join(known)}", field="timeout")
-    return Timeouts(**cast("Mapping[str, Any]", value))
+    return Timeouts(**value)

@@ -11,14 +11,14 @@ import json
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, cast
 
 from toolweave._files import read_file
+from toolweave._json_types import array_or_empty, object_or_empty
 from toolweave.config._loaded import PROJECT, LoadedConfig, LoadedFile
 
 _ANYWHERE = "*"
-_MOST_PER_FILE = 20
-_MOST_FILES = 5_000
+_MAX_CONTENTS_PER_FILE = 20
+_MAX_FILES = 5_000
 _MAX_BYTES = 10_000_000
 
 
@@ -26,7 +26,9 @@ class TrustedFiles:
     """The trusted project files, recorded in one file of the user's.
 
     A file is trusted with the content it has now: each change of its server entries has to be trusted again.
-    Several contents of a file are remembered, so that changing branches does not ask again.
+    Several contents of a file are remembered, so that changing branches does not ask again. The digest is that of the
+    content that was loaded, not that of the file at the moment of the question, so that nobody can exchange the file in
+    between.
 
     Args:
         path: The file of the records; by default `trusted.json` in the user's state folder.
@@ -52,14 +54,19 @@ class TrustedFiles:
             names: The servers that are to start; all of them when None.
         """
         wanted = set(loaded.servers if names is None else names)
-        holding = {entry.path for entry in loaded.entries if entry.status == "ready" and entry.name in wanted}
-        found = [file for file in loaded.files if file.kind == PROJECT and file.path in holding]
-        return [file for file in found if not self.trusts(file)]
+        ready = [entry for entry in loaded.entries if entry.status == "ready"]
+        holding = {entry.path for entry in ready if entry.name in wanted}
+        found: list[LoadedFile] = []
+        for file in loaded.files:
+            is_project_file = file.kind == PROJECT and file.path in holding
+            if is_project_file and not self.trusts(file):
+                found.append(file)
+        return found
 
     def trusts(self, file: LoadedFile) -> bool:
         """Return whether a file is trusted with the content it had when it was loaded."""
         known = self._read()
-        return any(file.digest in known.get(key, ()) for key in (_key(file.path), _ANYWHERE))
+        return file.digest in known.get(_key(file.path), ()) or file.digest in known.get(_ANYWHERE, ())
 
     def trust(self, file: LoadedFile) -> None:
         """Trust a file with the content it had when it was loaded.
@@ -79,30 +86,25 @@ class TrustedFiles:
 
     def _remember(self, key: str, digest: str) -> None:
         known = self._read()
-        digests = [digest, *(other for other in known.pop(key, []) if other != digest)][:_MOST_PER_FILE]
-        kept = dict([*known.items()][-_MOST_FILES:])
+        # Newest last among the files and first among the contents of one: the oldest of both are forgotten.
+        # Two programs that write at once lose one of the answers, and the user is asked again. Neither can make the
+        # record unreadable, since it is replaced as a whole.
+        others = [other for other in known.pop(key, []) if other != digest]
+        kept = dict([*known.items()][-_MAX_FILES:])
+        kept[key] = [digest, *others][:_MAX_CONTENTS_PER_FILE]
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_privately(self.path, json.dumps({"files": {**kept, key: digests}}, indent=1).encode())
+        write_privately(self.path, json.dumps({"files": kept}, indent=1).encode())
 
     def _read(self) -> dict[str, list[str]]:
         """Return the recorded digests by path; none if the file cannot be read, so that the user is asked again."""
         try:
-            value: Any = json.loads(read_file(self.path, max_bytes=_MAX_BYTES))
+            record = json.loads(read_file(self.path, max_bytes=_MAX_BYTES))
         except (OSError, ValueError, RecursionError):
             return {}
-        if isinstance(value, dict):
-            files = cast("dict[str, Any]", value).get("files")
-        else:
-            files = None
-        if isinstance(files, dict):
-            entries = cast("dict[str, Any]", files)
-        else:
-            entries = {}
-        return {
-            path: [digest for digest in cast("list[Any]", digests) if isinstance(digest, str)]
-            for path, digests in entries.items()
-            if isinstance(digests, list)
-        }
+        known: dict[str, list[str]] = {}
+        for path, digests in object_or_empty(object_or_empty(record).get("files")).items():
+            known[path] = [digest for digest in array_or_empty(digests) if isinstance(digest, str)]
+        return known
 
 
 def write_privately(path: Path, data: bytes, *, mode: int = 0o600) -> None:

@@ -8,19 +8,24 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable
 from ipaddress import ip_address
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 from urllib.parse import urlsplit
 
+from toolweave._json_types import JsonObject, as_number, as_object, as_sequence
 from toolweave.config._secret import Secret, reveal, wrap
 from toolweave.config._secret_args import mask_url
 from toolweave.errors import ConfigError
 
+Check: TypeAlias = Callable[[Any, str], object]
+"""Checks the value of a field of this name and returns it in its canonical form."""
+
 _HEADER_NAME = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+_ENV_NAME = r"(?s)[^=\0]+"
 _MAX_COMPARED = 64
 _CONTROL = r"[\x00-\x08\x0a-\x1f\x7f]"
-_KINDS: dict[Any, str] = {
+_KINDS: dict[type[object], str] = {
     bool: "true or false",
     int: "a number",
     float: "a number",
@@ -30,13 +35,13 @@ _KINDS: dict[Any, str] = {
 }
 
 
-def kind_of(value: Any) -> str:  # Any: whatever a user wrote
+def kind_of(value: object) -> str:
     """Name a value's type as the writer of a config file knows it."""
     if value is None:
         return "null"
-    if isinstance(value, Mapping):
+    if as_object(value) is not None:
         return "an object"
-    kind = cast("type[Any]", type(value))
+    kind: type[object] = type(value)
     return _KINDS.get(kind, kind.__name__)
 
 
@@ -51,43 +56,50 @@ def suggestion(name: object, known: Iterable[str]) -> str:
     return f"known: {', '.join(names)}"
 
 
-def check_text(value: Any, field: str, *, controls: bool = True) -> str:  # Any: whatever a user wrote
+def check_text(value: object, field: str, *, controls: bool = True) -> str:
     """Return the string; `controls=False` also refuses line breaks and other control characters."""
-    text = reveal(value) if isinstance(value, Secret) else value
+    text = value
+    if isinstance(value, Secret):
+        text = reveal(value)
     if not isinstance(text, str):
         raise ConfigError(f"{field!r} must be a string, not {kind_of(text)}", field=field)
     if "\0" in text:
         raise ConfigError(f"{field!r} holds a NUL character", field=field)
     if not controls and re.search(_CONTROL, text):
         raise ConfigError(f"{field!r} holds a line break or another control character", field=field)
+    # It cannot be encoded, so sending it would fail much later and without the name of the field.
     if not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text):
-        raise ConfigError(f"{field!r} holds half of a surrogate pair, which is no character", field=field)
+        raise ConfigError(f"{field!r} holds half of a surrogate pair, which is not a character", field=field)
     return text
 
 
-def check_texts(value: Any, field: str) -> tuple[str, ...]:  # Any: whatever a user wrote
+def check_texts(value: object, field: str) -> tuple[str, ...]:
     """Return the list of strings as a tuple."""
-    if not isinstance(value, (list, tuple, set, frozenset)):
+    if isinstance(value, (set, frozenset)):  # from code
+        value = tuple(cast("set[object]", value))
+    items = as_sequence(value)
+    if items is None:
         raise ConfigError(f"{field!r} must be a list of strings, not {kind_of(value)}", field=field)
-    items = cast("list[Any]", value)
     return tuple(check_text(item, f"{field}[{index}]") for index, item in enumerate(items))
 
 
-def check_object(value: Any, field: str) -> Mapping[Any, Any]:  # Any: whatever a user wrote
-    """Return the mapping."""
-    if not isinstance(value, Mapping):
-        raise ConfigError(f"{field!r} must be an object, not {kind_of(value)}", field=field)
-    return cast("Mapping[Any, Any]", value)
+def check_object(value: object, field: str, *, members: str = "") -> JsonObject:
+    """Return the mapping; `members` is the description of its values for the error, such as `of strings`."""
+    given = as_object(value)
+    if given is None:
+        wanted = f"an object {members}".rstrip()
+        raise ConfigError(f"{field!r} must be {wanted}, not {kind_of(value)}", field=field)
+    return given
 
 
-def check_flag(value: Any, field: str) -> bool:  # Any: whatever a user wrote
+def check_flag(value: object, field: str) -> bool:
     """Return the boolean."""
     if not isinstance(value, bool):
         raise ConfigError(f"{field!r} must be true or false, not {kind_of(value)}", field=field)
     return value
 
 
-def check_choice(value: Any, field: str, choices: tuple[str, ...]) -> str:  # Any: whatever a user wrote
+def check_choice(value: object, field: str, choices: tuple[str, ...]) -> str:
     """Return the value when it is one of the choices."""
     if value not in choices:
         if isinstance(value, str):
@@ -98,12 +110,13 @@ def check_choice(value: Any, field: str, choices: tuple[str, ...]) -> str:  # An
     return str(value)
 
 
-def check_seconds(value: Any, field: str) -> float:  # Any: whatever a user wrote
+def check_seconds(value: object, field: str) -> float:
     """Return a number of seconds that is more than 0 and finite."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
+    number = as_number(value)
+    if number is None:
         raise ConfigError(f"{field!r} must be a number of seconds, not {kind_of(value)}", field=field)
     try:
-        seconds = float(value)
+        seconds = float(number)
     except OverflowError:
         seconds = math.inf
     if not 0 < seconds < math.inf:
@@ -111,33 +124,35 @@ def check_seconds(value: Any, field: str) -> float:  # Any: whatever a user wrot
     return seconds
 
 
-def check_env(value: Any, field: str = "env") -> dict[str, Secret]:  # Any: whatever a user wrote
+def check_env(value: object, field: str = "env") -> dict[str, Secret]:
     """Return the environment variables with their values wrapped."""
-    if not isinstance(value, Mapping):
-        raise ConfigError(f"{field!r} must be an object of strings, not {kind_of(value)}", field=field)
     out: dict[str, Secret] = {}
-    for name, item in cast("Mapping[Any, Any]", value).items():
-        if not isinstance(name, str) or not name or "=" in name or "\0" in name:
+    for name, item in check_object(value, field, members="of strings").items():
+        if not _is_name(name, _ENV_NAME):
             raise ConfigError(f"{field!r} has a name that no environment variable can have: {name!r}", field=field)
         out[name] = wrap(check_text(item, f"{field}.{name}"))
     return out
 
 
-def check_headers(value: Any, field: str = "headers") -> dict[str, Secret]:  # Any: whatever a user wrote
+def check_headers(value: object, field: str = "headers") -> dict[str, Secret]:
     """Return the HTTP headers with their values wrapped."""
-    if not isinstance(value, Mapping):
-        raise ConfigError(f"{field!r} must be an object of strings, not {kind_of(value)}", field=field)
     out: dict[str, Secret] = {}
-    for name, item in cast("Mapping[Any, Any]", value).items():
-        if not isinstance(name, str) or not re.fullmatch(_HEADER_NAME, name):
+    for name, item in check_object(value, field, members="of strings").items():
+        if not _is_name(name, _HEADER_NAME):
             raise ConfigError(f"{field!r} has a name that no HTTP header can have: {name!r}", field=field)
         out[name] = wrap(check_text(item, f"{field}.{name}", controls=False))
     return out
 
 
+def _is_name(name: object, pattern: str) -> bool:  # a YAML key may be a number
+    return isinstance(name, str) and re.fullmatch(pattern, name) is not None
+
+
 def is_loopback(host: str | None) -> bool:
     """Return whether a host of a URL is this machine, by its name alone: nothing is looked up."""
-    name = (host or "").rstrip(".").lower()
+    if host is None:
+        return False
+    name = host.rstrip(".").lower()
     if name == "localhost" or name.endswith(".localhost"):  # RFC 6761, 6.3
         return True
     try:
@@ -146,9 +161,10 @@ def is_loopback(host: str | None) -> bool:
         return False
 
 
-def check_url(value: Any, field: str = "url") -> str:  # Any: whatever a user wrote
+def check_url(value: object, field: str = "url") -> str:
     """Return the URL when it is an absolute http or https one."""
     url = check_text(value, field).strip()
+    # `urlsplit` removes line breaks and tabs in silence, so the URL that is used would be another than was checked.
     if re.search(r"[\s\x00-\x1f\x7f]", url):
         raise ConfigError(f"{field!r} holds a space or a control character", field=field)
     shown = mask_url(url)
@@ -161,13 +177,13 @@ def check_url(value: Any, field: str = "url") -> str:  # Any: whatever a user wr
     if parts.scheme in ("ws", "wss"):
         hint = shown.replace("ws", "http", 1)
         raise ConfigError(
-            f"{field!r} is {shown!r}, but MCP has no WebSocket transport; the server's http URL is wanted,"
+            f"{field!r} is {shown!r}, but MCP has no WebSocket transport; give the server's http URL,"
             f" probably {hint!r}",
             field=field,
         )
     if parts.scheme in ("unix", "pipe"):
-        what = "a socket" if parts.scheme == "unix" else "a named pipe"
-        raise ConfigError(f"{field!r} is {what} of this machine; only http:// and https:// are spoken", field=field)
+        kind = {"unix": "a socket", "pipe": "a named pipe"}[parts.scheme]
+        raise ConfigError(f"{field!r} is {kind} of this machine; MCP needs http:// or https://", field=field)
     if parts.scheme not in ("http", "https") or not host:
         raise ConfigError(f"{field!r} must start with http:// or https:// and name a host, not {shown!r}", field=field)
     return url

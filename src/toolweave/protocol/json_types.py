@@ -1,9 +1,6 @@
-"""JSON values: the types of an object, and functions that return untrusted values if they have a type. Pure."""
+"""JSON values: the types and functions of `toolweave._json_types`, for the rooms that know the protocol."""
 
 from __future__ import annotations
-
-from collections.abc import Mapping
-from typing import Any, TypeAlias, cast
 
 __all__ = [
     "Json",
@@ -13,69 +10,24 @@ __all__ = [
     "as_integer",
     "as_number",
     "as_object",
+    "as_sequence",
     "as_text",
     "object_entries",
     "object_or_empty",
     "text_or_empty",
 ]
 
-Json: TypeAlias = dict[str, Any]
-"""A JSON object."""
-JsonObject: TypeAlias = Mapping[str, Any]
-"""A JSON object that is only read."""
-
-
-def as_object(value: Any) -> JsonObject | None:
-    """Return a JSON object."""
-    # nearly every one is a dict or missing, and asking for that first is several times cheaper than asking an ABC
-    if value is None or isinstance(value, (dict, Mapping)):
-        return value  # pyright: ignore[reportUnknownVariableType]
-    return None
-
-
-def as_array(value: Any) -> list[Any] | None:
-    """Return a JSON array."""
-    if isinstance(value, list):
-        return cast("list[Any]", value)
-    return None
-
-
-def as_text(value: Any) -> str | None:
-    """Return a JSON string."""
-    if isinstance(value, str):
-        return value
-    return None
-
-
-def as_integer(value: Any) -> int | None:
-    """Return a JSON number without a fraction; a boolean is not a number."""
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
-    return None
-
-
-def as_number(value: Any) -> int | float | None:
-    """Return a JSON number; a boolean is not a number."""
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return value
-    return None
-
-
-def object_or_empty(value: Any) -> JsonObject:
-    """Return a JSON object, or an empty one for any other value."""
-    return as_object(value) or {}
-
-
-def array_or_empty(value: Any) -> list[Any]:
-    """Return a JSON array, or an empty one for any other value."""
-    return as_array(value) or []
-
-
-def object_entries(value: Any) -> list[JsonObject]:
-    """Return the objects of a JSON array, without its other values; empty for a value that is not an array."""
-    return [entry for entry in map(as_object, array_or_empty(value)) if entry is not None]
-
-
-def text_or_empty(value: Any) -> str:
-    """Return a JSON string, or an empty one for any other value."""
-    return as_text(value) or ""
+from toolweave._json_types import (
+    Json,
+    JsonObject,
+    array_or_empty,
+    as_array,
+    as_integer,
+    as_number,
+    as_object,
+    as_sequence,
+    as_text,
+    object_entries,
+    object_or_empty,
+    text_or_empty,
+)

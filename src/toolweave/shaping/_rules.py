@@ -170,7 +170,7 @@ class _RuleRun:
         if arguments:
             schema = reshaped(spec.input_schema, {name: _change(name, one) for name, one in arguments.items()})
             changes["input_schema"] = schema
-            said += [f"argument {name!r}: {one.said(name)}" for name, one in arguments.items()]
+            said += [f"argument {name!r}: {one.summary(name)}" for name, one in arguments.items()]
         if not changes:
             return spec
         return spec.replace(

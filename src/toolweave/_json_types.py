@@ -1,0 +1,74 @@
+"""JSON values: the types of an object, and functions that return untrusted values if they have a type. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias, cast
+
+Json: TypeAlias = dict[str, Any]
+"""A JSON object."""
+JsonObject: TypeAlias = Mapping[str, Any]
+"""A JSON object that is only read."""
+
+
+def as_object(value: object) -> JsonObject | None:
+    """Return a JSON object."""
+    # nearly every one is a dict or missing, and asking for that first is several times cheaper than asking an ABC
+    if value is None or isinstance(value, (dict, Mapping)):
+        return value  # pyright: ignore[reportUnknownVariableType]
+    return None
+
+
+def as_array(value: object) -> list[Any] | None:
+    """Return a JSON array."""
+    if isinstance(value, list):
+        return cast("list[Any]", value)
+    return None
+
+
+def as_sequence(value: object) -> Sequence[Any] | None:
+    """Return a JSON array, or a tuple that code gives in place of one."""
+    if isinstance(value, (list, tuple)):
+        return cast("Sequence[Any]", value)
+    return None
+
+
+def as_text(value: object) -> str | None:
+    """Return a JSON string."""
+    if isinstance(value, str):
+        return value
+    return None
+
+
+def as_integer(value: object) -> int | None:
+    """Return a JSON number without a fraction; a boolean is not a number."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    return None
+
+
+def as_number(value: object) -> int | float | None:
+    """Return a JSON number; a boolean is not a number."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return value
+    return None
+
+
+def object_or_empty(value: object) -> JsonObject:
+    """Return a JSON object, or an empty one for any other value."""
+    return as_object(value) or {}
+
+
+def array_or_empty(value: object) -> list[Any]:
+    """Return a JSON array, or an empty one for any other value."""
+    return as_array(value) or []
+
+
+def object_entries(value: object) -> list[JsonObject]:
+    """Return the objects of a JSON array, without its other values; empty for a value that is not an array."""
+    return [entry for entry in map(as_object, array_or_empty(value)) if entry is not None]
+
+
+def text_or_empty(value: object) -> str:
+    """Return a JSON string, or an empty one for any other value."""
+    return as_text(value) or ""
