@@ -12,6 +12,7 @@ from typing import Any
 import anyio
 import pytest
 
+from tests.connect.targets import eventually
 from tests.gateway.plain_callers import META, plain
 from tests.gateway.relayed import MODERN, Json, calling, gateway_to
 from tests.serve.serving import served_http
@@ -114,6 +115,39 @@ async def three_callers(gateway: Gateway) -> AsyncGenerator[tuple[Talk, Talk, Ta
         talking(gateway, HANDSHAKE, {}) as third,
     ):
         yield one, other, third
+
+
+@pytest.mark.parametrize(("mode", "able"), [("both", {}), ("both", ABLE), ("legacy", ABLE)])
+async def test_a_change_of_an_upstream_that_callers_share_is_announced_once_to_callers_that_reach_another_apart(
+    mode: str, able: Json
+) -> None:
+    reviewed: list[object] = []
+    gateway = create_gateway({"apart": growing(mode), "shared": growing("modern", tool_prefix="s_")})
+    async with gateway.running():
+        before = gateway.perspectives.on_reviewed
+
+        async def note(owner: Any) -> None:
+            if before is not None:
+                await before(owner)
+            reviewed.append(owner)
+
+        gateway.perspectives.on_reviewed = note
+        with anyio.fail_after(60):
+            async with talking(gateway, HANDSHAKE, able) as talk, talking(gateway, MODERN) as modern:
+                await started(talk)
+                await started(modern)
+                await call(talk, "pid")  # opens the connection that the caller reaches apart
+                await eventually(lambda: bool(reviewed))
+                reviews = len(reviewed)
+                await call(modern, "s_grow", name="shared")
+                for method in CHANGED:
+                    await talk.heard(method, 1)
+                await eventually(lambda: len(reviewed) > reviews)
+                await grown(talk)
+
+                # Resources and templates are two lists with one announcement.
+                assert [len(talk.of(method)) for method in CHANGED[:2]] == [2, 2]
+                assert "s_shared" in await listed(talk)
 
 
 @pytest.mark.parametrize("mode", ["legacy", "both"])

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import anyio
 import msgspec
@@ -27,11 +27,17 @@ from toolweave.connect._client_features.callbacks import AnswerRequest, ClientSt
 from toolweave.connect._connection import McpConnection
 from toolweave.connect._state import ConnectionState
 from toolweave.errors import ErrorKind, RequestError, ServerError, ToolError, printable
-from toolweave.gateway._handshake_connections import OnServerNotification, report_list_changes, watch_lists
+from toolweave.gateway._handshake_connections import (
+    AnnouncedChange,
+    OnServerNotification,
+    report_list_changes,
+    watch_lists,
+)
 from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.protocol.logs import LogLevel
 from toolweave.protocol.tasks import related_task
 from toolweave.serve._request import Client, Json
+from toolweave.tools._toolset import ChangeListeners
 
 _log = logging.getLogger("toolweave.gateway")
 _SWEEP_SECONDS = 1.0
@@ -60,8 +66,16 @@ def owner_of(client: Client) -> Owner | None:
     return Owner(client.key, client.modern, msgspec.json.encode(client.capabilities, order="deterministic"))
 
 
-OnOwnerChange: TypeAlias = Callable[[Owner, str | None], None]
-"""Takes an owner whose connections or their lists changed, and the notification by which a server announced it."""
+class OwnerChange(NamedTuple):
+    """A change of the connections of one caller, or of their lists.
+
+    Attributes:
+        owner: The caller.
+        method: The notification by which a server announced it, or None.
+    """
+
+    owner: Owner
+    method: str | None = None
 
 
 class AskingConnection:
@@ -186,7 +200,7 @@ class AskingConnections:
         self._pool: dict[_Key, list[AskingConnection]] = {}
         self._owned: dict[Owner, list[AskingConnection]] = {}
         self._past_restarts: Counter[str] = Counter()
-        self._listeners: dict[object, OnOwnerChange] = {}
+        self._listeners = ChangeListeners[OwnerChange]()
         self._freed = anyio.Event()
         self.on_notification: OnServerNotification | None = None
 
@@ -224,15 +238,9 @@ class AskingConnections:
             return found
         return None
 
-    def listen(self, listener: OnOwnerChange) -> Callable[[], None]:
+    def listen(self, listener: Callable[[OwnerChange], None]) -> Callable[[], None]:
         """Call `listener` after each change of the connections of a caller; return the end of that."""
-        token = object()
-        self._listeners[token] = listener
-
-        def end() -> None:
-            self._listeners.pop(token, None)
-
-        return end
+        return self._listeners.subscribe(listener)
 
     def hold(self, connections: Iterable[McpConnection]) -> Callable[[], None]:
         """Keep those of these connections that are in the pool from being idle; return the end of that."""
@@ -254,9 +262,8 @@ class AskingConnections:
         there = (one.connection.restarts for key, ones in self._pool.items() if key.server == server for one in ones)
         return self._past_restarts[server] + sum(there)
 
-    def _changed(self, owner: Owner, announced: str | None = None) -> None:
-        for listener in tuple(self._listeners.values()):
-            listener(owner, announced)
+    def _note_change(self, owner: Owner, change: AnnouncedChange) -> None:
+        self._listeners.emit(OwnerChange(owner, change.method))
 
     # leases
 
@@ -362,7 +369,7 @@ class AskingConnections:
         self._pool.setdefault(key, []).append(made)
         if made.owner is not None:
             self._owned.setdefault(made.owner, []).append(made)
-            watch_lists(made.connection, partial(self._changed, made.owner))
+            watch_lists(made.connection, partial(self._note_change, made.owner))
         return made
 
     def _crowd(self, key: _Key, config: ServerConfig) -> Sequence[tuple[_Key, AskingConnection]] | None:
@@ -411,7 +418,7 @@ class AskingConnections:
         owned.remove(asking)
         if not owned:
             del self._owned[asking.owner]
-        self._changed(asking.owner)
+        self._listeners.emit(OwnerChange(asking.owner))
 
     async def note_roots_changed(self, caller: str) -> None:
         """Notify the servers on all connections of a caller that its roots have changed; one that cannot is logged."""

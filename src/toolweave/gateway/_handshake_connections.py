@@ -12,7 +12,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import anyio
 import msgspec
@@ -23,6 +23,7 @@ from toolweave.hub._starting import USABLE
 from toolweave.protocol.logs import LogLevel
 from toolweave.protocol.subscriptions import LIST_CHANGED
 from toolweave.protocol.versions import MODERN_VERSIONS
+from toolweave.tools._toolset import ChangeListeners
 
 _log = logging.getLogger("toolweave.gateway")
 
@@ -36,6 +37,20 @@ _OPEN_SECONDS = 10.0
 _SWEEP_SECONDS = 1.0
 _PASSING = frozenset({401, 403, 408, 425, 429})
 """The statuses of HTTP by which a server refuses one request, and not an era."""
+
+
+class AnnouncedChange(NamedTuple):
+    """A change of a connection or its lists.
+
+    Attributes:
+        method: The notification by which the server announced it, or None.
+    """
+
+    method: str | None
+
+
+UNANNOUNCED = AnnouncedChange(None)
+"""A change of the state of a connection, or of its tools."""
 
 
 class _Sibling(msgspec.Struct, eq=False):
@@ -66,33 +81,20 @@ class HandshakeConnections:
     def __init__(self) -> None:
         self._siblings: dict[McpConnection, _Sibling] = {}
         self._past_restarts: Counter[str] = Counter()
-        self._listeners: dict[object, Callable[[str | None], None]] = {}
+        self._listeners = ChangeListeners[AnnouncedChange]()
         self.log_level: LogLevel | None = None
         self.on_notification: OnServerNotification | None = None
 
     def __iter__(self) -> Iterator[McpConnection]:
         return (one.connection for one in self._siblings.values() if one.connection is not None)
 
-    def listen(self, listener: Callable[[str | None], None]) -> Callable[[], None]:
-        """Call `listener` after each change of these connections or their lists; return the end of that.
-
-        It is called with the notification by which a server announced the change, or None.
-        """
-        token = object()
-        self._listeners[token] = listener
-
-        def end() -> None:
-            self._listeners.pop(token, None)
-
-        return end
+    def listen(self, listener: Callable[[AnnouncedChange], None]) -> Callable[[], None]:
+        """Call `listener` after each change of these connections or their lists; return the end of that."""
+        return self._listeners.subscribe(listener)
 
     def restarts(self, server: str) -> int:
         """Return the number of reconnections of these connections to a server, closed ones included."""
         return self._past_restarts[server] + sum(one.restarts for one in self if one.name == server)
-
-    def _changed(self, announced: str | None = None) -> None:
-        for listener in tuple(self._listeners.values()):
-            listener(announced)
 
     def may_speak(self, shared: McpConnection) -> bool:
         """Whether an upstream is modern, as far as the hub is concerned, and may speak the handshake era too."""
@@ -153,7 +155,7 @@ class HandshakeConnections:
         connection = McpConnection(shared.config.replace(protocol=HANDSHAKE), callbacks=callbacks)
         if shared.config.transport != "stdio":  # a process has lists of its own
             report_list_changes(connection, shared)
-        watch_lists(connection, self._changed)
+        watch_lists(connection, self._listeners.emit)
         if self.on_notification is not None:
             connection.on("notification", partial(self.on_notification, shared.name))
         return connection
@@ -191,21 +193,20 @@ def refuses_handshake(error: ServerError) -> bool:
     return error.code is not None or (status is not None and 400 <= status < 500 and status not in _PASSING)
 
 
-def watch_lists(connection: McpConnection, changed: Callable[[str | None], None]) -> None:
+def watch_lists(connection: McpConnection, changed: Callable[[AnnouncedChange], None]) -> None:
     """Report changes of the lists of a connection: by its state, its tools, or an announcement of its server.
 
     Args:
         connection: The connection.
-        changed: Called after each change, with the notification by which the server announced it, or None.
+        changed: Called after each change.
     """
-
     def note(notification: tuple[str, Mapping[str, Any]]) -> None:
         if notification[0] in LIST_CHANGED.values():
-            changed(notification[0])
+            changed(AnnouncedChange(notification[0]))
 
-    connection.on("state", lambda change: changed(None))
+    connection.on("state", lambda change: changed(UNANNOUNCED))
     connection.on("notification", note)
-    connection.subscribe(lambda change: changed(None))
+    connection.subscribe(lambda change: changed(UNANNOUNCED))
 
 
 def report_list_changes(connection: McpConnection, shared: McpConnection) -> None:

@@ -14,14 +14,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 
 import anyio
 
 from toolweave.connect import McpConnection
-from toolweave.gateway._connections import AskingConnections, Owner, owner_of
-from toolweave.gateway._handshake_connections import HandshakeConnections
+from toolweave.gateway._connections import AskingConnections, Owner, OwnerChange, owner_of
+from toolweave.gateway._handshake_connections import UNANNOUNCED, AnnouncedChange, HandshakeConnections
 from toolweave.gateway._routes import Routes
 from toolweave.hub import Hub
 from toolweave.hub._events import HubEventName
@@ -157,7 +157,9 @@ class Perspective:
         seen: The other lists as these callers know them, by kind; those that were never listed are not in it.
         seen_tools: The tools as these callers know them, or None.
         announced: Notifications of servers that are passed on even if no difference can be seen.
-        apart: Whether these callers reached another connection than those of the hub at the last review.
+        apart: The upstreams that these callers reached by another connection than that of the hub at the last review.
+        announced_to_all: The lists whose changes at the connections of the hub are announced to all callers, since
+            these callers read them last.
     """
 
     def __init__(self, name: str, hub: Hub, clients: Mapping[str, McpConnection], tools: Toolset) -> None:
@@ -169,12 +171,15 @@ class Perspective:
         self.seen: dict[HubListKind, tuple[HubEntry, ...]] = {}
         self.seen_tools: ToolSnapshot | None = None
         self.announced: set[str] = set()
-        self.apart = False
+        self.apart: frozenset[str] = frozenset()
+        self.announced_to_all: set[HubListKind] = set()
         self.reviewing = False
         self.due = False
 
     def inherit(self, other: Perspective) -> None:
         """Note that these callers know the lists of another perspective, where they have not seen their own."""
+        inherited = other.seen.keys() - self.seen.keys()
+        self.announced_to_all |= other.announced_to_all & inherited
         self.seen = {**other.seen, **self.seen}
         if self.seen_tools is None:
             self.seen_tools = other.tools.snapshot()
@@ -276,11 +281,24 @@ class Perspectives:
     # changes
 
     async def listed(self, perspective: Perspective, kind: HubListKind) -> tuple[HubList, bool]:
-        """Return a list, and whether it differs from the one that its callers know; they know this one from now on."""
+        """Return a list, and whether it differs from the one that its callers know; they know this one from now on.
+
+        Differences that are announced to all callers do not count.
+        """
         found = await perspective.offers.listed(kind)
         before = perspective.seen.get(kind)
         perspective.seen[kind] = found.entries
-        return found, before is not None and before is not found.entries and before != found.entries
+        is_announced_to_all = perspective is not self.shared and kind in perspective.announced_to_all
+        # A list of the hub is compared with the one before. Before its first reading there is none, and nobody is
+        # notified of a difference from it.
+        if kind in self.shared.seen:
+            perspective.announced_to_all.add(kind)
+        if before is None or before is found.entries or before == found.entries:
+            return found, False
+        if not is_announced_to_all:
+            return found, True
+        apart = perspective.apart | self._apart(perspective)
+        return found, _entries_of(before, apart) != _entries_of(found.entries, apart)
 
     async def watch(self) -> None:
         """Announce changes that callers see on connections other than the hub's, until cancelled."""
@@ -314,15 +332,15 @@ class Perspectives:
             for end in ends:
                 end()
 
-    def _note_own(self, owner: Owner, announced: str | None) -> None:
-        perspective = self._own.get(owner)
+    def _note_own(self, change: OwnerChange) -> None:
+        perspective = self._own.get(change.owner)
         if perspective is not None:
-            self._note(owner, perspective, announced)
+            self._note(change.owner, perspective, change.method)
 
-    def _note_handshake(self, announced: str | None = None) -> None:
+    def _note_handshake(self, change: AnnouncedChange = UNANNOUNCED) -> None:
         """Note a change of connections that several callers share, which those with connections of their own see."""
         self.handshake.inherit(self.shared)
-        self._note(None, self.handshake, announced)
+        self._note(None, self.handshake, change.method)
         for owner, perspective in self._own.items():
             self._note(owner, perspective, None)
 
@@ -356,20 +374,16 @@ class Perspectives:
             if differs:  # a list is read before its change is announced
                 await perspective.offers.refresh_tools()
             was_apart = perspective.apart
-            perspective.apart = self._is_apart(perspective)
-            before = perspective.seen_tools
-            if before is not None and not was_apart:
-                # These callers knew the tools of the hub, whose changes until now were announced to all callers.
-                before = self.shared.tools.snapshot()
-            perspective.seen_tools = perspective.tools.snapshot()
-            if before is not None and ToolsChanged.between(before, perspective.seen_tools):
+            apart = self._apart(perspective)
+            if self._differs_in_tools(perspective, was_apart, apart):
                 differs.add(methods.NOTIFICATIONS_TOOLS_LIST_CHANGED)
             for kind in tuple(perspective.seen):
                 _, is_other = await self.listed(perspective, kind)
                 if is_other:
                     differs.add(NOTIFICATIONS[kind])
+            perspective.apart = apart
             # What those see who reach the connections of the hub alone was announced to all callers.
-            for method in sorted(differs) if was_apart or perspective.apart else ():
+            for method in sorted(differs) if was_apart or apart else ():
                 self._changes.tell(Topic(method, perspective.name))
             if self.on_reviewed is not None:
                 await self.on_reviewed(owner)
@@ -378,6 +392,30 @@ class Perspectives:
         if owner is not None and not self._connections.is_owner(owner):
             self._own.pop(owner, None)
 
-    def _is_apart(self, perspective: Perspective) -> bool:
-        """Whether the callers of a perspective reach any connection other than those of the hub."""
-        return any(one is not self._hub.clients.get(name) for name, one in perspective.clients.items())
+    def _differs_in_tools(self, perspective: Perspective, was_apart: frozenset[str], apart: frozenset[str]) -> bool:
+        """Note the tools of a perspective, and return whether its callers were not notified of a difference.
+
+        Changes of the tools of the hub are announced to all callers. So for an upstream that these callers reached by
+        the connection of the hub until now, the tools of the hub are those that they know.
+        """
+        known = perspective.seen_tools
+        now = perspective.tools.snapshot()
+        perspective.seen_tools = now
+        if known is None:
+            return False
+        shared = self.shared.tools.snapshot()
+        before = {**_tools_of(shared, apart - was_apart), **_tools_of(known, was_apart)}
+        return bool(ToolsChanged.of(before, _tools_of(now, apart | was_apart), version=now.version))
+
+    def _apart(self, perspective: Perspective) -> frozenset[str]:
+        """Return the upstreams that the callers of a perspective reach by another connection than that of the hub."""
+        shared = self._hub.clients
+        return frozenset(name for name, one in perspective.clients.items() if one is not shared.get(name))
+
+
+def _tools_of(snapshot: ToolSnapshot, servers: Collection[str]) -> dict[str, ToolSpec]:
+    return {spec.name: spec for spec in snapshot if spec.server in servers}
+
+
+def _entries_of(entries: Sequence[HubEntry], servers: Collection[str]) -> list[HubEntry]:
+    return [entry for entry in entries if entry.server in servers]
