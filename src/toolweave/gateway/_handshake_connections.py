@@ -200,6 +200,7 @@ def watch_lists(connection: McpConnection, changed: Callable[[AnnouncedChange], 
         connection: The connection.
         changed: Called after each change.
     """
+
     def note(notification: tuple[str, Mapping[str, Any]]) -> None:
         if notification[0] in LIST_CHANGED.values():
             changed(AnnouncedChange(notification[0]))
