@@ -174,7 +174,7 @@ async def test_malformed_arguments_are_an_error_that_the_model_reads() -> None:
 
     ((name, is_error, text),) = answers(result)
     assert (name, is_error) == ("save", True)
-    assert "no JSON object" in text
+    assert "not a JSON object" in text
     assert result.text == "sorry"
 
 

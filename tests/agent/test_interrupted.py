@@ -79,7 +79,7 @@ async def forgotten(run: Run) -> None:
 
 
 async def closed(run: Run) -> None:
-    period = runtime_of(run).owner.period
+    period = runtime_of(run).lifespan.period
     assert period is not None
     await period.close()
 
@@ -109,7 +109,7 @@ async def test_a_run_in_memory_that_nobody_awaits_any_more_leaves_what_was_said_
     with anyio.fail_after(PATIENCE):
         await reached.wait()
         await forgotten(run)
-    conversation = await agent._host.conversations.load("s")
+    conversation = await agent._runtime.conversations.load("s")
 
     assert len(conversation) == 3
 

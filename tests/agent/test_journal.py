@@ -15,7 +15,7 @@ from toolweave.agent._approval import Approval, WaitingCall
 from toolweave.agent._journal import Journal, Recorded, RunStart
 from toolweave.agent._questions import NOTHING_ASKED, Asked
 from toolweave.errors import RunError, StoreError
-from toolweave.models import Finished, ScriptedModel, ToolCallPart, ToolMessage, UserMessage, tool_call
+from toolweave.models import Finished, Message, ScriptedModel, ToolCallPart, ToolMessage, UserMessage, tool_call
 
 pytestmark = pytest.mark.anyio
 
@@ -34,7 +34,9 @@ class Notebook(Journal):
         self.cancel: Callable[[], None] = lambda: None
         self._fails = fails
 
-    def held(self, cancel: Callable[[], None]) -> AbstractAsyncContextManager[None]:
+    def held(
+        self, cancel: Callable[[], None], *, sent: Sequence[Message] = (), session: str | None = None
+    ) -> AbstractAsyncContextManager[None]:
         self.cancel = cancel
         return self._held()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,9 @@ class Full(MemoryStore):
 
     full = False
 
-    async def put(self, *args: Any, **options: Any) -> int | None:
+    async def write(self, *args: Any, **options: Any) -> Sequence[int] | None:
         self._check()
-        return await super().put(*args, **options)
+        return await super().write(*args, **options)
 
     async def delete(self, *args: Any, **options: Any) -> bool:
         self._check()

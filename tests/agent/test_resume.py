@@ -13,9 +13,7 @@ import pytest
 
 from tests.agent.killed_run import LINES, RUN, CountingStore, agent_of
 from toolweave import Agent
-from toolweave.agent import ApprovalRequested, RunResult
-from toolweave.agent._durable import Durable, StoreJournal
-from toolweave.agent._journal import RunStart
+from toolweave.agent import ApprovalRequested, Durable, RunResult, RunStart, StoreJournal
 from toolweave.agent._records import JOURNAL, LEASES, RUNS, read_record
 from toolweave.errors import ErrorKind, ModelError, RunError, StoreError
 from toolweave.jobs import Lease, ask_to_cancel
@@ -29,7 +27,7 @@ from toolweave.models import (
     UserMessage,
     tool_call,
 )
-from toolweave.state import MemoryStore, SqliteStore, Store, iter_documents
+from toolweave.state import Change, MemoryStore, SqliteStore, Store, iter_documents
 from toolweave.tools import tool
 
 pytestmark = pytest.mark.anyio
@@ -97,7 +95,7 @@ async def interrupted(
 ) -> None:
     """Leave a run in the store as a process that died leaves it."""
     spec = tool(lambda: None, name="any").spec
-    journal = Durable(store).journal(RUN)
+    journal = StoreJournal(Durable(store), RUN)
     await journal.started(RunStart(run_id=RUN, agent="agent", messages=tuple(messages), sent=len(messages)))
     for step, turn in enumerate(turns, 1):
         await journal.turn_finished(step, turn)
@@ -356,7 +354,7 @@ class Clock:
 
 
 def journal_of(store: Store, sleeper: Callable[[float], Awaitable[None]]) -> StoreJournal:
-    return Durable(store, sleep=sleeper, lease_seconds=15).journal(RUN)
+    return StoreJournal(Durable(store, sleep=sleeper, lease_seconds=15), RUN)
 
 
 async def test_two_processes_never_run_one_run() -> None:
@@ -403,10 +401,10 @@ async def test_a_store_that_is_busy_for_a_while_does_not_end_a_run() -> None:
     class Busy(MemoryStore):
         busy = False
 
-        async def put(self, *args: Any, **options: Any) -> int | None:
+        async def write(self, *args: Any, **options: Any) -> Sequence[int] | None:
             if self.busy:
                 raise StoreError("busy")
-            return await super().put(*args, **options)
+            return await super().write(*args, **options)
 
     store, sleeper = Busy(), Sleeper()
     async with journal_of(store, sleeper).held(lambda: None):
@@ -427,7 +425,7 @@ async def test_a_run_is_cancelled_from_another_process() -> None:
 
     agent = Agent(ScriptedModel([[tool_call("wait")]]), tools=[wait], store=store)
     durable = Durable(store, sleep=sleeper)
-    run = agent.begin([UserMessage.of("go")], run_id=RUN, journal=durable.journal(RUN)).start()
+    run = agent.begin([UserMessage.of("go")], run_id=RUN, journal=StoreJournal(durable, RUN)).start()
     with anyio.fail_after(60):
         await reached.wait()
         assert await ask_to_cancel(store, LEASES, RUN)
@@ -444,16 +442,19 @@ async def test_a_run_is_cancelled_from_another_process() -> None:
 
 async def test_a_journal_that_another_process_wrote_to_ends_the_run_that_finds_it() -> None:
     store = MemoryStore()
-    first, second = Durable(store).journal(RUN), Durable(store).journal(RUN)
+    first, second = StoreJournal(Durable(store), RUN), StoreJournal(Durable(store), RUN)
     start = RunStart(run_id=RUN, agent="agent", messages=(UserMessage.of("go"),), sent=1)
-    await first.started(start)
-    assert await second.started(start) == start
-    await second.turn_finished(1, turn_of(tool_call("f")))
+    async with first.held(lambda: None):
+        await first.started(start)
+        await store.delete(LEASES, RUN)  # as when it expires while the first process is stopped
+        async with second.held(lambda: None):
+            assert await second.started(start) == start
+            await second.turn_finished(1, turn_of(tool_call("f")))
 
-    with pytest.raises(RunError, match="was taken over"):
-        await first.turn_finished(1, turn_of(tool_call("f")))
-    with pytest.raises(RunError, match="was taken over"):
-        await first.finished(RunResult(run_id=RUN))
+            with pytest.raises(RunError, match="was taken over"):
+                await first.turn_finished(1, turn_of(tool_call("f")))
+            with pytest.raises(RunError, match="was taken over"):
+                await first.finished(RunResult(run_id=RUN))
 
 
 async def test_a_lease_of_a_dead_process_holds_nobody_up_and_one_of_another_machine_does() -> None:
@@ -464,7 +465,7 @@ async def test_a_lease_of_a_dead_process_holds_nobody_up_and_one_of_another_mach
         found = await store.get(LEASES, RUN)
     assert found is not None
     await store.put(LEASES, RUN, {**found.value, "process": dead.pid}, ttl=15)
-    assert await Lease(store, LEASES, RUN).take() is None
+    assert (await Lease(store, LEASES, RUN).acquire()).acquired
 
     await store.put(LEASES, RUN, {**found.value, "process": dead.pid, "machine": "far-away boot ns"}, ttl=15)
     with pytest.raises(RunError, match=f"in process {dead.pid} on far-away; "):
@@ -497,10 +498,10 @@ async def test_a_store_that_cannot_keep_a_run_fails_it_before_its_tools_run() ->
         raise AssertionError("its call could not be recorded")
 
     class Full(MemoryStore):
-        async def put(self, collection: str, *args: Any, **options: Any) -> int | None:
-            if collection == JOURNAL and args[0].endswith("/call/c"):
-                raise StoreError("full", collection=collection)
-            return await super().put(collection, *args, **options)
+        async def write(self, changes: Sequence[Change], *, tell: str | None = None) -> Sequence[int] | None:
+            if any(change.collection == JOURNAL and change.key.endswith("/call/c") for change in changes):
+                raise StoreError("full", collection=JOURNAL)
+            return await super().write(changes, tell=tell)
 
     agent = Agent(ScriptedModel([[tool_call("never", id="c")]]), tools=[never], store=Full())
     with pytest.raises(StoreError, match="full"):

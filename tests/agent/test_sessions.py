@@ -144,7 +144,7 @@ async def test_of_a_cancelled_turn_what_was_done_is_kept_and_the_rest_is_said_to
 
 
 async def test_memory_keeps_the_conversations_that_were_used_last() -> None:
-    memory = MemoryConversations(most=2)
+    memory = MemoryConversations(max_sessions=2)
     for name in ("a", "b", "a", "c"):
         await memory.save(name, [UserMessage.of(name)])
 

@@ -245,7 +245,7 @@ async def test_a_task_at_work_in_another_process_is_awaited_there_and_not_begun_
         with anyio.fail_after(60):
             await reached.wait()
             here = SpawnTools(
-                worker(answer), Durable(store, agent="worker", sleep=look), depth=3, most=10, name="spawn"
+                worker(answer), Durable(store, agent="worker", sleep=look), depth=3, max_tasks=10, name="spawn"
             )
             status = await direct(here, "spawn_status", id=task["id"])
             awaited = await direct(here, "spawn_await")
@@ -287,7 +287,7 @@ async def test_a_spawn_beyond_the_depth_or_the_count_is_refused() -> None:
         await anyio.sleep_forever()
 
     async with worker(answer) as agent:
-        tools = spawn_tools(agent, MemoryStore(), most=2)
+        tools = spawn_tools(agent, MemoryStore(), max_tasks=2)
         spawn = Tool(tools.snapshot().by_name["spawn"], tools)
         first = await spawn.call({"prompt": "1"})
         await spawn.call({"prompt": "2"})

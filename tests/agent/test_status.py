@@ -12,7 +12,7 @@ import pydantic
 import pytest
 
 from toolweave import Agent
-from toolweave.agent import RunStatuses
+from toolweave.agent import RunStatuses, StoreJournal
 from toolweave.agent._durable import Durable
 from toolweave.agent._events import RunResult
 from toolweave.agent._journal import RunStart
@@ -43,7 +43,7 @@ async def test_a_run_is_running_while_somebody_runs_it_and_interrupted_when_nobo
     async with make() as store:
         statuses = RunStatuses(store)
         durable = Durable(store)
-        journal = durable.journal("one")
+        journal = StoreJournal(durable, "one")
         async with journal.held(lambda: None):
             await journal.started(start("one"))
             during, active = await statuses.get("one"), await statuses.active()
@@ -94,7 +94,7 @@ async def test_a_pending_run_is_interrupted_only_when_its_parent_is_not_at_work(
     store = MemoryStore()
     await put(store, "child", status="pending", parent_id="parent")
     lease = Lease(store, LEASES, "parent")
-    await lease.take()
+    await lease.acquire()
     held = await RunStatuses(store).interrupted()
     await lease.release()
     left = await RunStatuses(store).interrupted()
@@ -111,7 +111,7 @@ async def test_cancelling_reaches_every_run_below_wherever_it_runs(make: Callabl
         await put(store, "done", at=3, status="completed", parent_id="top")
         await put(store, "running", at=4, parent_id="left")
         lease = Lease(store, LEASES, "running")
-        await lease.take()
+        await lease.acquire()
         statuses = RunStatuses(store)
 
         assert await statuses.cancel("top")
@@ -175,7 +175,7 @@ async def test_a_run_that_ends_while_it_is_cancelled_stays_as_it_ended() -> None
             return await super().put(collection, key, value, **options)
 
     store = EndsMeanwhile()
-    journal = Durable(store).journal("one")
+    journal = StoreJournal(Durable(store), "one")
     await journal.started(start("one"))
 
     assert not await RunStatuses(store).cancel("one")

@@ -9,8 +9,7 @@ import pytest
 
 from tests.jobs.places import working
 from toolweave import Agent, ScriptedModel, spawn_tools, tool, tool_call
-from toolweave.agent import work_runs
-from toolweave.agent._durable import OnUnknown
+from toolweave.agent import OnUnknown, work_runs
 from toolweave.jobs import Backend
 from toolweave.models import ModelRequest
 from toolweave.state import MemoryStore

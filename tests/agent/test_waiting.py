@@ -26,7 +26,7 @@ from toolweave.tools import tool
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-WRITES = 20
+WRITES = 18
 """How often the run of `approved_run.py` and its person write to the store when nobody kills it."""
 KILLS = [
     *(f"put:{number}" for number in range(1, WRITES + 1)),

@@ -25,7 +25,7 @@ from toolweave.tools import ElicitationResult
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-WRITES = 23
+WRITES = 21
 """How often the run of `answered_run.py` and its person write to the store when nobody kills it."""
 MODERN, LEGACY = "2026-07-28", "2025-11-25"
 ERAS = [MODERN, LEGACY]

@@ -545,7 +545,7 @@ async def test_an_answer_that_is_not_streamed_is_read(play: Play, wire: Wire) ->
 
 
 @every_wire
-@pytest.mark.parametrize(("name", "arguments", "words"), [("gone", "{}", "gone"), ("wipe", "[1]", "no JSON object")])
+@pytest.mark.parametrize(("name", "arguments", "words"), [("gone", "{}", "gone"), ("wipe", "[1]", "not a JSON object")])
 async def test_a_call_that_is_wrong_is_an_error_that_the_model_reads(
     play: Play, wire: Wire, name: str, arguments: str, words: str
 ) -> None:

@@ -220,7 +220,7 @@ async def test_a_run_that_goes_on_elsewhere_is_waited_for_and_taken_over_when_it
         agent = agent_at(backend, model)
         run = await agent.submit("held")
         lease = Lease(backend.store, LEASES, run.id)
-        await lease.take()
+        await lease.acquire()
         async with working(backend, agent, concurrency=1):
             other = await agent.submit("other")
             await other  # what is held takes no slot

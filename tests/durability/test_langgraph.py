@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, TypedDict
 
 import anyio
@@ -22,7 +22,7 @@ from toolweave.durability import DurableAgent, durable
 from toolweave.errors import RunError
 from toolweave.export import langchain_tools
 from toolweave.jobs import Job
-from toolweave.state import MemoryStore, Store
+from toolweave.state import Change, MemoryStore, Store
 
 pytestmark = pytest.mark.anyio
 
@@ -189,10 +189,10 @@ async def test_a_wrapper_of_the_tool_node_is_kept_and_a_fault_is_not_told_to_the
         return "ok"
 
     class Failing(MemoryStore):
-        async def put(self, collection: str, key: str, value: Any, **options: Any) -> Any:
-            if calls and "c1" in key:
+        async def write(self, changes: Sequence[Change], *, tell: str | None = None) -> Sequence[int] | None:
+            if calls and any("c1" in change.key for change in changes):
                 raise OSError("the disk is full")
-            return await super().put(collection, key, value, **options)
+            return await super().write(changes, tell=tell)
 
     node = ToolNode([made(act)], awrap_tool_call=wrap, handle_tool_errors=True)
     store = Failing()

@@ -490,11 +490,11 @@ class FailingStore(MemoryStore):
 
     left = 1000
 
-    async def put(self, *args: Any, **named: Any) -> Any:
+    async def write(self, *args: Any, **named: Any) -> Any:
         self.left -= 1
         if self.left <= 0:
             raise StoreError("the disk is full")
-        return await super().put(*args, **named)
+        return await super().write(*args, **named)
 
 
 async def test_a_store_that_fails_ends_the_run_here_and_it_goes_on_when_the_store_is_back() -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from toolweave.agent._agent_tools import AgentTools, ClientTool
     from toolweave.agent._approval import Approval, Approvals, Confirm, WaitingCall, WaitingQuestion
-    from toolweave.agent._durable import Durable, OnUnknown, StoreJournal
+    from toolweave.agent._durable import Durable
     from toolweave.agent._events import (
         ApprovalGiven,
         ApprovalRequested,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
         UsageReported,
     )
     from toolweave.agent._history import History, trim_history
-    from toolweave.agent._journal import Ask, Journal, Recorded, RunStart
+    from toolweave.agent._journal import Ask, Journal, OnUnknown, Recorded, RunStart
     from toolweave.agent._lifespan import ToolsetSource
     from toolweave.agent._limits import Limits
     from toolweave.agent._prompt import Prompt
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from toolweave.agent._sessions import ConversationStore
     from toolweave.agent._spawn import SpawnTools, spawn_tools
     from toolweave.agent._status import RunInfo, RunStats, RunStatuses
+    from toolweave.agent._store_journal import StoreJournal
     from toolweave.agent._submit import SubmittedRun
     from toolweave.agent._tool import parallelize
     from toolweave.agent._tool_search import RequestTools, ToolSearchToolset
@@ -68,11 +69,7 @@ else:
                 "WaitingCall",
                 "WaitingQuestion",
             ),
-            "_durable": (
-                "Durable",
-                "OnUnknown",
-                "StoreJournal",
-            ),
+            "_durable": ("Durable",),
             "_events": (
                 "ApprovalGiven",
                 "ApprovalRequested",
@@ -103,6 +100,7 @@ else:
             "_journal": (
                 "Ask",
                 "Journal",
+                "OnUnknown",
                 "Recorded",
                 "RunStart",
             ),
@@ -128,6 +126,7 @@ else:
                 "RunStats",
                 "RunStatuses",
             ),
+            "_store_journal": ("StoreJournal",),
             "_submit": ("SubmittedRun",),
             "_tool": ("parallelize",),
             "_tool_search": (

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from toolweave.agent._message_content import UnknownForm, block_of, part_members, part_type, parts_of
+from toolweave.agent._message_content import UnknownForm, block_of, members_of, part_type, parts_of
 from toolweave.agent._message_forms import ReadMessages, call_of, outcome_of, text_of
 from toolweave.agent._parted_messages import PartedTurn, file_block
 from toolweave.models._messages import ThinkingPart
 from toolweave.protocol.content import ContentBlock, EmbeddedResource, TextContent
-from toolweave.protocol.json_types import as_object, as_text
+from toolweave.protocol.json_types import as_object, as_text, object_or_empty, text_or_empty
 from toolweave.tools._arguments import json_text
 
 _ROLES = ("user", "assistant", "tool")
@@ -63,19 +63,21 @@ def read_content(members: Mapping[str, Any]) -> ReadMessages | None:
     content = members.get("content")
     if role not in _ROLES or not isinstance(content, (list, tuple)) or not content:
         return None
-    parts = [part_members(part) or {} for part in cast("Sequence[Any]", content)]
-    if all(_is_converse(part) for part in parts):
+    parts = [members_of(part) for part in cast("Sequence[Any]", content)]
+    if all(map(_is_converse, parts)):
         add = _add_converse_part
-    elif any(_is_model_part(part) for part in parts):
+    elif any(map(_is_model_part, parts)):
         add = _add_model_part
         # Approvals are the business of the program that asked for them: a result says what came of a call.
         parts = [part for part in parts if part_type(part) not in _APPROVALS]
     else:
         return None
+    if not parts:
+        return ReadMessages(messages=())
     turn = PartedTurn(is_user=role != "assistant")
     for place, part in enumerate(parts):
         add(turn, part, f"'content[{place}]'")
-    return ReadMessages(messages=tuple(turn.finish()) if parts else ())
+    return ReadMessages(messages=tuple(turn.finish()))
 
 
 # Converse
@@ -87,7 +89,7 @@ def _is_converse(part: Mapping[str, Any]) -> bool:
 
 def _add_converse_part(turn: PartedTurn, part: Mapping[str, Any], where: str) -> None:
     kind, value = next(iter(part.items()))
-    held = as_object(value) or {}
+    held = object_or_empty(value)
     if kind == "toolUse":
         named = {"id": held.get("toolUseId"), "name": held.get("name"), "input": held.get("input")}
         turn.add_part(call_of(named, "id", "input", within=where))
@@ -97,42 +99,46 @@ def _add_converse_part(turn: PartedTurn, part: Mapping[str, Any], where: str) ->
         turn.add_outcome(outcome_of(key, "", blocks, is_error=held.get("status") == "error"))
     elif kind == "reasoningContent":
         # Its signature is of the model behind Bedrock, and is not sent to another API.
-        turn.add_part(ThinkingPart(text=as_text((as_object(held.get("reasoningText")) or {}).get("text")) or ""))
+        turn.add_part(ThinkingPart(text=_inner_text(held.get("reasoningText"))))
     elif kind != "cachePoint":
         turn.add_block(_converse_block(part, where))
 
 
 def _converse_block(part: object, where: str) -> ContentBlock:
-    members = part_members(part) or {}
+    members = members_of(part)
     kind, value = next(iter(members.items()), ("", None))
-    held = as_object(value) or {}
+    held = object_or_empty(value)
     match kind:
         case "text" if isinstance(value, str):
             return TextContent(text=value)
         case "json":
             return TextContent(text=json_text(value))
         case "guardContent":
-            text = held.get("text")
-            return _converse_block({"text": (as_object(text) or {}).get("text")} if text else held, where)
+            if held.get("text"):
+                return _converse_block({"text": _inner_text(held["text"])}, where)
+            return _converse_block(held, where)
         case "citationsContent":
-            texts = (as_text((as_object(one) or {}).get("text")) for one in parts_of(held.get("content")))
-            return TextContent(text="".join(text or "" for text in texts))
+            return TextContent(text="".join(map(_inner_text, parts_of(held.get("content")))))
         case "image" | "document" | "video" | "audio":
             return _converse_file(kind, held, where)
         case _:
             raise UnknownForm(f"{where} has {kind!r}, which is not a part of Bedrock's Converse with its content.")
 
 
+def _inner_text(part: object) -> str:
+    """Return the member `text` of an object, or an empty text."""
+    return text_or_empty(object_or_empty(part).get("text"))
+
+
 def _converse_file(kind: str, held: Mapping[str, Any], where: str) -> ContentBlock:
-    source = as_object(held.get("source")) or {}
+    source = object_or_empty(held.get("source"))
     name = as_text(held.get("name"))
     text = as_text(source.get("text"))
+    if text is None and "content" in source:
+        text = "\n\n".join(map(_inner_text, parts_of(source["content"])))
     if text is not None:
         return EmbeddedResource(uri=name or "", text=text, mime_type="text/plain")
-    if "content" in source:
-        texts = (as_text((as_object(one) or {}).get("text")) or "" for one in parts_of(source["content"]))
-        return EmbeddedResource(uri=name or "", text="\n\n".join(texts), mime_type="text/plain")
-    form = as_text(held.get("format")) or ""
+    form = text_or_empty(held.get("format"))
     mime_type = _FORMATS.get(form, f"{kind}/{form}")
     return file_block(mime_type, source.get("bytes"), where, name)
 
@@ -142,7 +148,9 @@ def _converse_file(kind: str, held: Mapping[str, Any], where: str) -> ContentBlo
 
 def _is_model_part(part: Mapping[str, Any]) -> bool:
     kind = part_type(part)
-    return kind in _TOOL_PARTS or "mediaType" in part or (kind == "image" and "image" in part)
+    if kind in _TOOL_PARTS or "mediaType" in part:
+        return True
+    return kind == "image" and "image" in part
 
 
 def _add_model_part(turn: PartedTurn, part: Mapping[str, Any], where: str) -> None:
@@ -154,7 +162,7 @@ def _add_model_part(turn: PartedTurn, part: Mapping[str, Any], where: str) -> No
         case "tool-result":
             _add_model_result(turn, part, where)
         case "reasoning":
-            turn.add_part(ThinkingPart(text=as_text(part.get("text")) or ""))
+            turn.add_part(ThinkingPart(text=text_or_empty(part.get("text"))))
         case "image" | "file":
             turn.add_block(_model_file(part, where))
         case _:
@@ -170,13 +178,13 @@ def _add_model_result(turn: PartedTurn, part: Mapping[str, Any], where: str) -> 
         blocks: tuple[ContentBlock, ...] = (_value(part.get("result")),)
         turn.add_outcome(outcome_of(key, name, blocks, is_error=part.get("isError") is True))
         return
-    kind = as_text(output.get("type")) or ""
+    kind = text_or_empty(output.get("type"))
     value = output.get("value")
     match kind:
         case "text" | "json" | "error-text" | "error-json":
             blocks = (_value(value),)
         case "content":
-            blocks = tuple(_output_block(part_members(one) or {}, where) for one in parts_of(value))
+            blocks = tuple(_output_block(members_of(one), where) for one in parts_of(value))
         case "execution-denied":
             blocks = (TextContent(text=as_text(output.get("reason")) or "the call was denied"),)
         case _:
@@ -191,7 +199,9 @@ def _output_block(part: Mapping[str, Any], where: str) -> ContentBlock:
 
 
 def _value(value: object) -> ContentBlock:
-    return TextContent(text=value if isinstance(value, str) else json_text(value))
+    if isinstance(value, str):
+        return TextContent(text=value)
+    return TextContent(text=json_text(value))
 
 
 def _model_file(part: Mapping[str, Any], where: str) -> ContentBlock:
@@ -199,7 +209,6 @@ def _model_file(part: Mapping[str, Any], where: str) -> ContentBlock:
     mime_type = part.get("mediaType", part.get("mimeType"))
     if mime_type is None and part_type(part) == "image":
         mime_type = "image/png"
-    text = as_text(data) or ""
-    if text.startswith(("http://", "https://")):
+    if text_or_empty(data).startswith(("http://", "https://")):
         raise UnknownForm(f"{where} is a file at a URL. Send its data, which is a text in base64.")
     return file_block(mime_type, data, where, as_text(part.get("filename")))

@@ -20,6 +20,13 @@ from toolweave.models._messages import Message, ToolCallPart
 from toolweave.tools._result import ToolResult
 from toolweave.tools._spec import ToolSpec
 
+OnUnknown: TypeAlias = Literal["error", "ask", "rerun"]
+"""Policy for a call that had started when its process died, and that must not be repeated.
+
+`"error"`: the model reads that its outcome is unknown; `"ask"`: a person is asked whether to repeat it, and if not the
+model reads that; `"rerun"`: it is repeated.
+"""
+
 
 class Ask(Enum):
     """The type of `ASK`."""
@@ -57,9 +64,14 @@ class RunStart:
     attended: Attended = True
     output: Mapping[str, Any] | None = None
     meta: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    on_unknown: Literal["error", "ask", "rerun"] | None = None
+    on_unknown: OnUnknown | None = None
     turns: int = 0
     allowed: frozenset[str] = frozenset()
+
+    @property
+    def new_messages(self) -> tuple[Message, ...]:
+        """The messages that were sent now."""
+        return self.messages[len(self.messages) - self.sent :]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,11 +93,18 @@ class Journal:
     exception of any method fails the run.
     """
 
-    def held(self, cancel: Callable[[], None]) -> AbstractAsyncContextManager[None]:
+    def held(
+        self, cancel: Callable[[], None], *, sent: Sequence[Message] = (), session: str | None = None
+    ) -> AbstractAsyncContextManager[None]:
         """Return a context manager that is entered before `started` and exited after `finished`.
 
         It may hold a lease, so that only one process executes the run: entering raises `RunError` when another process
-        has it, and so does the body when the lease is lost. `cancel` cancels the run at another process's request.
+        has it, and so does the body when the lease is lost.
+
+        Args:
+            cancel: Cancels the run, at the request of another process.
+            sent: The messages that are sent now. A run that was started with others is not opened.
+            session: The session of the run.
         """
         return nullcontext()
 

@@ -19,7 +19,7 @@ from toolweave.protocol.content import (
     content_block,
     plain_base64,
 )
-from toolweave.protocol.json_types import as_object, as_text
+from toolweave.protocol.json_types import as_object, as_text, object_or_empty, text_or_empty
 
 _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+);base64,")
 _BLOCKS: tuple[type, ...] = ContentBlock.__args__  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownVariableType]
@@ -92,51 +92,77 @@ def part_members(part: object) -> Mapping[str, Any] | None:
     return cast("Mapping[str, Any]", dump(by_alias=True, exclude_none=True, warnings=False))
 
 
+def members_of(part: object) -> Mapping[str, Any]:
+    """Return the members of a part, which are none for a value of another kind."""
+    members = part_members(part)
+    if members is None:
+        return {}
+    return members
+
+
 def part_type(members: Mapping[str, Any]) -> str:
     """Return the type of a part; Pydantic AI calls it `kind`."""
-    return str(members.get("type") or members.get("kind") or "")
+    kind = members.get("type") or members.get("kind")
+    if kind is None:
+        return ""
+    return str(kind)
 
 
 def _media(kind: str, members: Mapping[str, Any]) -> ContentBlock | None:
     """Return an image, a sound or a file in the form of an API; None for one that is only a URL."""
-    source = as_object(members.get("source")) or {}
     match kind:
         case "image_url" | "input_image":
             url = members.get("image_url")
-            return _from_url(url if isinstance(url, str) else (as_object(url) or {}).get("url"))
+            if isinstance(url, str):
+                return _from_url(url)
+            return _from_url(object_or_empty(url).get("url"))
         case "file" | "input_file":
             held = as_object(members.get("file")) or members
-            return _from_url(held.get("file_data"), as_text(held.get("filename"))) or _plain_media(members)
+            block = _from_url(held.get("file_data"), as_text(held.get("filename")))
+            return block or _plain_media(members)
         case "input_audio":
-            sound = as_object(members.get("input_audio")) or {}
-            form = sound.get("format")
-            return _from_data(sound.get("data"), "audio/mpeg" if form == "mp3" else f"audio/{form}")
-        case "document" if source.get("type") == "text":
-            text = as_text(source.get("data"))
-            title = as_text(members.get("title")) or ""
-            if text is None:
-                return None
-            return EmbeddedResource(uri=title, text=text, mime_type="text/plain")
-        case "image" | "document" if source:
-            return _from_data(source.get("data"), source.get("media_type"), as_text(members.get("title")))
+            return _input_audio(object_or_empty(members.get("input_audio")))
+        case "image" | "document" if members.get("source"):
+            return _sourced_media(kind, object_or_empty(members["source"]), as_text(members.get("title")))
         case "image" | "audio" | "binary":
             return _plain_media(members)
         case _:
             return None
 
 
+def _input_audio(sound: Mapping[str, Any]) -> ContentBlock | None:
+    """Return a sound of the chat API, which names its format and not its media type."""
+    audio_format = sound.get("format")
+    if audio_format == "mp3":
+        return _from_data(sound.get("data"), "audio/mpeg")
+    return _from_data(sound.get("data"), f"audio/{audio_format}")
+
+
+def _sourced_media(kind: str, source: Mapping[str, Any], title: str | None) -> ContentBlock | None:
+    """Return an image or a document of the Messages API."""
+    if kind != "document" or source.get("type") != "text":
+        return _from_data(source.get("data"), source.get("media_type"), title)
+    text = as_text(source.get("data"))
+    if text is None:
+        return None
+    return EmbeddedResource(uri=title or "", text=text, mime_type="text/plain")
+
+
 def _plain_media(members: Mapping[str, Any]) -> ContentBlock | None:
     """Return media whose data stand beside their type, in the forms of MCP, LangChain and Pydantic AI."""
     data = members.get("data") or members.get("base64")
-    kinds = (members.get(name) for name in ("mimeType", "mime_type", "media_type"))
-    kind = next((one for one in kinds if isinstance(one, str)), None)
-    if kind is None and members.get("type") == "image":
-        kind = "image/png"
-    return _from_data(data, kind, as_text(members.get("filename")))
+    name = as_text(members.get("filename"))
+    for member in ("mimeType", "mime_type", "media_type"):
+        mime_type = members.get(member)
+        if isinstance(mime_type, str):
+            return _from_data(data, mime_type, name)
+    if members.get("type") == "image":
+        return _from_data(data, "image/png", name)
+    return None
 
 
 def _from_url(url: object, name: str | None = None) -> ContentBlock | None:
-    match = _DATA_URL.match(url) if isinstance(url, str) else None
+    match = _DATA_URL.match(text_or_empty(url))
     if match is None:
         return None
     return _from_data(match.string[match.end() :], match.group(1), name)

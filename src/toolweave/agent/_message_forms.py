@@ -12,7 +12,15 @@ from dataclasses import dataclass, is_dataclass
 from functools import cache
 from typing import Any, cast
 
-from toolweave.agent._message_content import UnknownForm, block_of, blocks_of, part_members, part_type, parts_of
+from toolweave.agent._message_content import (
+    UnknownForm,
+    block_of,
+    blocks_of,
+    members_of,
+    part_members,
+    part_type,
+    parts_of,
+)
 from toolweave.errors import ToolError
 from toolweave.models._anthropic_messages import PROVIDER as ANTHROPIC
 from toolweave.models._messages import (
@@ -31,7 +39,7 @@ from toolweave.models._pydantic_ai import PROVIDER as PYDANTIC_AI
 from toolweave.models._pydantic_ai import additions_to_next
 from toolweave.models._responses_items import texts
 from toolweave.protocol.content import ContentBlock
-from toolweave.protocol.json_types import as_object, as_text
+from toolweave.protocol.json_types import as_object, as_text, text_or_empty
 from toolweave.tools._arguments import json_text, read_arguments
 from toolweave.tools._result import ToolResult
 
@@ -83,12 +91,18 @@ def as_members(item: object) -> Mapping[str, Any] | None:
     members = part_members(item)
     if members is not None:
         return members
-    if is_dataclass(item) and isinstance(getattr(item, "parts", None), Sequence) and hasattr(item, "kind"):
+    if _is_pydantic_ai_message(item):
         return _dataclass_dump(type(item))(item)
     role = getattr(item, "role", None)
     if isinstance(role, str) and hasattr(item, "content"):
         return {"role": role, "content": getattr(item, "content")}  # noqa: B009 - of any type
     return None
+
+
+def _is_pydantic_ai_message(item: object) -> bool:
+    if not is_dataclass(item) or not hasattr(item, "kind"):
+        return False
+    return isinstance(getattr(item, "parts", None), Sequence)
 
 
 def _pair(item: tuple[Any, ...]) -> Mapping[str, Any] | None:
@@ -149,25 +163,26 @@ def _user(members: Mapping[str, Any]) -> tuple[Message, ...]:
     outcomes: list[ToolOutcome] = []
     blocks: list[ContentBlock] = []
     for part in parts_of(members["content"]):
-        held = part_members(part) or {}
+        held = members_of(part)
         if part_type(held) == "tool_result":
             key = text_of(held, "tool_use_id", "a part of type 'tool_result'")
             failed = bool(held.get("is_error"))
             outcomes.append(outcome_of(key, "", blocks_of(held.get("content")), is_error=failed))
         else:
             blocks.append(block_of(part))
-    found: list[Message] = [ToolMessage(outcomes=tuple(outcomes))] if outcomes else []
-    if blocks or not outcomes:
-        found.append(UserMessage(content=tuple(blocks)))
-    return tuple(found)
+    if not outcomes:
+        return (UserMessage(content=tuple(blocks)),)
+    results = ToolMessage(outcomes=tuple(outcomes))
+    if not blocks:
+        return (results,)
+    return (results, UserMessage(content=tuple(blocks)))
 
 
 def _assistant(members: Mapping[str, Any]) -> AssistantMessage:
     if members.get("function_call") is not None:
         raise UnknownForm("'function_call' has no id that its result could name. Calls are in 'tool_calls'.")
-    calls = members.get("tool_calls") or ()
-    invalid = members.get("invalid_tool_calls") or ()
-    if not calls and not invalid and members.get("refusal") is None:
+    calls = [*_listed_calls(members, "tool_calls"), *_listed_calls(members, "invalid_tool_calls")]
+    if not calls and members.get("refusal") is None:
         _require(members, "content")
     parts = [_assistant_part(part) for part in parts_of(members.get("content")) if part != ""]
     refusal = as_text(members.get("refusal"))
@@ -175,13 +190,20 @@ def _assistant(members: Mapping[str, Any]) -> AssistantMessage:
         parts.append(TextPart(text=refusal))
     # LangChain has a call in both places: as its provider wrote it, and in its own form.
     known = {part.id for part in parts if isinstance(part, ToolCallPart)}
-    found = (_listed_call(call) for call in (*parts_of(calls), *parts_of(invalid)))
-    parts += [call for call in found if call.id not in known]
+    parts += [call for call in calls if call.id not in known]
     return AssistantMessage(parts=tuple(parts))
 
 
+def _listed_calls(members: Mapping[str, Any], name: str) -> Sequence[ToolCallPart]:
+    """Return the calls of a list beside the content."""
+    listed = members.get(name)
+    if not listed:
+        return ()
+    return [_listed_call(call) for call in parts_of(listed)]
+
+
 def _assistant_part(part: object) -> AssistantPart:
-    members = part_members(part) or {}
+    members = members_of(part)
     match part_type(members):
         case "tool_use":
             return call_of(members, "id", "input")
@@ -211,8 +233,11 @@ def _thought(members: Mapping[str, Any]) -> ThinkingPart:
 
 def _reasoning(members: Mapping[str, Any]) -> ThinkingPart:
     """Return a thought of the Responses API; without its encrypted content it is sent to no provider."""
-    text = "\n\n".join(texts(members.get("summary"))) or "".join(texts(members.get("content")))
-    text = text or as_text(members.get("reasoning")) or ""
+    text = "\n\n".join(texts(members.get("summary")))
+    if not text:
+        text = "".join(texts(members.get("content")))
+    if not text:
+        text = text_or_empty(members.get("reasoning"))
     if not members.get("encrypted_content"):
         return ThinkingPart(text=text)
     return ThinkingPart(text=text, raw=_only(members, _REASONING_MEMBERS), provider=_OPENAI)
@@ -225,7 +250,7 @@ def _only(members: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
 
 def _listed_call(call: object) -> ToolCallPart:
     """Return an entry of `tool_calls`, in the form of the chat API or of LangChain."""
-    members = part_members(call) or {}
+    members = members_of(call)
     function = as_object(members.get("function"))
     if function is not None:
         return call_of({**function, "id": members.get("id")}, "id", "arguments", within="'tool_calls'")
@@ -239,7 +264,7 @@ def _listed_call(call: object) -> ToolCallPart:
 
 def call_of(members: Mapping[str, Any], key: str, arguments: str, within: str | None = None) -> ToolCallPart:
     """Return a call; arguments that are not a JSON object are kept as the text that they are."""
-    where = within or f"a part of type {part_type(members)!r}"
+    where = f"a part of type {part_type(members)!r}" if within is None else within
     call_id = text_of(members, key, where)
     name = text_of(members, "name", where)
     given = members.get(arguments)
@@ -255,7 +280,7 @@ def _tool(members: Mapping[str, Any]) -> ToolMessage:
     """Return the result of one call, in the form of the chat API or of LangChain."""
     key = text_of(members, "tool_call_id", "a message of a tool")
     _require(members, "content")
-    name = as_text(members.get("name")) or ""
+    name = text_or_empty(members.get("name"))
     failed = members.get("status") == "error"
     return ToolMessage(outcomes=(outcome_of(key, name, blocks_of(members["content"]), is_error=failed),))
 
@@ -266,27 +291,28 @@ def _item(kind: str, members: Mapping[str, Any]) -> ReadMessages:
         key = text_of(members, "call_id", "an item of type 'function_call_output'")
         outcome = outcome_of(key, "", blocks_of(members.get("output"), "output"), is_error=False)
         return ReadMessages(messages=(ToolMessage(outcomes=(outcome,)),), is_item=True)
-    if kind not in ("function_call", "reasoning") and not _OPENAI_STEPS.fullmatch(kind):
+    is_turn = kind in ("function_call", "reasoning")
+    if not is_turn and not _OPENAI_STEPS.fullmatch(kind):
         raise UnknownForm(f"'type' is {kind!r}. {FITTING}")
     part = _assistant_part(members)
     return ReadMessages(messages=(AssistantMessage(parts=(part,)),), is_item=True, continues=True)
 
 
-def _pydantic_ai_messages(parts: Sequence[Any]) -> tuple[Message, ...]:
+def _pydantic_ai_messages(pydantic_ai_parts: Sequence[Any]) -> tuple[Message, ...]:
     """Return a request or a response of Pydantic AI, whose parts are of one or more messages of ours."""
     found: list[Message] = []
-    for part in parts:
-        members = part_members(part) or {}
+    for part in pydantic_ai_parts:
+        members = members_of(part)
         if _SETTINGS.fullmatch(str(members.get("part_kind"))):
             continue
         message = _pydantic_ai_part(members)
-        last = found[-1] if found else None
-        if isinstance(last, ToolMessage) and isinstance(message, ToolMessage):
-            found[-1] = ToolMessage(outcomes=(*last.outcomes, *message.outcomes))
-        elif isinstance(last, AssistantMessage) and isinstance(message, AssistantMessage):
-            found[-1] = AssistantMessage(parts=(*last.parts, *message.parts))
-        else:
-            found.append(message)
+        match (found[-1:], message):
+            case ([ToolMessage(outcomes=outcomes)], ToolMessage()):
+                found[-1] = ToolMessage(outcomes=(*outcomes, *message.outcomes))
+            case ([AssistantMessage(parts=parts)], AssistantMessage()):
+                found[-1] = AssistantMessage(parts=(*parts, *message.parts))
+            case _:
+                found.append(message)
     return tuple(found)
 
 
@@ -318,7 +344,7 @@ def _pydantic_ai_outcome(
 
 
 def _pydantic_ai_response_part(kind: object, members: Mapping[str, Any]) -> tuple[AssistantPart, ...]:
-    content = as_text(members.get("content")) or ""
+    content = text_or_empty(members.get("content"))
     match kind:
         case "text":
             return (*additions_to_next(members), TextPart(text=content))
@@ -336,10 +362,15 @@ def _pydantic_ai_response_part(kind: object, members: Mapping[str, Any]) -> tupl
 
 def _returned(content: object) -> tuple[ContentBlock, ...]:
     """Return the value that a tool of Pydantic AI returned."""
-    parts = parts_of(content)
-    if all(isinstance(one, str) or as_text((part_members(one) or {}).get("kind")) == "binary" for one in parts):
+    if all(map(_is_text_or_binary, parts_of(content))):
         return blocks_of(content)
     return ToolResult.of_json(content).content
+
+
+def _is_text_or_binary(part: object) -> bool:
+    if isinstance(part, str):
+        return True
+    return members_of(part).get("kind") == "binary"
 
 
 def _as_text(content: object) -> str:

@@ -27,7 +27,7 @@ from toolweave.models._messages import (
     UserMessage,
 )
 from toolweave.protocol.content import ContentBlock
-from toolweave.protocol.json_types import as_object, as_text
+from toolweave.protocol.json_types import as_object, as_text, object_or_empty, text_or_empty
 from toolweave.tools._arguments import json_text
 from toolweave.tools._result import ToolResult
 
@@ -48,7 +48,8 @@ def read_parts(members: Mapping[str, Any]) -> ReadMessages | None:
         return None
     role = _ROLES.get(str(members.get("role")))
     if role is None:
-        return by_role("role", members.get("role"), {**members, "content": members.get("content") or ""})
+        content = members.get("content") or ""
+        return by_role("role", members.get("role"), {**members, "content": content})
     turn = PartedTurn(is_user=role == "user")
     for place, part in enumerate(cast("Sequence[Any]", parts)):
         found = part_members(part)
@@ -91,13 +92,16 @@ class PartedTurn:
     def finish(self) -> list[Message]:
         """Return the messages."""
         self._end()
-        if self._blocks or not self._messages:
-            if self._is_user:
-                made = UserMessage(content=tuple(self._blocks))
-            else:
-                made = AssistantMessage(parts=())
-            self._messages.append(made)
+        if self._blocks:  # only an entry of the user has them
+            self._messages.append(UserMessage(content=tuple(self._blocks)))
+        elif not self._messages:
+            self._messages.append(self._empty_message())
         return self._messages
+
+    def _empty_message(self) -> Message:
+        if self._is_user:
+            return UserMessage(content=())
+        return AssistantMessage(parts=())
 
     def _end(self) -> None:
         if self._parts:
@@ -120,9 +124,9 @@ def _add_gemini_part(turn: PartedTurn, members: Mapping[str, Any], place: int) -
         named = {"id": "", **{name: value for name, value in call.items() if value is not None}}
         turn.add_part(call_of(named, "id", "args", within=f"'parts[{place}].functionCall'"))
     elif response is not None:
-        name = as_text(response.get("name")) or ""
+        name = text_or_empty(response.get("name"))
         value = response.get("response")
-        made = outcome_of(as_text(response.get("id")) or "", name, ToolResult.of_json(value).content, is_error=False)
+        made = outcome_of(text_or_empty(response.get("id")), name, ToolResult.of_json(value).content, is_error=False)
         turn.add_outcome(made)
     elif data is not None:
         mime_type = _either(data, "mimeType", "mime_type")
@@ -171,7 +175,7 @@ def with_ids(messages: Sequence[Message]) -> Sequence[Message]:
     Raises:
         TypeError: A result has no call.
     """
-    if not any(_without_id(message) for message in messages):
+    if not any(map(_without_id, messages)):
         return messages
     waiting: dict[str, deque[str]] = {}
     found: list[Message] = []
@@ -194,8 +198,10 @@ def with_ids(messages: Sequence[Message]) -> Sequence[Message]:
 
 def _without_id(message: Message) -> bool:
     if isinstance(message, AssistantMessage):
-        return any(not call.id for call in message.tool_calls)
-    return isinstance(message, ToolMessage) and any(not one.call_id for one in message.outcomes)
+        return not all(call.id for call in message.tool_calls)
+    if isinstance(message, ToolMessage):
+        return not all(outcome.call_id for outcome in message.outcomes)
+    return False
 
 
 def _identified(outcome: ToolOutcome, waiting: Mapping[str, deque[str]]) -> ToolOutcome:
@@ -219,11 +225,12 @@ def _add_ui_part(turn: PartedTurn, members: Mapping[str, Any], place: int) -> No
     if kind == "text" and text is not None:
         turn.add_block(block_of(text))
     elif kind == "reasoning":
-        turn.add_part(ThinkingPart(text=text or as_text(members.get("reasoning")) or ""))
+        thought = text or text_or_empty(members.get("reasoning"))
+        turn.add_part(ThinkingPart(text=thought))
     elif kind == "file":
         turn.add_block(_ui_file(members, place))
     elif kind == "tool-invocation":
-        _add_ui_call(turn, as_object(members.get("toolInvocation")) or {}, place)
+        _add_ui_call(turn, object_or_empty(members.get("toolInvocation")), place)
     elif kind == "dynamic-tool":
         _add_ui_call(turn, members, place)
     elif kind.startswith("tool-"):
@@ -246,7 +253,7 @@ def _ui_file(members: Mapping[str, Any], place: int) -> ContentBlock:
 
 def _add_ui_call(turn: PartedTurn, members: Mapping[str, Any], place: int) -> None:
     """Add a call, and its result if it has ended."""
-    state = as_text(members.get("state")) or ""
+    state = text_or_empty(members.get("state"))
     if state in _UNFINISHED:
         return
     given = members.get("input", members.get("args"))
@@ -258,5 +265,6 @@ def _add_ui_call(turn: PartedTurn, members: Mapping[str, Any], place: int) -> No
         turn.add_outcome(outcome_of(call.id, call.name, tuple(blocks), is_error=True))
     elif state in ("output-available", "result"):
         value = members.get("output", members.get("result"))
-        text = value if isinstance(value, str) else json_text(value)
-        turn.add_outcome(outcome_of(call.id, call.name, blocks_of(text), is_error=False))
+        if not isinstance(value, str):
+            value = json_text(value)
+        turn.add_outcome(outcome_of(call.id, call.name, blocks_of(value), is_error=False))

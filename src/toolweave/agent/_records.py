@@ -152,7 +152,7 @@ async def create(
         parent_id=start.parent_id,
         depth=start.depth,
         group=group,
-        prompt=first_text(start.messages[len(start.messages) - start.sent :]),
+        prompt=first_text(start.new_messages),
         created_at=now,
         changed_at=now,
         attempts=1 if status == "running" else 0,

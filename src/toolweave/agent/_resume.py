@@ -10,8 +10,8 @@ from typing import Any, Protocol
 
 from toolweave.agent._agent_tools import ToolLike
 from toolweave.agent._approval import Attended
-from toolweave.agent._durable import Durable, OnUnknown
-from toolweave.agent._journal import Journal
+from toolweave.agent._durable import Durable
+from toolweave.agent._journal import Journal, OnUnknown
 from toolweave.agent._records import read_record, record_of
 from toolweave.agent._run import Run
 from toolweave.errors import RunError

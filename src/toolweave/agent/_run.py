@@ -20,7 +20,8 @@ from toolweave.agent._approval import Approval, Approvals, Attended
 from toolweave.agent._events import Event, RunResult, RunStatus
 from toolweave.agent._lifespan import CLOSE_SECONDS, LifespanPeriod
 from toolweave.agent._questions import GivenAnswer, RunQuestions
-from toolweave.agent._run_loop import AgentRuntime, RunLoop, RunRequest
+from toolweave.agent._run_loop import RunLoop
+from toolweave.agent._runtime import AgentRuntime, RunRequest
 from toolweave.errors import RunError
 from toolweave.models._base import Usage
 from toolweave.models._messages import ToolCallPart
@@ -60,15 +61,15 @@ class Run:
         children: The runs that tools of this one started, by id.
     """
 
-    def __init__(self, host: AgentRuntime, job: RunRequest) -> None:
-        self.id: str = job.run_id or uuid.uuid4().hex
-        self.agent: str = host.name
-        self.session: str | None = job.session
+    def __init__(self, runtime: AgentRuntime, request: RunRequest) -> None:
+        self.id: str = request.run_id or uuid.uuid4().hex
+        self.agent: str = runtime.name
+        self.session: str | None = request.session
         self.parent = current_run()
-        self.depth: int = job.depth or (0 if self.parent is None else self.parent.depth + 1)
+        self.depth: int = request.depth or (0 if self.parent is None else self.parent.depth + 1)
         self.children: dict[str, Run] = {}
-        self._host = host
-        self._job = job
+        self._runtime = runtime
+        self._request = request
         self._status: RunStatus = "new"
         self._events: list[Event] = []
         self._news: anyio.Event | None = None
@@ -79,16 +80,16 @@ class Run:
         self._scope: anyio.CancelScope | None = None
         self._period: LifespanPeriod | None = None
         self._approvals = Approvals(
-            host.confirm,
-            host.allowed,
-            seconds=job.rules.limits.approval_seconds,
-            attended=True if job.attended is None else job.attended,
+            runtime.confirm,
+            runtime.allowed,
+            seconds=request.rules.limits.approval_seconds,
+            attended=True if request.attended is None else request.attended,
             above=None if self.parent is None else self.parent._approvals,  # noqa: SLF001 - its own kind
         )
         self._questions = RunQuestions(self.id, self._approvals)
-        limited_above = self.parent is not None and self.parent._driver.priced  # noqa: SLF001 - its own kind
-        priced = job.rules.limits.cost is not None or limited_above
-        self._driver = RunLoop(host, job, self, self._emit, priced=priced)
+        limited_above = self.parent is not None and self.parent._run_loop.priced  # noqa: SLF001 - its own kind
+        priced = request.rules.limits.cost is not None or limited_above
+        self._run_loop = RunLoop(runtime, request, self, self._emit, priced=priced)
 
     # the handle
 
@@ -116,13 +117,13 @@ class Run:
     def parent_id(self) -> str | None:
         """The id of the run whose tool started this one, in whichever process."""
         if self.parent is None:
-            return self._job.parent_id
+            return self._request.parent_id
         return self.parent.id
 
     @property
     def tools(self) -> AgentTools | None:
         """Its tools in addition to the agent's, or None."""
-        return self._job.tools
+        return self._request.tools
 
     @property
     def attended(self) -> Attended:
@@ -145,7 +146,7 @@ class Run:
 
         Cancelling the task that awaits a run that can be resumed is no such request.
         """
-        return self._cancelled not in (None, _SHUT_DOWN, _LEFT if self._driver.durable else None)
+        return self._cancelled not in (None, _SHUT_DOWN, _LEFT if self._run_loop.durable else None)
 
     @property
     def waiting(self) -> tuple[ToolCallPart, ...]:
@@ -161,7 +162,7 @@ class Run:
         """
         if self._status == "new":
             self._ended = anyio.Event()
-            self._period = self._host.owner.join(self._close)
+            self._period = self._runtime.lifespan.join(self._close)
             self._status = "queued"
             if self.parent is not None:
                 if not self.parent._runs_in_loop(self._period.loop):  # noqa: SLF001 - its own kind
@@ -301,7 +302,7 @@ class Run:
 
     def _follows(self, run: Run) -> bool:
         """Whether `run` waits in the session for the end of this one."""
-        same = runtime_of(run) is self._host and self.session == run.session
+        same = runtime_of(run) is self._runtime and self.session == run.session
         return same and self.session is not None and not self.done
 
     def _cancel(self, reason: str) -> None:
@@ -352,16 +353,16 @@ class Run:
     def _child_started(self, child: Run) -> None:
         """Register a run that a tool of this one started."""
         self.children[child.id] = child
-        self._emit(events.ChildStarted(run_id=self.id, step=self._driver.step, child_id=child.id, agent=child.agent))
+        self._emit(events.ChildStarted(run_id=self.id, step=self._run_loop.step, child_id=child.id, agent=child.agent))
 
     def _child_ended(self, child: Run, result: RunResult) -> None:
         """Register the end of a child run; its usage counts for this one too."""
         self.count(child.id, result.usage)
-        self._emit(events.ChildFinished(run_id=self.id, step=self._driver.step, child_id=child.id, result=result))
+        self._emit(events.ChildFinished(run_id=self.id, step=self._run_loop.step, child_id=child.id, result=result))
 
     def count(self, run_id: str, took: Usage) -> None:
         """Add the usage of a child run, in whichever process; once for each run id."""
-        self._driver.count(run_id, took)
+        self._run_loop.count(run_id, took)
 
     def _emit(self, event: Event) -> None:
         """Publish an event to the run's iterators; one that concerns a person reaches the parent's iterators too."""
@@ -378,31 +379,31 @@ class Run:
 
     async def _drive(self) -> None:
         _current.set(self)
-        host = self._host
+        runtime = self._runtime
         period = cast("LifespanPeriod", self._period)
         result: RunResult | None = None
-        room = host.rooms.enter(self.session)
+        session_state = runtime.sessions.enter(self.session)
         try:
             with anyio.CancelScope() as self._scope:
                 if self._cancelled is not None:
                     self._scope.cancel()
-                async with room.turn:
+                async with session_state.turn:
                     self._status = "running"
-                    result = await self._driver.drive(room, period)
+                    result = await self._run_loop.drive(session_state, period)
         except Exception as exc:  # boundary: any error that ends a run is raised to its awaiters
-            result = self._driver.result("error", error=exc)
+            result = self._run_loop.result("error", error=exc)
         finally:
-            host.rooms.leave(room)
+            runtime.sessions.leave(session_state)
             period.leave(self._close)
-            self._end(result or self._driver.result("cancelled"))
+            self._end(result or self._run_loop.result("cancelled"))
 
     def _end(self, result: RunResult) -> None:
         if self.done:
             return
-        if result.error is not None and (self._driver.began or not isinstance(result.error, RunError)):
+        if result.error is not None and (self._run_loop.began or not isinstance(result.error, RunError)):
             _log.warning("run %s of agent %r failed: %s", self.id, self.agent, result.error)
         self._status = result.status
-        self._emit(events.RunFinished(run_id=self.id, step=self._driver.step, result=result))
+        self._emit(events.RunFinished(run_id=self.id, step=self._run_loop.step, result=result))
         self._result = result
         if self._news is not None:
             self._news.set()
@@ -414,7 +415,7 @@ class Run:
 
 def runtime_of(run: Run) -> AgentRuntime:
     """Return the runtime that a run shares with the other runs of its agent."""
-    return run._host  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - the accessor of this module
+    return run._runtime  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - the accessor of this module
 
 
 class _EventIterator:

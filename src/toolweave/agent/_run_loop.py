@@ -7,29 +7,25 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, Any
 
 import anyio
 
 from toolweave.agent import _events as events
-from toolweave.agent._agent_tools import AgentTools, CombinedToolset
-from toolweave.agent._approval import Approvals, Attended, Confirm, Grants
+from toolweave.agent._agent_tools import CombinedToolset
 from toolweave.agent._events import Event, RunResult, RunStatus, StopReason
-from toolweave.agent._history import History
-from toolweave.agent._journal import Journal, OpenJournal, RunStart
-from toolweave.agent._lifespan import AgentLifespan, LifespanPeriod, ToolsetSource
+from toolweave.agent._journal import Journal, RunStart
+from toolweave.agent._lifespan import LifespanPeriod, ToolsetSource
+from toolweave.agent._model_turns import ModelTurns
 from toolweave.agent._output import Output
-from toolweave.agent._questions import RunQuestions
-from toolweave.agent._run_hooks import RunHooks
-from toolweave.agent._sessions import ConversationStore, SessionState, SessionStates, continue_conversation
+from toolweave.agent._runtime import AgentRuntime, RunControl, RunEnvironment, RunRequest
+from toolweave.agent._sessions import SessionState, continue_conversation
 from toolweave.agent._step import (
     AskModel,
     AvailableTools,
     Finish,
-    RunRules,
     RunState,
     RunTools,
     closed,
@@ -38,18 +34,16 @@ from toolweave.agent._step import (
     next_step,
     outcomes_of,
 )
+from toolweave.agent._tool_calls import ToolCalls
 from toolweave.agent._tool_search import ToolSearchToolset
-from toolweave.agent._turn import PerServerLimiter, TurnRunner
 from toolweave.errors import ConfigError, ModelError, RunError, StoreError, ToolExecutionError
-from toolweave.models._base import Model, Usage
-from toolweave.models._messages import AssistantMessage, Message, TextPart, ToolMessage
-from toolweave.tools._call import IDEMPOTENCY_KEY, NO_CONTEXT, CallContext
+from toolweave.models._base import Usage
+from toolweave.models._messages import AssistantMessage, TextPart, ToolCallPart, ToolMessage
+from toolweave.tools._call import IDEMPOTENCY_KEY, CallContext
+from toolweave.tools._toolset import Toolset
 
 if TYPE_CHECKING:
     from toolweave.agent._telemetry import RunTelemetry
-
-HoldSession: TypeAlias = "Callable[[str | None, str], AbstractAsyncContextManager[None]]"
-"""Holds a session for a run of this id."""
 
 _log = logging.getLogger("toolweave.agent")
 _SAVE_SECONDS = 30.0
@@ -65,107 +59,26 @@ _STATUS: dict[StopReason, RunStatus] = {
 _UNDONE = "the call was not finished: the run ended before"
 
 
-@dataclass(slots=True, kw_only=True)
-class AgentRuntime:
-    """State and settings that all runs of an agent share.
+@dataclass(frozen=True, slots=True)
+class _StartedRun:
+    """A run that this process executes.
 
     Attributes:
-        raises: Whether a transport error of a server ends a run.
-        strict: Whether a toolset that cannot be opened ends a run.
-        errors: Errors of the toolsets that could not be opened, by name.
-        durable: Whether its runs are kept in a store.
-        hooks: Returns the hooks of a run.
-        hold_session: Holds a session during a block, so that no run of another process is in it.
-        defer_tokens: Tokens of definitions above which the model gets a search tool; None sends all of them.
-        history: Function that returns the messages to send of a conversation; None sends all of them.
+        messages_before: Number of messages before its first turn.
     """
 
-    name: str
-    model: Model
-    rules: RunRules
-    tools: AgentTools
-    owner: AgentLifespan
-    rooms: SessionStates
-    conversations: ConversationStore
-    open_journal: OpenJournal
-    hooks: Callable[[], RunHooks]
-    confirm: Confirm
-    allowed: Grants
-    slots: PerServerLimiter
-    raises: bool
-    strict: bool
-    errors: dict[str, Exception]
-    durable: bool
-    hold_session: HoldSession
-    defer_tokens: int | None
-    history: History | None = None
-
-    async def opened(self, period: LifespanPeriod, extra: Sequence[ToolsetSource] = ()) -> Mapping[str, Exception]:
-        """Open the agent's toolsets and those of a run; return the errors by name, which `errors` has too."""
-        sources = (*self.tools.sources, *extra)
-        failed = await period.open(sources) if sources else {}
-        for source in sources:
-            self.errors.pop(source.name, None)
-        self.errors.update(failed)
-        return failed
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunRequest:
-    """The request for one run: its messages, rules and options.
-
-    Attributes:
-        attended: Whether a person can approve calls; None is the recorded value, and True for a new run.
-    """
-
-    sent: tuple[Message, ...]
-    rules: RunRules
-    session: str | None = None
-    tools: AgentTools | None = None
-    ctx: CallContext = NO_CONTEXT
-    attended: Attended | None = None
-    run_id: str | None = None
-    parent_id: str | None = None
-    depth: int = 0
-    journal: Journal | None = None
-
-
-class RunControl(Protocol):
-    """A run, as its loop sees it."""
+    state: RunState
+    turns: ModelTurns
+    calls: ToolCalls
+    messages_before: int
 
     @property
-    def id(self) -> str:
-        """Its id."""
-        ...
-
-    @property
-    def parent_id(self) -> str | None:
-        """The id of the run whose tool started it."""
-        ...
-
-    @property
-    def depth(self) -> int:
-        """Nesting depth: the number of runs above it."""
-        ...
-
-    @property
-    def approvals(self) -> Approvals:
-        """The approvals of its calls."""
-        ...
-
-    @property
-    def questions(self) -> RunQuestions:
-        """The questions of servers in its calls."""
-        ...
-
-    @property
-    def cancelling(self) -> bool:
-        """Whether its cancellation was requested."""
-        ...
-
-    def cancel(self) -> None:
-        """End it."""
-        ...
+    def last_calls(self) -> tuple[ToolCallPart, ...]:
+        """The calls of the last turn."""
+        last = self.state.messages[-1]
+        if isinstance(last, AssistantMessage):
+            return last.tool_calls
+        return ()
 
 
 class RunLoop:
@@ -179,8 +92,8 @@ class RunLoop:
 
     def __init__(
         self,
-        host: AgentRuntime,
-        job: RunRequest,
+        runtime: AgentRuntime,
+        request: RunRequest,
         run: RunControl,
         emit: Callable[[Event], None],
         *,
@@ -188,69 +101,60 @@ class RunLoop:
     ) -> None:
         self.step = 0
         self.priced = priced
-        self.durable = job.journal is not None or host.durable
-        self._host = host
-        self._hooks = host.hooks()
-        self._job = job
-        self._rules = job.rules
-        self._recorded = 0
-        self._ctx = job.ctx
+        self.durable = request.journal is not None or runtime.durable
+        self._runtime = runtime
+        self._hooks = runtime.hooks()
+        self._request = request
+        self._rules = request.rules
+        self._recorded_turns = 0
+        self._ctx = request.ctx
         self._run = run
         self._emit = emit
-        self._state: RunState | None = None
-        self._asking: TurnRunner | None = None
-        self._began_with = 0
+        self._started: _StartedRun | None = None
 
-    async def drive(self, room: SessionState, period: LifespanPeriod) -> RunResult:
+    async def drive(self, session_state: SessionState, period: LifespanPeriod) -> RunResult:
         """Execute the run to its end; a failure is in the result, cancellation propagates."""
-        journal = self._job.journal or self._host.open_journal(self._run.id)
-        async with journal.held(self._run.cancel), self._host.hold_session(self._job.session, self._run.id):
-            return await self._work(room, period, journal)
+        journal = self._request.journal or self._runtime.open_journal(self._run.id)
+        session = self._request.session
+        held = journal.held(self._run.cancel, sent=self._request.sent, session=session)
+        async with held, self._runtime.hold_session(session, self._run.id):
+            return await self._work(session_state, period, journal)
 
     @property
     def began(self) -> bool:
         """Whether this process executes the run: the journal has accepted its start."""
-        return self._state is not None
+        return self._started is not None
 
     def count(self, run_id: str, took: Usage) -> None:
         """Add the usage of a child run, once for each run id."""
-        if self._state is not None:
-            self._state.below.count(run_id, took)
+        if self._started is not None:
+            self._started.state.below.count(run_id, took)
 
     def result(self, reason: StopReason, finish: Finish | None = None, *, error: Exception | None = None) -> RunResult:
         """Return the result of the run if it ends now."""
-        state = self._state
-        messages = () if state is None else tuple(state.messages)
-        # before its first turn a run has no answer: an earlier one is of the session's runs before it
-        begun = self._began_with if state is not None else 0
-        spoken = [one for one in messages[begun:] if isinstance(one, AssistantMessage)]
-        return RunResult(
-            run_id=self._run.id,
-            text=spoken[-1].text if spoken else "",
-            output=None if finish is None else finish.output,
-            messages=messages,
-            usage=Usage() if state is None else state.total,
-            steps=0 if state is None else state.steps,
-            stop_reason=reason,
-            status=_STATUS.get(reason, "stopped"),
-            error=error,
-            pending=() if finish is None else finish.pending,
-            stop_detail=None if finish is None else finish.detail,
-        )
+        result = RunResult(run_id=self._run.id, stop_reason=reason, status=_STATUS.get(reason, "stopped"), error=error)
+        if finish is not None:
+            result = replace(result, output=finish.output, pending=finish.pending, stop_detail=finish.detail)
+        started = self._started
+        if started is None:
+            return result
+        state = started.state
+        messages = tuple(state.messages)
+        text = ""
+        for message in messages[started.messages_before :]:  # earlier answers are of the session's runs before it
+            if isinstance(message, AssistantMessage):
+                text = message.text
+        return replace(result, text=text, messages=messages, usage=state.total, steps=state.steps)
 
-    async def _work(self, room: SessionState, period: LifespanPeriod, journal: Journal) -> RunResult:
-        if self._job.tools is None:
-            extra = ()
-        else:
-            extra = self._job.tools.sources
+    async def _work(self, session_state: SessionState, period: LifespanPeriod, journal: Journal) -> RunResult:
+        extra = () if self._request.tools is None else self._request.tools.sources
         finish = Finish(reason="cancelled")
         error = None
         try:
             await self._open(period, extra)
-            state = await self._begin(journal)
-            self._asking = self._turn(room, journal, state)
+            started = await self._start(session_state, journal)
             with anyio.move_on_after(self._rules.limits.seconds) as clock:
-                finish = await self._traced(state, self._asking, period)
+                finish = await self._traced(started, period)
             if clock.cancelled_caught:
                 finish = Finish(reason="time_limit")
         except ModelError as exc:
@@ -266,106 +170,111 @@ class RunLoop:
         finally:
             result = self._closed(finish, error)
             try:
-                await self._kept(result, journal)
+                await self._save(result, journal)
             finally:
                 if extra:
                     await period.release(extra)
         return result
 
     async def _open(self, period: LifespanPeriod, extra: Sequence[ToolsetSource] = ()) -> None:
-        failed = await self._host.opened(period, extra)
-        if failed and self._host.strict:
-            name = self._host.name
+        failed = await self._runtime.opened(period, extra)
+        if failed and self._runtime.strict:
+            name = self._runtime.name
             raise ExceptionGroup(f"agent {name!r}: not all of its tools could be opened", list(failed.values()))
 
-    async def _begin(self, journal: Journal) -> RunState:
-        host = self._host
-        job = self._job
-        run = self._run
-        session = self._job.session
-        if session is None:
-            history = ()
-        else:
-            history = await host.conversations.load(session)
-        messages = continue_conversation(history, job.sent)
-        if job.rules.output is host.rules.output:
-            given = None
-        else:
-            given = job.rules.output
-        start = await journal.started(
-            RunStart(
-                run_id=run.id,
-                agent=host.name,
-                messages=tuple(messages),
-                sent=len(messages) - len(history),
-                session=session,
-                parent_id=run.parent_id,
-                depth=run.depth,
-                attended=True if job.attended is None else job.attended,
-                output=None if given is None else given.form,
-                meta=_passed_on(job.ctx.meta),
-            )
-        )
+    async def _start(self, session_state: SessionState, journal: Journal) -> _StartedRun:
+        """Record the start of the run, or restore it from its record."""
+        runtime = self._runtime
+        start = await journal.started(await self._new_start())
         await self._hooks.started()
         self._restore(start)
-        if host.confirm != "never":  # else no one is asked
-            host.allowed.restore(await journal.allowed())
+        if runtime.confirm != "never":  # else no one is asked
+            runtime.allowed.restore(await journal.allowed())
         if not start.messages:
             raise ValueError("there is nothing to answer; send a message")
-        self._state = RunState(messages=list(start.messages))
-        self._began_with = len(start.messages)
+        self._started = self._prepared(start, session_state, journal)
         self._emit(
-            events.RunStarted(run_id=run.id, step=0, agent=host.name, session=session, parent_id=start.parent_id)
+            events.RunStarted(
+                run_id=self._run.id,
+                step=0,
+                agent=runtime.name,
+                session=self._request.session,
+                parent_id=start.parent_id,
+            )
         )
-        return self._state
+        return self._started
+
+    async def _new_start(self) -> RunStart:
+        """Return the start of the run as it is requested now."""
+        request = self._request
+        run = self._run
+        if request.session is None:
+            history = ()
+        else:
+            history = await self._runtime.conversations.load(request.session)
+        messages = continue_conversation(history, request.sent)
+        output = request.rules.output
+        is_own = output is not None and output is not self._runtime.rules.output
+        return RunStart(
+            run_id=run.id,
+            agent=self._runtime.name,
+            messages=tuple(messages),
+            sent=len(messages) - len(history),
+            session=request.session,
+            parent_id=run.parent_id,
+            depth=run.depth,
+            attended=True if request.attended is None else request.attended,
+            output=output.form if output is not None and is_own else None,
+            meta=_inherited(request.ctx.meta),
+        )
 
     def _restore(self, start: RunStart) -> None:
         """Apply the recorded start of the run where the request leaves it open."""
-        job = self._job
-        own = self._host.rules.output
-        if start.output is not None and job.rules.output is own:
-            same = own is not None and own.form == start.output  # else its type is not at hand
-            self._rules = replace(job.rules, output=own if same else Output.from_form(start.output))
-        if job.attended is None:
+        request = self._request
+        output = self._runtime.rules.output
+        if start.output is not None and request.rules.output is output:
+            if output is None or output.form != start.output:  # the type that was given to the run is not at hand
+                output = Output.from_form(start.output)
+            self._rules = replace(request.rules, output=output)
+        if request.attended is None:
             self._run.approvals.attended = start.attended
         self._run.approvals.restore(start.allowed)
-        self._recorded = start.turns
-        meta = {**start.meta, **_passed_on(job.ctx.meta)}
-        self._ctx = CallContext(meta=meta, state=job.ctx.state, caller=job.ctx.caller)
+        self._recorded_turns = start.turns
+        meta = {**start.meta, **_inherited(request.ctx.meta)}
+        self._ctx = CallContext(meta=meta, state=request.ctx.state, caller=request.ctx.caller)
 
-    def _turn(self, room: SessionState, journal: Journal, state: RunState) -> TurnRunner:
-        host = self._host
-        job = self._job
-        if job.tools is None:
-            others = (room.kept,)
-        else:
-            others = (job.tools, room.kept)
-        tools = CombinedToolset(host.tools, *others)
-        if host.defer_tokens is not None:
-            also: Iterable[str] = () if job.tools is None else job.tools.client
-            always = [*host.tools.client, *also, "read_tool_result"]
-            tools = ToolSearchToolset(tools, budget_tokens=host.defer_tokens, always=always)
-            tools.restore(state.messages)
-        return TurnRunner(
-            run_id=self._run.id,
-            emit=self._emit,
-            model=host.model,
-            journal=journal,
-            tools=tools,
-            approvals=self._run.approvals,
-            questions=self._run.questions,
+    def _prepared(self, start: RunStart, session_state: SessionState, journal: Journal) -> _StartedRun:
+        state = RunState(messages=list(start.messages))
+        environment = RunEnvironment(
+            runtime=self._runtime, run=self._run, emit=self._emit, journal=journal, telemetry=self._telemetry()
+        )
+        calls = ToolCalls(
+            environment=environment,
+            tools=self._tools(session_state, state),
             limits=self._rules.limits,
-            kept=room.kept,
-            slots=host.slots,
+            cache=session_state.cache,
             ctx=self._ctx,
             below=state.below,
-            unopened=host.tools.unopened,
-            raises=host.raises,
             keyed=self.durable,
-            priced=self.priced,
-            history=host.history,
-            telemetry=self._telemetry(),
         )
+        turns = ModelTurns(environment, priced=self.priced)
+        return _StartedRun(state=state, turns=turns, calls=calls, messages_before=len(start.messages))
+
+    def _tools(self, session_state: SessionState, state: RunState) -> Toolset:
+        """Return the tools of the run: the agent's, its own, and those that read kept results."""
+        runtime = self._runtime
+        own = self._request.tools
+        always = [*runtime.tools.client, "read_tool_result"]
+        if own is None:
+            tools = CombinedToolset(runtime.tools, session_state.cache)
+        else:
+            tools = CombinedToolset(runtime.tools, own, session_state.cache)
+            always += own.client
+        if runtime.defer_tokens is None:
+            return tools
+        searched = ToolSearchToolset(tools, budget_tokens=runtime.defer_tokens, always=always)
+        searched.restore(state.messages)
+        return searched
 
     def _telemetry(self) -> RunTelemetry | None:
         if "opentelemetry" not in sys.modules:  # a tracing program has loaded it
@@ -373,90 +282,98 @@ class RunLoop:
         from toolweave.agent._telemetry import RunTelemetry
 
         return RunTelemetry(
-            agent=self._host.name, run_id=self._run.id, model=self._host.model.name, session=self._job.session
+            agent=self._runtime.name, run_id=self._run.id, model=self._runtime.model.name, session=self._request.session
         )
 
-    async def _traced(self, state: RunState, turn: TurnRunner, period: LifespanPeriod) -> Finish:
-        if turn.telemetry is None:
-            return await self._loop(state, turn, period)
-        recorded = "traceparent" not in self._job.ctx.meta
-        with turn.telemetry.run(self._ctx.meta, recorded=recorded) as span:
-            finish = await self._loop(state, turn, period)
-            span.finish(finish.reason, turn.telemetry.usage, state.steps)
+    async def _traced(self, started: _StartedRun, period: LifespanPeriod) -> Finish:
+        telemetry = started.calls.environment.telemetry
+        if telemetry is None:
+            return await self._loop(started, period)
+        recorded = "traceparent" not in self._request.ctx.meta
+        with telemetry.run(self._ctx.meta, recorded=recorded) as span:
+            finish = await self._loop(started, period)
+            span.finish(finish.reason, telemetry.usage, started.state.steps)
             return finish
 
-    async def _loop(self, state: RunState, turn: TurnRunner, period: LifespanPeriod) -> Finish:
-        known = self._host.tools.sources
+    async def _loop(self, started: _StartedRun, period: LifespanPeriod) -> Finish:
+        state = started.state
+        sources = self._runtime.tools.sources
         while True:
-            if self._host.tools.sources != known:  # toolsets that were added while it runs
-                known = self._host.tools.sources
+            if self._runtime.tools.sources != sources:  # toolsets that were added while it runs
+                sources = self._runtime.tools.sources
                 await self._open(period)
-            offer = self._offer(turn)
-            if state.steps >= self._recorded:
-                rules = self._rules
-            else:
-                rules = self._rules.unbounded
+            offer = self._offer(started.calls.tools)
+            rules = self._rules
+            if state.steps < self._recorded_turns:  # recorded turns are replayed regardless of the limits
+                rules = rules.unbounded
             match next_step(state, rules, offer):
                 case AskModel() as ask:
-                    await self._ask(state, turn, ask)
+                    await self._ask(started, ask)
                 case RunTools() as tools:
                     state.tool_calls += sum(map(len, tools.groups))
-                    await turn.run(self.step, tools.groups, offer, state.results)
-                    if turn.waiting:
-                        return self._waiting(state, turn)
-                    calls = cast("AssistantMessage", state.messages[-1]).tool_calls
-                    count_failures(state, [call for call in calls if call.id in state.results])
-                    if len(state.results) == len(calls):
-                        state.messages.append(ToolMessage(outcomes=outcomes_of(state, calls)))
-                        if isinstance(turn.tools, ToolSearchToolset):  # replayed calls did not pass it
-                            turn.tools.restore(state.messages[-2:])
+                    await started.calls.execute(self.step, tools.groups, offer, state.results)
+                    if started.calls.waiting:
+                        return self._waiting(started)
+                    self._note_results(started)
                 case Finish() as finish:
                     return finish
 
-    def _waiting(self, state: RunState, turn: TurnRunner) -> Finish:
+    def _note_results(self, started: _StartedRun) -> None:
+        """Add the results of the last turn to the conversation once all of its calls have one."""
+        state = started.state
+        calls = started.last_calls
+        count_failures(state, [call for call in calls if call.id in state.results])
+        if len(state.results) < len(calls):
+            return
+        state.messages.append(ToolMessage(outcomes=outcomes_of(state, calls)))
+        tools = started.calls.tools
+        if isinstance(tools, ToolSearchToolset):  # replayed calls did not pass it
+            tools.restore(state.messages[-2:])
+
+    def _waiting(self, started: _StartedRun) -> Finish:
         """Return the step of a run that waits for a person; its loop restarts the turn's calls when it is resumed."""
-        ids = {call.of_call for call in turn.waiting}
-        calls = cast("AssistantMessage", state.messages[-1]).tool_calls
-        return Finish(reason="waiting", pending=tuple(call for call in calls if call.id in ids))
+        ids = {call.of_call for call in started.calls.waiting}
+        pending = [call for call in started.last_calls if call.id in ids]
+        return Finish(reason="waiting", pending=tuple(pending))
 
-    def _offer(self, turn: TurnRunner) -> AvailableTools:
-        client = self._host.tools.client
-        provider = self._host.tools.provider
-        extra = self._job.tools
-        if extra is not None:
-            client = {**client, **extra.client}
-            provider = (*provider, *extra.provider)
-        if isinstance(turn.tools, ToolSearchToolset):
-            shown = turn.tools.offered(native=getattr(turn.model, "native_tool_search", False) is True)
-            tools, deferred, find = shown.tools, shown.deferred, turn.tools.find
-        else:
-            tools = turn.tools.snapshot()
-            deferred = ()
-            find = tools.find
-        return AvailableTools(tools=tools, find=find, deferred=deferred, client=client, provider=provider)
+    def _offer(self, tools: Toolset) -> AvailableTools:
+        client = self._runtime.tools.client
+        provider = self._runtime.tools.provider
+        own = self._request.tools
+        if own is not None:
+            client = {**client, **own.client}
+            provider = (*provider, *own.provider)
+        if not isinstance(tools, ToolSearchToolset):
+            snapshot = tools.snapshot()
+            return AvailableTools(tools=snapshot, find=snapshot.find, deferred=(), client=client, provider=provider)
+        shown = tools.offered(native=getattr(self._runtime.model, "native_tool_search", False) is True)
+        return AvailableTools(
+            tools=shown.tools, find=tools.find, deferred=shown.deferred, client=client, provider=provider
+        )
 
-    async def _ask(self, state: RunState, turn: TurnRunner, ask: AskModel) -> None:
+    async def _ask(self, started: _StartedRun, ask: AskModel) -> None:
+        state = started.state
         state.messages += ask.added
         state.repairs += ask.repair
         self.step = state.steps + 1
-        fresh = state.steps >= self._recorded
-        if fresh:
+        is_new = state.steps >= self._recorded_turns
+        if is_new:
             self._check_cost(state)  # runs below this one may have had no price
         await self._hooks.turn_starting(self.step)
-        finished = await turn.ask(self.step, ask.request)
+        finished = await started.turns.request(self.step, ask.request)
         state.steps = self.step
         state.stop = finished.stop_reason
         state.detail = finished.stop_detail
         if is_wasted(finished.message, finished.stop_reason):
-            state.wasted = state.wasted + 1
+            state.wasted += 1
         else:
             state.wasted = 0
-        state.usage = state.usage + finished.usage
+        state.usage += finished.usage
         state.messages.append(finished.message)
         state.results = {}
         reported = events.UsageReported(run_id=self._run.id, step=self.step, usage=finished.usage, total=state.total)
         self._emit(reported)
-        if fresh:
+        if is_new:
             self._check_cost(state, finished.usage)
 
     def _check_cost(self, state: RunState, turn: Usage | None = None) -> None:
@@ -465,56 +382,58 @@ class RunLoop:
         Raises:
             ConfigError: The cost of the usage is not known.
         """
-        most = self._rules.limits.cost
+        limit = self._rules.limits.cost
+        if limit is None:
+            return
         total = state.total
-        told = turn is None or turn.cost is not None  # a turn without token counts may still have had a cost
-        if most is None or (told and (total.cost is not None or not total.tokens)):
+        is_turn_priced = turn is None or turn.cost is not None  # a turn without token counts may still have had a cost
+        is_total_priced = total.cost is not None or not total.tokens
+        if is_turn_priced and is_total_priced:
             return
         raise ConfigError(
-            f"agent {self._host.name!r}: Limits(cost={most:g}) cannot be kept, since what model "
-            f"{self._host.model.name!r} or an agent below costs is not known: give the model a price "
+            f"agent {self._runtime.name!r}: Limits(cost={limit:g}) cannot be kept, since what model "
+            f"{self._runtime.model.name!r} or an agent below costs is not known: give the model a price "
             "(price=Price(input=..., output=...)), install `toolweave[prices]`, or leave the limit out",
             field="limits.cost",
         )
 
     def _closed(self, finish: Finish, error: Exception | None) -> RunResult:
-        state = self._state
-        if self._asking is not None:
-            text = "".join(self._asking.partial)
-        else:
-            text = ""
-        if state is not None:
-            closed(state, _UNDONE, finish.pending)
+        started = self._started
+        if started is not None:
+            closed(started.state, _UNDONE, finish.pending)
+            text = "".join(started.turns.partial)
             if text and error is None:  # the text before a user, or the clock, ended it
-                state.messages.append(AssistantMessage(parts=(TextPart(text=text),)))
+                started.state.messages.append(AssistantMessage(parts=(TextPart(text=text),)))
         return self.result(finish.reason, finish, error=error)
 
-    async def _kept(self, result: RunResult, journal: Journal) -> None:
+    async def _save(self, result: RunResult, journal: Journal) -> None:
         """Save the conversation and close the journal, unless the agent is shut down or the journal itself failed.
 
-        The conversation of an interrupted run is saved by the process that resumes it.
+        The conversation of an interrupted run is saved by the process that resumes it. It is saved before the run has
+        ended in the journal: a process that dies in between leaves a run whose last turn is replayed, and saves the
+        same conversation again.
         """
-        interrupted = result.stop_reason == "cancelled" and not self._run.cancelling
-        if interrupted or isinstance(result.error, (RunError, StoreError)):
+        is_interrupted = result.stop_reason == "cancelled" and not self._run.cancelling
+        if is_interrupted or isinstance(result.error, (RunError, StoreError)):
             return
-        session = self._job.session
-        with anyio.move_on_after(_SAVE_SECONDS, shield=True) as patience:
-            if result.stop_reason == "waiting" and self._asking is not None:
+        session = self._request.session
+        with anyio.move_on_after(_SAVE_SECONDS, shield=True) as deadline:
+            if result.stop_reason == "waiting" and self._started is not None:
                 try:
-                    await journal.waiting(result, self._asking.waiting)
+                    await journal.waiting(result, self._started.calls.waiting)
                 finally:
                     await self._hooks.waiting()
                 return
             if session is not None and (result.steps or result.text):
-                await self._host.conversations.save(session, result.messages)
+                await self._runtime.conversations.save(session, result.messages)
             try:
                 await journal.finished(result)
             finally:
                 await self._hooks.finished(result)
-        if patience.cancelled_caught:
-            _log.warning("run %s could not be kept within %g s", self._run.id, _SAVE_SECONDS)
+        if deadline.cancelled_caught:
+            _log.warning("run %s could not be saved within %g s", self._run.id, _SAVE_SECONDS)
 
 
-def _passed_on(meta: Mapping[str, Any]) -> dict[str, Any]:
+def _inherited(meta: Mapping[str, Any]) -> dict[str, Any]:
     """Return the members of a call's `meta` that nested calls inherit: all but its idempotency key."""
     return {name: member for name, member in meta.items() if name != IDEMPOTENCY_KEY}

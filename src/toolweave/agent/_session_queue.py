@@ -87,7 +87,8 @@ class SessionQueue:
             yield True
             return
         lease = _lease(self._durable, self._session)
-        if await lease.take() is not None:
+        attempt = await lease.acquire()
+        if not attempt.acquired:
             yield False
             return
         async with _kept(lease, self._session):
@@ -99,7 +100,7 @@ class SessionQueue:
         if record is None or record.session is None or record.status != "pending" or record.attempts:
             return
         start = await read_start(self._store, record)
-        sent = start.messages[len(start.messages) - start.sent :]
+        sent = start.new_messages
         history = await self._durable.conversations.load(record.session)
         messages = continue_conversation(history, sent)
         now = replace(start, messages=tuple(messages), sent=len(messages) - len(history))
@@ -126,7 +127,8 @@ async def hold_session(durable: Durable | None, session: str | None, run_id: str
     lease = _lease(durable, key)
 
     async def take() -> bool | None:
-        if await lease.take() is None:
+        attempt = await lease.acquire()
+        if attempt.acquired:
             return True
         return None
 
@@ -180,7 +182,7 @@ async def _kept(lease: Lease, key: str) -> AsyncGenerator[None, None]:
             finally:
                 if not lease.lost:
                     with anyio.CancelScope(shield=True), suppress(StoreError):
-                        await lease.give_back_with([], tell=_freed_signal(key))
+                        await lease.release_with([], tell=_freed_signal(key))
     finally:
         _held.reset(token)
 

@@ -17,7 +17,7 @@ from toolweave.models._messages import AssistantMessage, Message, ToolMessage, T
 from toolweave.tools._result import ToolResult
 from toolweave.tools._truncation import ResultCache, ResultPolicy
 
-_MOST = 1000
+_MAX_SESSIONS = 1000
 
 
 class ConversationStore(Protocol):
@@ -35,29 +35,29 @@ class ConversationStore(Protocol):
 class MemoryConversations:
     """The thousand most recently used conversations, in memory."""
 
-    def __init__(self, most: int = _MOST) -> None:
-        self._most = most
-        self._kept: OrderedDict[str, tuple[Message, ...]] = OrderedDict()
+    def __init__(self, max_sessions: int = _MAX_SESSIONS) -> None:
+        self._max_sessions = max_sessions
+        self._conversations: OrderedDict[str, tuple[Message, ...]] = OrderedDict()
 
     async def load(self, session: str) -> Sequence[Message]:
         """Return the conversation so far; empty for a new one."""
-        return self._kept.get(session, ())
+        return self._conversations.get(session, ())
 
     async def save(self, session: str, messages: Sequence[Message]) -> None:
         """Replace the stored conversation of a session."""
-        self._kept[session] = tuple(messages)
-        self._kept.move_to_end(session)
-        while len(self._kept) > self._most:
-            self._kept.popitem(last=False)
+        self._conversations[session] = tuple(messages)
+        self._conversations.move_to_end(session)
+        while len(self._conversations) > self._max_sessions:
+            self._conversations.popitem(last=False)
 
 
 @dataclass(slots=True)
 class SessionState:
-    """The state of one session: the lock of its runs, first come, first served, and its kept results."""
+    """The state of one session: the lock of its runs, first come, first served, and its whole results."""
 
-    kept: ResultCache
+    cache: ResultCache
     turn: anyio.Lock = field(default_factory=anyio.Lock)
-    guests: int = 0
+    users: int = 0
 
 
 class SessionStates:
@@ -65,26 +65,28 @@ class SessionStates:
 
     def __init__(self, policy: ResultPolicy) -> None:
         self._policy = policy
-        self._rooms: OrderedDict[str, SessionState] = OrderedDict()
+        self._states: OrderedDict[str, SessionState] = OrderedDict()
 
     def enter(self, session: str | None) -> SessionState:
         """Return the state of a session; each user has to `leave` it."""
         if session is None:
-            return SessionState(ResultCache(self._policy), guests=1)
-        room = self._rooms.get(session)
-        if room is None:
-            room = self._rooms[session] = SessionState(ResultCache(self._policy))
-        self._rooms.move_to_end(session)
-        room.guests += 1
-        return room
+            return SessionState(ResultCache(self._policy), users=1)
+        state = self._states.get(session)
+        if state is None:
+            state = self._states[session] = SessionState(ResultCache(self._policy))
+        self._states.move_to_end(session)
+        state.users += 1
+        return state
 
-    def leave(self, room: SessionState) -> None:
+    def leave(self, state: SessionState) -> None:
         """Release the state of a session; of the unused ones the most recent are kept."""
-        room.guests -= 1
-        if len(self._rooms) > _MOST:
-            empty = next((name for name, other in self._rooms.items() if not other.guests), None)
-            if empty is not None:
-                del self._rooms[empty]
+        state.users -= 1
+        if len(self._states) <= _MAX_SESSIONS:
+            return
+        for name, other in self._states.items():
+            if not other.users:
+                del self._states[name]
+                return
 
 
 def continue_conversation(history: Sequence[Message], sent: Sequence[Message]) -> list[Message]:
@@ -93,23 +95,30 @@ def continue_conversation(history: Sequence[Message], sent: Sequence[Message]) -
     A `ToolMessage` that comes first answers the calls of client tools that the last run left pending.
     """
     messages = list(history)
-    rest = list(sent)
-    done = messages[-1] if messages else None
+    new = list(sent)
     known: dict[str, ToolOutcome] = {}
-    if isinstance(done, ToolMessage):
-        known = {outcome.call_id: outcome for outcome in done.outcomes}
-        messages.pop()
-    asked = messages[-1] if messages else None
-    if not isinstance(asked, AssistantMessage) or not asked.tool_calls:
-        return [*history, *rest]
-    if rest and isinstance(rest[0], ToolMessage):
-        known |= {outcome.call_id: outcome for outcome in rest[0].outcomes}
-        rest.pop(0)
-    outcomes = [
-        known.get(call.id) or ToolOutcome(call_id=call.id, name=call.name, result=_unanswered())
-        for call in asked.tool_calls
-    ]
-    return [*messages, ToolMessage(outcomes=tuple(outcomes)), *rest]
+    if messages and isinstance(messages[-1], ToolMessage):
+        known.update(_outcomes_by_call(messages.pop()))
+    if not messages:
+        return [*history, *new]
+    last = messages[-1]
+    if not isinstance(last, AssistantMessage) or not last.tool_calls:
+        return [*history, *new]
+    if new and isinstance(new[0], ToolMessage):
+        known.update(_outcomes_by_call(new.pop(0)))
+    outcomes: list[ToolOutcome] = []
+    for call in last.tool_calls:
+        outcome = known.get(call.id)
+        if outcome is None:
+            outcome = ToolOutcome(call_id=call.id, name=call.name, result=_unanswered())
+        outcomes.append(outcome)
+    return [*messages, ToolMessage(outcomes=tuple(outcomes)), *new]
+
+
+def _outcomes_by_call(message: Message) -> dict[str, ToolOutcome]:
+    if not isinstance(message, ToolMessage):
+        return {}
+    return {outcome.call_id: outcome for outcome in message.outcomes}
 
 
 def _unanswered() -> ToolResult:

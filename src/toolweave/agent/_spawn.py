@@ -7,17 +7,17 @@ again after a crash. Knows an agent by the method that starts its runs.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from contextvars import ContextVar
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Protocol
 
 import anyio
 
 from toolweave.agent._agent_tools import AgentTools, ToolLike
-from toolweave.agent._durable import Durable, OnUnknown
-from toolweave.agent._journal import RunStart
+from toolweave.agent._durable import Durable
+from toolweave.agent._journal import OnUnknown, RunStart
 from toolweave.agent._records import LEASES, RunRecord, children_of, create, read_record, read_start, write_start
 from toolweave.agent._resume import Resumable, resume
 from toolweave.agent._run import Run, current_run
@@ -26,6 +26,7 @@ from toolweave.errors import ErrorKind, ToolError
 from toolweave.jobs._backoff import Backoff
 from toolweave.jobs._lease import is_held
 from toolweave.models._messages import UserMessage
+from toolweave.protocol.json_types import Json, JsonObject
 from toolweave.state import MemoryStore, Store
 from toolweave.tools._call import CallContext, ToolCall
 from toolweave.tools._function import tool
@@ -51,7 +52,7 @@ class Spawning(Resumable, Protocol):
 
 
 def spawn_tools(
-    agent: Spawning, store: Store | None = None, *, depth: int = 3, most: int = 10, name: str = "spawn"
+    agent: Spawning, store: Store | None = None, *, depth: int = 3, max_tasks: int = 10, name: str = "spawn"
 ) -> SpawnTools:
     """Return tools with which a run gives tasks to an agent and controls them.
 
@@ -64,19 +65,19 @@ def spawn_tools(
         agent: The agent that executes the tasks.
         store: Their store; by default the agent's own, or memory.
         depth: Maximum nesting depth of tasks.
-        most: Maximum number of unfinished tasks of one run.
+        max_tasks: Maximum number of unfinished tasks of one run.
         name: Prefix of the tools' names: `spawn`, `spawn_status`, `spawn_output`, `spawn_cancel`, `spawn_await`.
     """
     if store is not None:
         durable = Durable(store, agent=agent.name)
     else:
         durable = agent.durable or Durable(MemoryStore(), agent=agent.name)
-    return SpawnTools(agent, durable, depth=depth, most=most, name=name)
+    return SpawnTools(agent, durable, depth=depth, max_tasks=max_tasks, name=name)
 
 
-def tools_of_task(agent: Spawning, durable: Durable, record: RunRecord, about: Mapping[str, Any]) -> ToolLike | None:
+def tools_of_task(agent: Spawning, durable: Durable, record: RunRecord, payload: JsonObject) -> ToolLike | None:
     """Return these tools for a task that a worker executes, if it was spawned with them and may spawn too."""
-    settings: Mapping[str, Any] | None = about.get("spawn")
+    settings: JsonObject | None = payload.get("spawn")
     if settings is None:
         return None
     return SpawnTools(agent, durable, **settings).for_task(record)
@@ -85,13 +86,13 @@ def tools_of_task(agent: Spawning, durable: Durable, record: RunRecord, about: M
 class SpawnTools(BaseToolset):
     """A toolset; see `spawn_tools`."""
 
-    def __init__(self, agent: Spawning, durable: Durable, *, depth: int, most: int, name: str) -> None:
+    def __init__(self, agent: Spawning, durable: Durable, *, depth: int, max_tasks: int, name: str) -> None:
         self._agent = agent
         self._durable = durable
         self._store = durable.store
         self._statuses = RunStatuses(durable.store, clock=durable.clock)
         self._depth = depth
-        self._most = most
+        self._max_tasks = max_tasks
         self._name = name
         self._runs: dict[str, Run] = {}  # of this process
         self._tools: dict[str, Tool] = {one.name: one for one in self._made()}
@@ -124,13 +125,18 @@ class SpawnTools(BaseToolset):
         Args:
             on_unknown: Policy for their calls with an unknown outcome; see `Agent.resume`.
         """
-        left = await self._statuses.interrupted(agent=self._agent.name)
-        found = [await self._begun(one.record, on_unknown) for one in left if one.record.group is not None]
-        return [run for run in found if run is not None]
+        runs: list[Run] = []
+        for info in await self._statuses.interrupted(agent=self._agent.name):
+            if info.record.group is None:
+                continue
+            run = await self._start(info.record, on_unknown)
+            if run is not None:
+                runs.append(run)
+        return runs
 
     # the tools
 
-    async def _spawn(self, prompt: str) -> dict[str, Any]:
+    async def _spawn(self, prompt: str) -> Json:
         """Give a task to an agent that works on it on its own, in the background, while you continue.
 
         Spawn several to have them done at the same time. It knows nothing but what you write.
@@ -142,18 +148,17 @@ class SpawnTools(BaseToolset):
         call_id = _call_id.get()
         if above is not None and above.depth >= self._depth:
             raise ToolError(f"tasks may be nested {self._depth} deep; do this one yourself")
-        if above is None or call_id is None:
-            run_id = uuid.uuid4().hex
-        else:  # the same call, made again after a crash, is the same task
+        run_id = uuid.uuid4().hex
+        if above is not None and call_id is not None:  # the same call, repeated after a crash, is the same task
             run_id = uuid.uuid5(_NAMES, f"{above.id}/{call_id}").hex
         record = await read_record(self._store, run_id)
         if record is None:
             await self._check_room(above)
             record = await self._created(run_id, prompt, above)
-        await self._begun(record)
+        await self._start(record)
         return {"id": run_id, "status": "running" if self._durable.queue is None else "pending"}
 
-    async def _status(self, id: str | None = None) -> dict[str, Any]:  # noqa: A002 - the parameter's name for a model
+    async def _status(self, id: str | None = None) -> Json:  # noqa: A002 - the parameter's name for a model
         """Say where your tasks are: pending, running, interrupted, completed, stopped, failed or cancelled.
 
         Args:
@@ -163,9 +168,9 @@ class SpawnTools(BaseToolset):
             records = [await self._mine(id)]
         else:
             records = await self._all()
-        return {"tasks": [await self._told(record) for record in records]}
+        return {"tasks": [await self._described(record) for record in records]}
 
-    async def _output(self, id: str) -> dict[str, Any]:  # noqa: A002 - the parameter's name for a model
+    async def _output(self, id: str) -> Json:  # noqa: A002 - the parameter's name for a model
         """Return the result of a task that has ended.
 
         Args:
@@ -177,7 +182,7 @@ class SpawnTools(BaseToolset):
         _count(record)
         return _outcome(record)
 
-    async def _cancel(self, id: str) -> dict[str, Any]:  # noqa: A002 - the parameter's name for a model
+    async def _cancel(self, id: str) -> Json:  # noqa: A002 - the parameter's name for a model
         """Cancel a task and all that it spawned.
 
         Args:
@@ -188,29 +193,32 @@ class SpawnTools(BaseToolset):
         if run is not None and not run.done:
             run.cancel()
             await _ended(run)
-        cancelled = await self._statuses.cancel(id) or (run is not None and run.status == "cancelled")
+        cancelled = await self._statuses.cancel(id)
+        if run is not None and run.status == "cancelled":
+            cancelled = True
         return {"id": id, "cancelled": cancelled and not record.done}
 
-    async def _await(self, ids: list[str] | None = None, seconds: float = _AWAIT_SECONDS) -> dict[str, Any]:
+    async def _await(self, ids: list[str] | None = None, seconds: float = _AWAIT_SECONDS) -> Json:
         """Wait until tasks have ended and return their results.
 
         Args:
             ids: The tasks; all of yours by default.
             seconds: How long to wait at most; tasks that have not ended by then continue, and you can wait again.
         """
-        if ids is None:
-            records = await self._all()
-        else:
-            records = [await self._mine(one) for one in ids]
+        records = await self._all() if ids is None else [await self._mine(run_id) for run_id in ids]
         with anyio.move_on_after(seconds):
             helping = anyio.Lock()
             async with anyio.create_task_group() as tasks:
                 for record in records:
                     tasks.start_soon(self._wait, record, helping)
-        now = [await read_record(self._store, record.run_id) or record for record in records]
-        for record in now:
-            _count(record)
-        return {"tasks": [_outcome(one) if one.done else await self._told(one) for one in now]}
+        return {"tasks": [await self._outcome_or_status(record) for record in records]}
+
+    async def _outcome_or_status(self, record: RunRecord) -> Json:
+        record = await read_record(self._store, record.run_id) or record
+        _count(record)
+        if record.done:
+            return _outcome(record)
+        return await self._described(record)
 
     def _made(self) -> Sequence[Tool]:
         reading = {"readOnlyHint": True}
@@ -227,14 +235,12 @@ class SpawnTools(BaseToolset):
 
     async def _created(self, run_id: str, prompt: str, above: Run | None) -> RunRecord:
         start = RunStart(
-            run_id=run_id,
-            agent=self._agent.name,
-            messages=(UserMessage.of(prompt),),
-            sent=1,
-            parent_id=None if above is None else above.id,
-            depth=0 if above is None else above.depth + 1,
-            attended=above is not None and above.attended is True and self._durable.queue is None,
+            run_id=run_id, agent=self._agent.name, messages=(UserMessage.of(prompt),), sent=1, attended=False
         )
+        if above is not None:
+            # The person who attends a run can be asked in its own process only.
+            attended = above.attended is True and self._durable.queue is None
+            start = replace(start, parent_id=above.id, depth=above.depth + 1, attended=attended)
         now = self._durable.clock()
         ttl = self._durable.keep_seconds
         record = await create(self._store, start, status="pending", now=now, ttl=ttl, group=_group(above, self._agent))
@@ -244,7 +250,7 @@ class SpawnTools(BaseToolset):
 
     async def _check_room(self, above: Run | None) -> None:
         unfinished = [record for record in await self._below(above) if not record.done]
-        if len(unfinished) >= self._most:
+        if len(unfinished) >= self._max_tasks:
             raise ToolError(
                 f"{len(unfinished)} tasks are at work, which is as many as there may be; "
                 f"wait for some with {self._name}_await or cancel some",
@@ -252,7 +258,9 @@ class SpawnTools(BaseToolset):
             )
 
     async def _below(self, above: Run | None) -> Sequence[RunRecord]:
-        return await children_of(self._store, _group(above, self._agent) if above is None else above.id)
+        if above is None:
+            return await children_of(self._store, _group(None, self._agent))
+        return await children_of(self._store, above.id)
 
     async def _all(self) -> Sequence[RunRecord]:
         """Return the tasks that the run may see."""
@@ -267,31 +275,35 @@ class SpawnTools(BaseToolset):
             f"there is no task {run_id!r} of yours; {self._name}_status lists them", kind=ErrorKind.NOT_FOUND
         )
 
-    async def _begun(self, record: RunRecord, on_unknown: OnUnknown | None = None) -> Run | None:
+    async def _start(self, record: RunRecord, on_unknown: OnUnknown | None = None) -> Run | None:
         """Start a task: submit it if there is a queue, else start a run in this process and return it."""
         jobs = self._durable.jobs
         if jobs is None:
             return await self._living(record, on_unknown)
-        if not record.done:
-            settings = {"depth": self._depth, "most": self._most, "name": self._name}
-            if on_unknown is not None:  # its job may wait already; the worker reads how it began
-                start = replace(await read_start(self._store, record), on_unknown=on_unknown)
-                await write_start(self._store, start, ttl=self._durable.keep_seconds)
-            await jobs.submit(record.run_id, {"spawn": settings})
+        if record.done:
+            return None
+        settings = {"depth": self._depth, "max_tasks": self._max_tasks, "name": self._name}
+        if on_unknown is not None:  # its job may wait already, and the worker reads its start
+            start = replace(await read_start(self._store, record), on_unknown=on_unknown)
+            await write_start(self._store, start, ttl=self._durable.keep_seconds)
+        await jobs.submit(record.run_id, {"spawn": settings})
         return None
 
     async def _living(self, record: RunRecord, on_unknown: OnUnknown | None = None) -> Run | None:
         """Return the task's run in this process, started again if no process executes it; None if another does."""
         run = self._here(record)
-        if run is not None or record.done or await is_held(self._store, LEASES, record.run_id):
+        if run is not None or record.done:
             return run
+        if await is_held(self._store, LEASES, record.run_id):
+            return None
         made = await resume(
             self._agent, record.run_id, tools=self.for_task(record), durable=self._durable, on_unknown=on_unknown
         )
         run = self._here(record)  # two may wait for it at the same time; from here on nothing is awaited
         if run is None:
             run = made.start()
-            self._runs = {key: one for key, one in self._runs.items() if not one.done} | {record.run_id: run}
+            self._runs = {run_id: known for run_id, known in self._runs.items() if not known.done}
+            self._runs[record.run_id] = run
         return run
 
     def _here(self, record: RunRecord) -> Run | None:
@@ -311,7 +323,9 @@ class SpawnTools(BaseToolset):
         waited = 0.0
         pause = Backoff(self._durable.sleep)
         while record is not None and not record.done:
-            if self._durable.queue is None or (waited >= _WORKER_WAIT_SECONDS and not helping.locked()):
+            # One task after another, so that workers whose runs all wait do not execute everything here.
+            may_help = waited >= _WORKER_WAIT_SECONDS and not helping.locked()
+            if self._durable.queue is None or may_help:
                 run = await self._help(record, helping)
                 if run is not None and not await is_held(self._store, LEASES, record.run_id):
                     return  # also when it could not be recorded; a worker may have been faster
@@ -320,19 +334,18 @@ class SpawnTools(BaseToolset):
 
     async def _help(self, record: RunRecord, helping: anyio.Lock) -> Run | None:
         """Execute a task that no process executes, and wait for its run; return None if another process has it."""
-        async with helping if self._durable.queue is not None else nullcontext():
+        turn = nullcontext() if self._durable.queue is None else helping
+        async with turn:
             run = await self._living(record)
             if run is not None:
                 await _ended(run)
         return run
 
-    async def _told(self, record: RunRecord) -> dict[str, Any]:
+    async def _described(self, record: RunRecord) -> Json:
         info = await self._statuses.info(record)
-        run = self._runs.get(record.run_id)
-        if run is not None and not run.done and not record.done:
+        status = info.status
+        if self._here(record) is not None and not record.done:
             status = "running"
-        else:
-            status = info.status
         return {"id": record.run_id, "status": status, "prompt": record.prompt}
 
 
@@ -345,7 +358,9 @@ async def _ended(run: Run) -> None:
 def _count(record: RunRecord) -> None:
     """Add the usage of an ended task to its parent run, wherever the task executed."""
     above = current_run()
-    if above is not None and record.done and record.parent_id == above.id:
+    if above is None or not record.done:
+        return
+    if record.parent_id == above.id:
         above.count(record.run_id, record.usage)
 
 
@@ -358,12 +373,12 @@ def _group(run: Run | None, agent: Spawning) -> str:
     return f"session:{run.agent}/{run.session}"
 
 
-def _outcome(record: RunRecord) -> dict[str, Any]:
-    out: dict[str, Any] = {"id": record.run_id, "status": record.status}
+def _outcome(record: RunRecord) -> Json:
+    out: Json = {"id": record.run_id, "status": record.status}
     if record.status == "completed":
         out["output"] = record.text if record.output is None else record.output
-    else:
-        out["error"] = record.error or f"it ended before it was done: {record.stop_reason}"
-        if record.text:
-            out["output"] = record.text
+        return out
+    out["error"] = record.error or f"it ended before it was done: {record.stop_reason}"
+    if record.text:
+        out["output"] = record.text
     return out

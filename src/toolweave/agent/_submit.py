@@ -10,15 +10,16 @@ from typing import Any, Literal
 import anyio
 
 from toolweave.agent._approval import WaitingCall
-from toolweave.agent._durable import Durable, OnUnknown, same_request
+from toolweave.agent._durable import Durable
 from toolweave.agent._idempotency import run_id_of
-from toolweave.agent._journal import RunStart
+from toolweave.agent._journal import OnUnknown, RunStart
 from toolweave.agent._output import Output
 from toolweave.agent._prompt import Prompt, Sendable, messages_of
 from toolweave.agent._questions import GivenAnswer
 from toolweave.agent._records import RunRecord, create, ended_signal, read_record, read_start
 from toolweave.agent._session_queue import SessionQueue, queued
 from toolweave.agent._status import RunInfo, RunStatuses
+from toolweave.agent._store_journal import another_request, is_same_request
 from toolweave.errors import RunError
 from toolweave.jobs._backoff import until
 from toolweave.jobs._kind import JobTopic
@@ -181,6 +182,9 @@ async def _known(durable: Durable, start: RunStart) -> RunRecord:
         RunError: It began, or is to begin, with something else.
     """
     record = await read_record(durable.store, start.run_id)
-    if record is None or not same_request(start, await read_start(durable.store, record)):
-        raise RunError("began with something else; its key is taken", run_id=start.run_id, reason="error")
+    if record is None:
+        raise another_request(start.run_id, "its key")
+    recorded = await read_start(durable.store, record)
+    if not is_same_request(start.new_messages, start.session, recorded):
+        raise another_request(start.run_id, "its key")
     return record

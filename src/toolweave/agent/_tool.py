@@ -238,7 +238,8 @@ def parallelize(tool: Tool, *, name: str | None = None, limit: int = 8, most: in
                 own = ctx
             else:
                 own = ctx.replace(meta={**ctx.meta, IDEMPOTENCY_KEY: part_key(key, number)})
-            async with slots, nullcontext() if above is None else runtime_of(above).slots.of(tool.spec):
+            slot = nullcontext() if above is None else runtime_of(above).limiter.slot(tool.spec)
+            async with slots, slot:
                 results[number] = await tool.execute(calls[number], own)
 
         async with anyio.create_task_group() as tasks:

@@ -16,9 +16,10 @@ from toolweave.agent._questions import Asked, GivenAnswer, checked_answer
 from toolweave.agent._records import JOURNAL, RUN_NOTES, RunRecord, read_record, record_change, run_topic
 from toolweave.errors import RunError
 from toolweave.jobs import WorkQueue
-from toolweave.jobs._kind import SUBMITTED_SIGNAL, submitted_note
+from toolweave.jobs._kind import SUBMITTED_SIGNAL, JobTopic, submitted_note
 from toolweave.models._serialization import plain, turn_from_json
 from toolweave.protocol.client_requests import ElicitationResult
+from toolweave.protocol.json_types import JsonObject, object_or_empty
 from toolweave.state import Change, Delete, Document, Put, Store, iter_documents, signal
 from toolweave.tools._spec import ToolSpec
 
@@ -51,30 +52,36 @@ def asked_in(
     repeats: Literal["freely", "ask", "never"],
 ) -> Asked:
     """Return the questions of a call, by the entries of its run's journal; `waits`: the call waits for the answers."""
-    asked = {
-        number: WaitingCall.from_json(entries[key].value)
-        for number, key in _numbered(entries, _waiting_key(run_id, call_id))
-    }
-    answered = {
-        number: (value["asked"], ElicitationResult(action=value["action"], content=value["content"]))
-        for number, key in _numbered(entries, answer_key(run_id, call_id))
-        for value in [entries[key].value]
-    }
-    last = asked[max(asked)] if waits and asked else None
-    return Asked(
+    asked: dict[int, WaitingCall] = {}
+    for number, value in _numbered(entries, _waiting_key(run_id, call_id)):
+        asked[number] = WaitingCall.from_json(value)
+    answered: dict[int, tuple[str, ElicitationResult]] = {}
+    for number, value in _numbered(entries, answer_key(run_id, call_id)):
+        answer = ElicitationResult(action=value["action"], content=value["content"])
+        answered[number] = (value["asked"], answer)
+    numbers = sorted(answered)
+    result = Asked(
         number=max([0, *asked, *answered]),
-        answers=[answered[number] for number in sorted(answered)],
-        asked_by=None if last is None or last.question is None else last.question.asked_by,
-        current=[answered[number] for number in sorted(answered) if number in asked],
-        allowed=None if last is None else last.digest,
+        answers=[answered[number] for number in numbers],
+        current=[answered[number] for number in numbers if number in asked],
         repeats=repeats,
     )
+    if not waits or not asked:
+        return result
+    last = asked[max(asked)]
+    asked_by = None if last.question is None else last.question.asked_by
+    return replace(result, asked_by=asked_by, allowed=last.digest)
 
 
-def _numbered(entries: Mapping[str, Document], key: str) -> Sequence[tuple[int, str]]:
-    """Return the keys of the questions of a call, each with its number."""
-    found = [one for one in entries if one.startswith(f"{key}:")]
-    return [(int(number), one) for one in found if (number := one[len(key) + 1 :]).isdecimal()]
+def _numbered(entries: Mapping[str, Document], key: str) -> Sequence[tuple[int, Mapping[str, Any]]]:
+    """Return the entries of the questions of a call, each with its number."""
+    prefix = f"{key}:"
+    found: list[tuple[int, Mapping[str, Any]]] = []
+    for name, entry in entries.items():
+        number = name.removeprefix(prefix)
+        if number != name and number.isdecimal():
+            found.append((int(number), entry.value))
+    return found
 
 
 def waiting_changes(
@@ -84,13 +91,18 @@ def waiting_changes(
 
     Answers that were given for other definitions of their tools are forgotten.
     """
-    wait = {_waiting_key(run_id, call.call_id): replace(call, asked_at=now).to_json() for call in calls}
-    old = [key for key in known if key.startswith(_waiting_key(run_id, "")) and key not in wait]
-    answers = [answer_key(run_id, call.call_id) for call in calls]
-    return [
-        *(Put(collection=JOURNAL, key=key, value=value, ttl=ttl) for key, value in wait.items()),
-        *(Delete(collection=JOURNAL, key=key) for key in (*old, *answers)),
-    ]
+    changes: list[Change] = []
+    waiting_keys: set[str] = set()
+    for call in calls:
+        key = _waiting_key(run_id, call.call_id)
+        waiting_keys.add(key)
+        value = replace(call, asked_at=now).to_json()
+        changes.append(Put(collection=JOURNAL, key=key, value=value, ttl=ttl))
+        changes.append(Delete(collection=JOURNAL, key=answer_key(run_id, call.call_id)))
+    prefix = _waiting_key(run_id, "")
+    old_keys = [key for key in known if key.startswith(prefix)]
+    changes.extend(Delete(collection=JOURNAL, key=key) for key in old_keys if key not in waiting_keys)
+    return changes
 
 
 async def waiting_calls(store: Store, run_id: str) -> Sequence[WaitingCall]:
@@ -143,34 +155,51 @@ async def answer_waiting(
         record = await _waiting_record(store, run_id, call_id, answer, repeated=resumes)
         jobs = None if queue is None else run_topic(record.agent, store, queue, keep_seconds=ttl)
         if record.status != "waiting":
-            if jobs is not None and not record.done:  # perhaps the queue was away when it was answered
-                await jobs.submit(run_id)
+            await _submit_again(jobs, record)
             return True
-        noted = jobs is not None or (record.by_workers and not resumes)
-        open_calls = {one.call_id: one for one in await _unanswered(store, run_id)}
+        open_calls = {call.call_id: call for call in await _unanswered(store, run_id)}
         asked = _named(open_calls, call_id)
         if asked is None:
             if await _is_answered(store, run_id, call_id, answer):
                 return False
-            asks = any(one.of_call == call_id for one in open_calls.values())  # with several questions
-            known = not asks and call_id in await known_calls(store, run_id)
-            text = f"has a call {call_id!r}, but it does not wait" if known else f"has no call {call_id!r} that waits"
-            raise _error(run_id, f"{text}; those that do: {', '.join(open_calls) or 'none'}")
+            raise await _no_such_call(store, run_id, call_id, open_calls)
         values = _values(asked, open_calls.values(), answer)
-        goes_on = len(values) == len(open_calls)
-        changes = [
-            Put(collection=JOURNAL, key=answer_key(run_id, one), value=value, ttl=ttl, expect=0)
-            for one, value in values.items()
-        ]
-        changed = replace(record, status="pending" if goes_on else "waiting", changed_at=now)
+        continues = len(values) == len(open_calls)
+        changes = _answer_changes(run_id, values, ttl)
+        has_workers = jobs is not None or (record.by_workers and not resumes)
+        if continues and has_workers:
+            changes.append(submitted_note(RUN_NOTES, record.agent, run_id, at=now, ttl=ttl))
+        changed = replace(record, status="pending" if continues else "waiting", changed_at=now)
         # one write with the record's revision: of two who answer the last calls at once, one sees the other's answer
-        notes = [submitted_note(RUN_NOTES, record.agent, run_id, at=now, ttl=ttl)] if goes_on and noted else []
-        if await store.write([record_change(changed, ttl=ttl), *changes, *notes]) is not None:
-            if notes and jobs is None:
-                await signal(store, SUBMITTED_SIGNAL)
-            if goes_on and jobs is not None:
-                await jobs.queue.submit(jobs.job(run_id))  # it is noted already
-            return goes_on
+        if await store.write([record_change(changed, ttl=ttl), *changes]) is None:
+            continue
+        if continues and jobs is not None:
+            await jobs.queue.submit(jobs.job(run_id))  # it is noted already
+        elif continues and has_workers:
+            await signal(store, SUBMITTED_SIGNAL)
+        return continues
+
+
+async def _submit_again(jobs: JobTopic | None, record: RunRecord) -> None:
+    """Submit a run that was answered before: perhaps the queue was away then."""
+    if jobs is not None and not record.done:
+        await jobs.submit(record.run_id)
+
+
+def _answer_changes(run_id: str, values: Mapping[str, JsonObject], ttl: float) -> list[Change]:
+    return [
+        Put(collection=JOURNAL, key=answer_key(run_id, key), value=value, ttl=ttl, expect=0)
+        for key, value in values.items()
+    ]
+
+
+async def _no_such_call(store: Store, run_id: str, call_id: str, open_calls: Mapping[str, WaitingCall]) -> RunError:
+    """Return the error of an answer to a call that does not wait."""
+    waiting = ", ".join(open_calls) or "none"
+    has_questions = any(call.of_call == call_id for call in open_calls.values())
+    if not has_questions and call_id in await known_calls(store, run_id):
+        return _error(run_id, f"has a call {call_id!r}, but it does not wait; those that do: {waiting}")
+    return _error(run_id, f"has no call {call_id!r} that waits; those that do: {waiting}")
 
 
 async def _waiting_record(store: Store, run_id: str, call_id: str, answer: _Answer, *, repeated: bool) -> RunRecord:
@@ -196,15 +225,23 @@ async def _waiting_record(store: Store, run_id: str, call_id: str, answer: _Answ
 async def _unanswered(store: Store, run_id: str) -> Sequence[WaitingCall]:
     prefix = answer_key(run_id, "")
     answered = {found.key.removeprefix(prefix) async for found in iter_documents(store, JOURNAL, prefix)}
-    waiting = iter_documents(store, JOURNAL, _waiting_key(run_id, ""))
-    asked = [WaitingCall.from_json(found.value) async for found in waiting]
-    return sorted((one for one in asked if one.call_id not in answered), key=lambda one: one.asked_at)
+    open_calls: list[WaitingCall] = []
+    async for found in iter_documents(store, JOURNAL, _waiting_key(run_id, "")):
+        call = WaitingCall.from_json(found.value)
+        if call.call_id not in answered:
+            open_calls.append(call)
+    return sorted(open_calls, key=lambda call: call.asked_at)
 
 
 def _named(open_calls: Mapping[str, WaitingCall], call_id: str) -> WaitingCall | None:
     """Return the waiting call of an id, which may be that of the call that has one open question."""
-    of_call = [one for one in open_calls.values() if one.of_call == call_id]
-    return open_calls.get(call_id) or (of_call[0] if len(of_call) == 1 else None)
+    call = open_calls.get(call_id)
+    if call is not None:
+        return call
+    questions = [call for call in open_calls.values() if call.of_call == call_id]
+    if len(questions) == 1:
+        return questions[0]
+    return None
 
 
 async def _is_answered(store: Store, run_id: str, call_id: str, answer: _Answer) -> bool:
@@ -216,20 +253,24 @@ async def _is_answered(store: Store, run_id: str, call_id: str, answer: _Answer)
     found = await store.get(JOURNAL, answer_key(run_id, call_id))
     if found is None:
         return False
-    if isinstance(answer, Approval):
-        same = found.value.get("approved") is answer.approved
-    else:
-        given = _result(answer)
-        content: Mapping[str, Any] = found.value.get("content") or {}
-        values = given.content or {}
-        same = found.value.get("action") == given.action and all(content.get(name) == values[name] for name in values)
-    if not same:
-        raise _error(run_id, f"has an answer to call {call_id!r} already: it was {_told(found.value)}")
+    if not _is_same(found.value, answer):
+        raise _error(run_id, f"has an answer to call {call_id!r} already: it was {_outcome(found.value)}")
     return True
 
 
-def _told(value: Mapping[str, Any]) -> str:
-    """Return a recorded answer in words."""
+def _is_same(recorded: Mapping[str, Any], answer: _Answer) -> bool:
+    """Whether an answer is the recorded one; values that a form has added do not count."""
+    if isinstance(answer, Approval):
+        return recorded.get("approved") is answer.approved
+    given = _result(answer)
+    if recorded.get("action") != given.action:
+        return False
+    content = object_or_empty(recorded.get("content"))
+    return all(content.get(name) == value for name, value in object_or_empty(given.content).items())
+
+
+def _outcome(value: Mapping[str, Any]) -> str:
+    """Return a recorded answer as a past participle."""
     if "action" in value:
         return {"accept": "accepted", "decline": "declined", "cancel": "cancelled"}[value["action"]]
     if value["approved"]:
@@ -249,20 +290,24 @@ def _values(asked: WaitingCall, open_calls: Collection[WaitingCall], answer: _An
             text = f"has a call {asked.call_id!r} that waits for a yes or a no, not for an answer: approve or deny it"
             raise _error(asked.run_id, text)
         given = checked_answer(asked.run_id, asked.call_id, question, answer)
-        if given.content is None:
-            content = None
-        else:
-            content = plain(given.content)
+        content = None if given.content is None else plain(given.content)
         return {asked.call_id: {"action": given.action, "content": content, "asked": question.digest}}
     if question is not None:
         text = f"has a question {asked.call_id!r} that waits for an answer, not for a yes: accept, decline or cancel it"
         raise _error(asked.run_id, text)
-    same = answer.approved and answer.remember is not None and not asked.repeats
-    return {
-        one.call_id: {**asdict(answer), "digest": one.digest}
-        for one in open_calls
-        if one is asked or (same and one.question is None and one.digest == asked.digest and not one.repeats)
-    }
+    values = {asked.call_id: {**asdict(answer), "digest": asked.digest}}
+    if answer.approved and answer.remember is not None and not asked.repeats:
+        for call in open_calls:
+            if _is_same_approval(call, asked):
+                values[call.call_id] = {**asdict(answer), "digest": call.digest}
+    return values
+
+
+def _is_same_approval(call: WaitingCall, asked: WaitingCall) -> bool:
+    """Whether an approval that is remembered for one call holds for another one."""
+    if call.question is not None or call.repeats:
+        return False
+    return call.digest == asked.digest
 
 
 def _result(answer: GivenAnswer) -> ElicitationResult:

@@ -14,9 +14,10 @@ from typing import Any, Literal, NoReturn, Protocol, TypeAlias, cast, runtime_ch
 
 import anyio
 
-from toolweave.agent._durable import Durable, OnUnknown
+from toolweave.agent._durable import Durable
 from toolweave.agent._events import RunResult
 from toolweave.agent._handover import Handover, set_handover
+from toolweave.agent._journal import OnUnknown
 from toolweave.agent._records import RUNS, STARTS, RunRecord, read_record, read_start, record_of, write_record
 from toolweave.agent._resume import resume
 from toolweave.agent._session_queue import SessionQueue

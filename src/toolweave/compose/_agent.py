@@ -15,24 +15,24 @@ from typing import Any, Literal, Self, cast
 
 from toolweave.agent._agent_tools import AgentTools, Opener, ToolLike
 from toolweave.agent._approval import Attended, Confirm, Grants, checked_confirm
-from toolweave.agent._durable import Durable, OnUnknown, make_durable
+from toolweave.agent._durable import Durable, make_durable
 from toolweave.agent._events import RunResult
 from toolweave.agent._history import History
 from toolweave.agent._idempotency import run_id_of
-from toolweave.agent._journal import Journal
+from toolweave.agent._journal import Journal, OnUnknown
 from toolweave.agent._lifespan import AgentLifespan, LifespanPeriod
 from toolweave.agent._limits import Limits
 from toolweave.agent._output import Output
 from toolweave.agent._prompt import Prompt, Sendable, messages_of
 from toolweave.agent._resume import resume
 from toolweave.agent._run import Run, current_run, runtime_of
-from toolweave.agent._run_loop import AgentRuntime, RunRequest
+from toolweave.agent._runtime import AgentRuntime, PerServerLimiter, RunRequest
 from toolweave.agent._session_queue import hold_session
 from toolweave.agent._sessions import MemoryConversations, SessionStates
 from toolweave.agent._step import RunRules
+from toolweave.agent._store_journal import StoreJournal
 from toolweave.agent._submit import SubmittedRun, submit_message
 from toolweave.agent._tool import KeepConversation, agent_tool
-from toolweave.agent._turn import PerServerLimiter
 from toolweave.compose._component_hooks import ComponentHooks
 from toolweave.compose._mcp_tools import McpTools
 from toolweave.config import LoadedConfig, load_config
@@ -133,7 +133,7 @@ class Agent:
         self._on_unknown: OnUnknown = on_unknown
         limits = limits or Limits()
         policy = result_policy or ResultPolicy()
-        self._host = AgentRuntime(
+        self._runtime = AgentRuntime(
             name=name,
             model=_model(model),
             rules=RunRules(
@@ -144,14 +144,14 @@ class Agent:
                 output=None if output_type is None else Output(output_type),
             ),
             tools=self.tools,
-            owner=AgentLifespan(name, finish=self._rest if isinstance(model, str) else None),
-            rooms=SessionStates(policy),
+            lifespan=AgentLifespan(name, finish=self._rest if isinstance(model, str) else None),
+            sessions=SessionStates(policy),
             conversations=MemoryConversations() if self.durable is None else self.durable.conversations,
             open_journal=self.open_journal,
             hooks=partial(ComponentHooks, self.tools),
             confirm=checked_confirm(confirm),
             allowed=Grants(),
-            slots=PerServerLimiter(limits.parallel_per_server),
+            limiter=PerServerLimiter(limits.parallel_per_server),
             raises=on_transport_error == "raise",
             strict=on_error == "raise",
             errors={},
@@ -167,25 +167,25 @@ class Agent:
     @property
     def model(self) -> Model:
         """The model of its runs."""
-        return self._host.model
+        return self._runtime.model
 
     @property
     def errors(self) -> Mapping[str, Exception]:
         """The errors of the tool sources that could not be opened, by name."""
-        return self._host.errors
+        return self._runtime.errors
 
     def use_backend(self, backend: WorkBackend) -> None:
         """Store its runs in `backend` from now on, as with `Agent(backend=)`; only for an agent without a store."""
         self.durable = make_durable(self.name, None, backend, self._on_unknown)
         assert self.durable is not None  # there is a backend
-        self._host.durable = True
-        self._host.conversations = self.durable.conversations
-        self._host.hold_session = partial(hold_session, self.durable)
+        self._runtime.durable = True
+        self._runtime.conversations = self.durable.conversations
+        self._runtime.hold_session = partial(hold_session, self.durable)
 
     @property
     def max_depth(self) -> int:
         """Maximum nesting depth of agents at which this one may be called."""
-        return self._host.rules.limits.depth
+        return self._runtime.rules.limits.depth
 
     def send(
         self,
@@ -281,8 +281,8 @@ class Agent:
         journal: Journal | None = None,
     ) -> Run:
         """Return a run with the given id and parent; a run that the journal knows continues where it ended."""
-        rules = self._host.rules
-        job = RunRequest(
+        rules = self._runtime.rules
+        request = RunRequest(
             sent=tuple(messages),
             rules=rules if output_type is None else replace(rules, output=Output(output_type)),
             session=session,
@@ -294,7 +294,7 @@ class Agent:
             depth=depth,
             journal=journal,
         )
-        return Run(self._host, job)
+        return Run(self._runtime, request)
 
     async def submit(
         self,
@@ -375,7 +375,7 @@ class Agent:
 
     def runs(self, run: Run, /) -> bool:
         """Whether a run is one of this agent's."""
-        return runtime_of(run) is self._host
+        return runtime_of(run) is self._runtime
 
     def add_mcp(self, server: Any, *, prefix: str | None = None, name: str | None = None) -> None:
         """Add the tools of an MCP server, under a prefix of their own.
@@ -417,9 +417,9 @@ class Agent:
         loaded = load_config(servers)
         for warning in loaded.warnings:
             _log.warning("%s", printable(str(warning)))
-        if loaded.errors and (self._host.strict or not isinstance(servers, (str, PurePath, LoadedConfig))):
+        if loaded.errors and (self._runtime.strict or not isinstance(servers, (str, PurePath, LoadedConfig))):
             raise next(iter(loaded.errors.values()))
-        self._host.errors.update(loaded.errors)
+        self._runtime.errors.update(loaded.errors)
         for name, server in {**loaded.servers, **live}.items():
             self._add_server(name, server)
 
@@ -436,7 +436,7 @@ class Agent:
         kept = durable or self.durable
         if kept is None:
             return Journal()
-        return kept.journal(run_id, on_unknown=on_unknown)
+        return StoreJournal(kept, run_id, on_unknown=on_unknown)
 
     def mcp_toolset(self, server: Any, *, name: str | None = None) -> Toolset | Opener:
         """Return a server as a toolset, or a factory that opens one; a config becomes a component.
@@ -484,7 +484,7 @@ class Agent:
 
         Called by a tool of one of its own runs it returns at once, because that run ends too.
         """
-        period = self._host.owner.period
+        period = self._runtime.lifespan.period
         run = current_run()
         while run is not None and not self.runs(run):
             run = run.parent
@@ -497,13 +497,13 @@ class Agent:
 
         Workers do so. Elsewhere a server that is down when the agent opens is left out until the agent opens again.
         """
-        await self._host.owner.keep_trying()
+        await self._runtime.lifespan.keep_trying()
 
     async def __aenter__(self) -> Self:
-        period = self._host.owner.join()
+        period = self._runtime.lifespan.join()
         try:
-            failed = await self._host.opened(period)
-            if failed and self._host.strict:
+            failed = await self._runtime.opened(period)
+            if failed and self._runtime.strict:
                 raise ExceptionGroup(
                     f"agent {self.name!r}: not all of its tools could be opened", list(failed.values())
                 )

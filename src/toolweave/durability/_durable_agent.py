@@ -15,17 +15,16 @@ from typing import Any, Generic, Literal, Protocol, Self, TypeAlias, TypeVar, ge
 import anyio
 
 from toolweave.agent._approval import Approval, WaitingCall
-from toolweave.agent._durable import Durable, OnUnknown
+from toolweave.agent._durable import Durable
 from toolweave.agent._events import RunResult, RunStatus
 from toolweave.agent._idempotency import run_id_of
-from toolweave.agent._journal import RunStart
-from toolweave.agent._records import LEASES, RunRecord, read_record
+from toolweave.agent._journal import OnUnknown, RunStart
+from toolweave.agent._records import RunRecord, read_record
 from toolweave.agent._status import RunInfo, RunStatuses
 from toolweave.agent._submit import SubmittedRun, submit_run
 from toolweave.agent._waiting import answer_waiting, waiting_calls
 from toolweave.durability._recorder import CheckedJournal, RunRecorder
 from toolweave.errors import RunError
-from toolweave.jobs._lease import Lease
 from toolweave.models._messages import UserMessage
 
 UnknownPolicy: TypeAlias = Literal["error", "rerun"]
@@ -266,10 +265,9 @@ class DurableAgent(Generic[ResultT]):
         answer: Any = None,
     ) -> ResultT:
         kept = durable or self.durable
-        lease = Lease(kept.store, LEASES, start.run_id, seconds=kept.lease_seconds, sleep=kept.sleep)
-        journal = CheckedJournal(kept, start.run_id, lease, on_unknown=None)
+        journal = CheckedJournal(kept, start.run_id)
         scope = anyio.CancelScope()
-        async with journal.held(scope.cancel):
+        async with journal.held(scope.cancel, sent=start.new_messages, session=start.session):
             began = await journal.started(start)
             recorder = RunRecorder(journal, start.run_id, repeatable=self._repeatable)
             sent = self._input(start, began)

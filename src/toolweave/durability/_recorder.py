@@ -12,10 +12,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol, TypeVar
 
 from toolweave.agent._approval import Approval, WaitingCall, definition_digest
-from toolweave.agent._durable import StoreJournal
 from toolweave.agent._idempotency import call_key
 from toolweave.agent._journal import ASK, Ask, Recorded, outcome_unknown
-from toolweave.agent._records import JOURNAL
+from toolweave.agent._store_journal import StoreJournal
 from toolweave.agent._waiting import answer_key
 from toolweave.errors import RunError, ToolError
 from toolweave.models._base import Finished, Usage
@@ -89,7 +88,7 @@ class CheckedJournal(StoreJournal):
 
     async def turn_finished(self, step: int, turn: Finished) -> None:
         await super().turn_finished(step, turn)
-        await self._write_rest()
+        await self._writes.flush()
         self._turn_ended(step)
 
     def differs(self, step: int, call: ToolCallPart) -> str | None:
@@ -113,13 +112,12 @@ class CheckedJournal(StoreJournal):
     async def call_started(self, step: int, call: ToolCallPart, tool: ToolSpec) -> None:
         await self._let_begin(step, call, tool)
         # the answer that allowed it stays: a replayed run is asked the same question again
-        await self._write(self._call_key(step, call), {**self._named(call), "begun": self._durable.clock()})
+        await self._write_begun(step, call)
 
     async def call_undone(self, step: int, call: ToolCallPart) -> None:
         """Forget that a call was begun."""
-        key = self._call_key(step, call)
-        if self._entries.pop(key, None) is not None:
-            await self._store.delete(JOURNAL, key)
+        self._writes.remove(self._call_key(step, call))
+        await self._writes.flush()
         self._let_end(step, call)
 
     async def with_question_id(self, step: int, call: ToolCallPart) -> ToolCallPart:

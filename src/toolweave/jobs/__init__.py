@@ -12,7 +12,7 @@ from toolweave.jobs._queue import Handler, Job, Reschedule, WorkBackend, WorkQue
 
 if TYPE_CHECKING:
     from toolweave.jobs._backend import Backend
-    from toolweave.jobs._lease import Lease, ask_to_cancel
+    from toolweave.jobs._lease import Lease, LeaseAttempt, ask_to_cancel
     from toolweave.jobs._worker import JobWorker, resubmit_jobs, work_jobs
 else:
     from toolweave._lazy import lazy_exports
@@ -23,6 +23,7 @@ else:
             "_backend": ("Backend",),
             "_lease": (
                 "Lease",
+                "LeaseAttempt",
                 "ask_to_cancel",
             ),
             "_worker": (
@@ -39,6 +40,7 @@ __all__ = [
     "Job",
     "JobWorker",
     "Lease",
+    "LeaseAttempt",
     "Reschedule",
     "WorkBackend",
     "WorkQueue",

@@ -17,6 +17,7 @@ import sys
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from contextvars import Context, copy_context
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,21 @@ _here: set[str] = set()
 """The lease holders of this process that have neither released their lease nor tried to."""
 SURE = 0.8
 """The fraction of its lifetime in which a lease is safe to rely on; the rest is for work that has to stop."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseAttempt:
+    """The result of an attempt to acquire a lease.
+
+    Attributes:
+        acquired: Whether the lease was acquired. If not and there is no holder, one of the changes was refused.
+        holder: The `process` and `machine` of the living process that holds it, or None.
+        revisions: The revisions of the changes that were made with it.
+    """
+
+    acquired: bool = False
+    holder: Mapping[str, Any] | None = None
+    revisions: Sequence[int] = ()
 
 
 class Lease:
@@ -72,7 +88,7 @@ class Lease:
         self._revision = 0
         self._since = 0.0  # when it was last renewed, or before
         self.lost: bool = False
-        self._given = False
+        self._released = False
         self._renewing = anyio.Lock()
 
     @property
@@ -85,45 +101,46 @@ class Lease:
         """Whether no other process can hold it now, even if the store is unreachable."""
         return anyio.current_time() < self._since + self._seconds * SURE
 
-    async def take(self) -> Mapping[str, Any] | None:
-        """Take it; return None, or the living process that holds it: `process` and `machine`.
+    @property
+    def cancel_requested(self) -> bool:
+        """Whether another process had requested to cancel the work when the lease was last read."""
+        return self._value.get("cancel") is True
+
+    async def acquire(self, changes: Sequence[Change] = ()) -> LeaseAttempt:
+        """Acquire the lease unless a living process holds it, and make these changes in the same write.
 
         Raises:
             StoreError: The store cannot be reached.
         """
-        self._given = False
+        self._released = False
+        acquired = False
+        try:
+            attempt = await self._acquire(changes)
+            acquired = attempt.acquired
+            return attempt
+        finally:
+            if not acquired:
+                # Also after an error or a cancellation: the write may have been made, and a lease that its process
+                # does not use must not block others until it expires.
+                _here.discard(self.holder)
+
+    async def _acquire(self, changes: Sequence[Change]) -> LeaseAttempt:
         # Optimistic: nearly every lease is free, and then it is a single write. `expect=0` means that there is no
         # document.
-        if await self._put(0):
-            return None
+        expect = 0
         while True:
+            revisions = await self._write(expect, changes)
+            if revisions is not None:
+                return LeaseAttempt(acquired=True, revisions=revisions)
             found = await self._store.get(self._collection, self._key)
-            # `_put` has noted the holder as one of this process; as it did not get the lease, that note must not keep
-            # it from being abandoned later.
             if found is not None and not _is_abandoned(found.value):
-                _here.discard(self.holder)
-                return found.value
-            if await self._put(0 if found is None else found.revision):
-                return None
+                return LeaseAttempt(holder=found.value)
+            revision = 0 if found is None else found.revision
+            if changes and revision == expect:  # the lease was free, so one of the changes was refused
+                return LeaseAttempt()
+            expect = revision
 
-    async def take_with(self, changes: Sequence[Change]) -> Sequence[int] | None:
-        """Take it if it is free, with changes in the same write; return their revisions, or None when that fails.
-
-        Raises:
-            StoreError: The store cannot be reached.
-        """
-        begun = anyio.current_time()
-        self._given = False
-        _here.add(self.holder)
-        ours = Put(collection=self._collection, key=self._key, value=self._value, ttl=self._seconds, expect=0)
-        revisions = await self._store.write([ours, *changes])
-        if revisions is None:
-            return None
-        self._revision = revisions[0]
-        self._since = begun
-        return revisions[1:]
-
-    async def give_back_with(self, changes: Sequence[Change], *, tell: str) -> Sequence[int] | None:
+    async def release_with(self, changes: Sequence[Change], *, tell: str) -> Sequence[int] | None:
         """Release it with changes in the same write; return their revisions, or None when an `expect` did not hold.
 
         `tell` is the signal that is sent then. When another process holds it, or wrote to it, nothing is done.
@@ -131,7 +148,7 @@ class Lease:
         Raises:
             StoreError: The store cannot be reached.
         """
-        self._given = True  # who renews it meanwhile would take it again
+        self._released = True  # the task that renews it would acquire it again
         revisions: Sequence[int] | None = None
         try:
             ours = Delete(collection=self._collection, key=self._key, expect=self._revision)
@@ -139,7 +156,7 @@ class Lease:
         finally:
             # An `expect` of the caller did not hold, or the store failed: nothing was written, so the lease is still
             # ours and is renewed again.
-            self._given = revisions is not None
+            self._released = revisions is not None
         if revisions is None:
             return None
         return revisions[:-1]
@@ -169,7 +186,7 @@ class Lease:
                 tasks.cancel_scope.cancel()
         finally:
             _here.discard(self.holder)
-            if not (self.lost or self._given):
+            if not (self.lost or self._released):
                 with anyio.CancelScope(shield=True):
                     await self.release()
         if failure is not None:
@@ -186,7 +203,7 @@ class Lease:
                     # A third of the lifetime: if one renewal fails, there is another before `sure` ends.
                     await ear.wait(self._seconds / 3, self._sleep)
                 changed = False
-                if self._given:
+                if self._released:
                     continue
                 ours = await self._renewed(lost)
                 if not (ours or self.lost):
@@ -231,25 +248,30 @@ class Lease:
     async def release(self) -> None:
         """Release it, if it is still held; one that cannot be released, as on a full disk, is free for this process."""
         _here.discard(self.holder)
-        if self._given:
+        if self._released:
             return
-        self._given = True  # who renews it meanwhile would take it again
+        self._released = True  # who renews it meanwhile would take it again
         try:
             await self._store.delete(self._collection, self._key, expect=self._revision)
         except StoreError:
             pass
 
-    async def _put(self, expect: int) -> bool:
-        begun = anyio.current_time()
-        _here.add(self.holder)
+    async def _write(self, expect: int, changes: Sequence[Change] = ()) -> Sequence[int] | None:
+        """Write the lease over this revision, together with changes; return their revisions, or None if refused."""
         # The time is taken before the write: how long the store took to answer is unknown, so the lease may have begun
         # to run out from `begun` on.
-        revision = await self._store.put(self._collection, self._key, self._value, ttl=self._seconds, expect=expect)
-        if revision is None:
-            return False
-        self._revision = revision
+        begun = anyio.current_time()
+        _here.add(self.holder)
+        ours = Put(collection=self._collection, key=self._key, value=self._value, ttl=self._seconds, expect=expect)
+        revisions = await self._store.write([ours, *changes])
+        if revisions is None:
+            return None
+        self._revision = revisions[0]
         self._since = begun
-        return True
+        return revisions[1:]
+
+    async def _renew(self, expect: int) -> bool:
+        return await self._write(expect) is not None
 
     async def is_ours(self) -> bool:
         """Whether the store says that no other process holds it; one that expired without a new holder is renewed.
@@ -264,17 +286,17 @@ class Lease:
     async def _is_ours(self) -> bool:
         # The revision is a fencing token: it can only match if nobody wrote since our last renewal. A mismatch is a
         # request to cancel, an expiry, or another holder, which the document tells apart.
-        if self.lost or await self._put(self._revision):
+        if self.lost or await self._renew(self._revision):
             return not self.lost
         found = await self._store.get(self._collection, self._key)
         if found is None:  # it expired, on a machine that slept, and was not taken
-            return await self._put(0)
+            return await self._renew(0)
         if found.value["holder"] != self._value["holder"]:
             return False
         # It holds `cancel` now; renewing with our older value would erase the request.
         self._value = found.value
         self._revision = found.revision
-        return await self._put(self._revision)
+        return await self._renew(self._revision)
 
 
 def _timer_context() -> Context:

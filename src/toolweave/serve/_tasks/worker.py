@@ -136,7 +136,7 @@ class TaskJobs:
 
     async def _hold(self, name: str) -> None:
         lease = self.topic.lease(name, seconds=self._lease_seconds, sleep=self._sleep, strict=True)
-        if await lease.take() is not None:
+        if not (await lease.acquire()).acquired:
             raise Reschedule(HELD_SECONDS)
         try:
             await self._bring_to_end(name, lease)
