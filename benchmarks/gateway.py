@@ -206,7 +206,7 @@ def serve_behind(port: int, config: Path, middleware: Sequence[Any]) -> None:
     """Serve the config behind middleware, as the command does otherwise."""
     from toolweave.cli._serve.listen import keep_started_objects
     from toolweave.gateway import GatewayManager, GatewayOptions
-    from toolweave.serve._http.uvicorn_server import serve_http
+    from toolweave.serve._http.http_server import serve_http
     from toolweave.serve._runners import run_blocking
 
     def kept(base: str) -> None:

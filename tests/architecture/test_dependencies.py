@@ -14,8 +14,11 @@ import pytest
 from tests.architecture.source import PACKAGE, modules
 
 STILL_USED = {
-    # what its documentation asks every tool to define
+    # servers of the SDK and of FastMCP: neither has a public name for the low-level server that it wraps
+    "connect._sdk": {"getattr(server, '_lowlevel_server')", "getattr(server, '_mcp_server')"},
+    # its documentation asks every tool to define them
     "export._langchain": {"langchain_core.tools.BaseTool._arun", "langchain_core.tools.BaseTool._run"},
+    # threads of our own look like those of anyio, so that `anyio.from_thread` works in them: no public name does that
     "tools._worker_threads": {
         "anyio._core._eventloop.claim_worker_thread",
         "anyio._core._eventloop.get_async_backend",
@@ -61,7 +64,34 @@ def private_uses(tree: ast.AST) -> set[str]:
                 found.add(f"{names[first]}.{rest}")
         elif isinstance(node, ast.ClassDef):
             found |= {f"{base}.{name}" for base, name in inherited_uses(node, names)}
+        elif isinstance(node, ast.Call):
+            found |= set(uses_by_string(node))
     return found
+
+
+BY_STRING = {"getattr", "setattr", "hasattr", "delattr"}
+
+
+def uses_by_string(node: ast.Call) -> Iterator[str]:
+    """Yield the access to a private attribute of another object whose name is a string."""
+    if not isinstance(node.func, ast.Name) or node.func.id not in BY_STRING or len(node.args) < 2:
+        return
+    owner, name = node.args[:2]
+    if ast.unparse(owner) in ("self", "cls") or not isinstance(name, ast.Constant):
+        return
+    if isinstance(name.value, str) and is_private(name.value):
+        yield f"{node.func.id}({ast.unparse(owner)}, {name.value!r})"
+
+
+def names_defined(tree: ast.AST) -> Iterator[str]:
+    """Yield the names that a module gives to functions, classes, variables and attributes."""
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            yield node.name
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and ast.unparse(node.value) == "self":
+            yield node.attr
 
 
 def inherited_uses(node: ast.ClassDef, names: dict[str, str]) -> Iterator[tuple[str, str]]:
@@ -114,6 +144,33 @@ def test_no_private_name_of_a_dependency_is_used_beyond_those_that_are_listed() 
     assert {name.removeprefix(f"{PACKAGE}."): found for name, found in uses.items() if found} == STILL_USED
 
 
+def test_every_private_attribute_that_is_read_or_set_is_defined_here() -> None:
+    ours = {name for module in modules() for name in names_defined(module.tree)}
+    strays = [
+        f"{module.name}:{node.lineno} {ast.unparse(node)}"
+        for module in modules()
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Attribute) and is_private(node.attr) and node.attr not in ours
+    ]
+
+    assert not strays, "these are attributes of objects of a dependency: " + ", ".join(strays)
+
+
+UNDOCUMENTED = ("uvicorn",)
+"""Dependencies whose only useful parts have no documentation, so that any release may change them."""
+
+
+def test_no_module_imports_a_dependency_whose_useful_parts_are_undocumented() -> None:
+    strays = [
+        f"{module.name}: {there}"
+        for module in modules()
+        for _, there in imported(module.tree)
+        if there.split(".")[0] in UNDOCUMENTED
+    ]
+
+    assert not strays
+
+
 @pytest.mark.parametrize(
     ("source", "found"),
     [
@@ -125,6 +182,8 @@ def test_no_private_name_of_a_dependency_is_used_beyond_those_that_are_listed() 
         ),
         ("from docket import Docket\nclass D(Docket):\n    def f(self):\n        return self._own", set[str]()),
         ("import os\nos._exit(0)", set[str]()),
+        ("def f(server):\n    return getattr(server, '_inner', None)", {"getattr(server, '_inner')"}),
+        ("def f(self):\n    return getattr(self, '_own', None)", set[str]()),
         ("from toolweave.agent._run import Run", set[str]()),
     ],
 )

@@ -71,6 +71,7 @@ OWNERS = {
     "toolweave.connect._supervisor": "create_task",  # the life of one connection
     "toolweave.agent._lifespan": "create_task",  # that of an agent's tools and runs
     "toolweave.openapi._asgi": "create_task",  # that of an ASGI application in this process
+    "toolweave.serve._http.connection": "create_task",  # requests over HTTP, which the server cancels and waits for
     "toolweave.serve._duplex.conversation": "create_task",  # requests over a pipe, in a task group of asyncio
 }
 """The files that ARCHITECTURE's first rule names: each makes one owner task, or its tasks in a group that it waits for,

@@ -1,4 +1,4 @@
-"""Servers on a real socket, in the test's own event loop: uvicorn as `serve_http` runs it, on a free port."""
+"""Servers on a real socket, in the test's own event loop: `serve_http` on a free port."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from anyio.abc import TaskStatus
 from tests.serve.sdk_loop import sdk_server
 from toolweave.serve import McpServer
 from toolweave.serve._http.app import HttpApp, HttpLimits, HttpOptions
-from toolweave.serve._http.uvicorn_server import serve_http
+from toolweave.serve._http.http_server import serve_http
 
 __all__ = ["Served", "served_app", "served_by_the_sdk", "served_http"]
 

@@ -1,4 +1,4 @@
-"""One endpoint over HTTP: what is answered, and that nobody can tell which of the two ways answered it."""
+"""One endpoint over HTTP: its answers, which are those of the official SDK."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import dataclasses
 import json
 from typing import Any
 
-import anyio
 import pytest
 from mcp.shared.inbound import ERROR_CODE_HTTP_STATUS
 
@@ -16,11 +15,9 @@ from tests.serve.exchanges import (
     Answer,
     call,
     call_body,
-    connected,
     events,
     exchange,
     handshake,
-    head,
     modern_headers,
 )
 from tests.serve.offered import Doings, doing_server
@@ -29,11 +26,9 @@ from toolweave import connect_mcp, tool
 from toolweave.errors import ConfigError
 from toolweave.serve import create_mcp_server
 from toolweave.serve._http.app import HttpLimits, HttpOptions, _HttpSettings
-from toolweave.serve._http.quick_parse import recognised
 from toolweave.serve._http.response import HTTP_STATUS
 
 pytestmark = pytest.mark.anyio
-HEAD = {name.lower().encode(): value.encode() for name, value in modern_headers("add").items()}
 GOOD = json.loads(call_body("add", {"a": 1, "b": 2}))
 
 
@@ -160,54 +155,61 @@ async def test_both_ways_judge_headers_alike(headers: dict[str, str]) -> None:
     assert comparable(answers[0]) == comparable(answers[1])
 
 
-@pytest.mark.parametrize("name", ["add", "grüße", "=?base64?YWRk?=", " padded "])
+@pytest.mark.parametrize("name", ["nobody", "grüße", "=?base64?YWRk?=", " padded "])
 async def test_a_name_in_base64_is_the_name(name: str) -> None:
     encoded = f"=?base64?{base64.b64encode(name.encode()).decode()}?="
+    body = call_body(name)
+    async with served_http(doing_server()) as url:
+        found = await exchange(url, headers={**modern_headers("-"), "Mcp-Name": encoded}, body=body)
+        other = await exchange(url, headers={**modern_headers("-"), "Mcp-Name": encoded}, body=call_body("other"))
 
-    found = recognised({**HEAD, b"mcp-name": encoded.encode()}, call_body(name))
-
-    assert found is not None
-    assert found.params["name"] == name
-
-
-async def test_what_is_right_in_every_respect_is_recognised() -> None:
-    found = recognised(HEAD, json.dumps(GOOD).encode())
-
-    assert found is not None
-    assert found.id == 7
+    assert found.json()["error"]["message"] == f"Unknown tool: {name}"
+    assert (other.status, other.json()["error"]["code"]) == (400, -32020)
 
 
 @pytest.mark.parametrize(
-    "body",
+    ("body", "code"),
     [
-        altered(id=True),
-        altered(id=None),
-        altered(jsonrpc="1.0"),
-        altered(method="tools/list"),
-        altered(params=[]),
-        altered(more=1),
-        with_params(name=None),
-        with_params(name="other"),
-        with_params(arguments=[]),
-        with_params(arguments=None),
-        with_params(inputResponses=[]),
-        with_params(requestState=1),
-        with_params(_meta=[]),
-        with_meta("protocolVersion"),
-        with_meta("clientCapabilities"),
-        with_meta(**{"io.modelcontextprotocol/clientInfo": {"name": "x"}}),
-        with_meta(**{"io.modelcontextprotocol/clientInfo": "x"}),
-        with_meta(**{"io.modelcontextprotocol/logLevel": "loud"}),
-        with_meta(progressToken=1.5),
-        with_meta(progressToken=True),
-        b"[]",
-        b"",
-        b"\xff",
-        b"[" * 100_000,
+        (altered(id=True), -32600),
+        (altered(id=None), -32600),
+        (altered(id=1.5), -32600),
+        (altered(jsonrpc="1.0"), -32600),
+        (altered(method="tools/list"), -32020),
+        (altered(params=[]), -32600),
+        (with_params(name=None), -32602),
+        (with_params(name="other"), -32020),
+        (with_params(arguments=[]), -32602),
+        (with_params(inputResponses=[]), -32602),
+        (with_params(requestState=1), -32602),
+        (with_params(_meta=[]), -32602),
+        (with_meta("protocolVersion"), -32602),
+        (with_meta("clientCapabilities"), -32602),
+        (with_meta(**{"io.modelcontextprotocol/clientCapabilities": {"sampling": 1}}), -32602),
+        (with_meta(**{"io.modelcontextprotocol/clientInfo": {"name": "x"}}), -32602),
+        (with_meta(**{"io.modelcontextprotocol/clientInfo": "x"}), -32602),
+        (with_meta(**{"io.modelcontextprotocol/logLevel": "loud"}), -32602),
+        (with_meta(progressToken=1.5), -32602),
+        (with_meta(progressToken=True), -32602),
+        (b"[]", -32600),
+        (b"", -32700),
+        (b"\xff", -32700),
+        (b"[" * 100_000, -32700),
     ],
 )
-async def test_whatever_is_doubtful_is_left_to_the_sdk(body: bytes) -> None:
-    assert recognised(HEAD, body) is None
+async def test_a_message_that_is_not_valid_is_refused_and_calls_nothing(body: bytes, code: int) -> None:
+    doings = Doings()
+    async with served_http(doing_server(doings)) as url:
+        answer = await exchange(url, headers=modern_headers("add"), body=body)
+
+    assert (answer.status, answer.json()["error"]["code"]) == (400, code)
+    assert doings.calls == 0
+
+
+async def test_a_message_with_other_members_is_valid() -> None:
+    async with served_http(doing_server()) as url:
+        answer = await exchange(url, headers=modern_headers("add"), body=altered(more=1))
+
+    assert answer.json()["result"]["structuredContent"] == 3
 
 
 async def test_a_tool_that_mirrors_arguments_has_its_headers_checked() -> None:
@@ -338,15 +340,12 @@ async def test_a_response_is_whole_whatever_middleware_makes_of_its_head(size: i
 
 
 async def test_a_header_of_middleware_that_would_be_two_is_not_sent() -> None:
-    async with (
-        served_http(doing_server(), middleware=[adding((b"x-kind", b"tool\r\nx-other: 1"))]) as url,
-        connected(url) as stream,
-    ):
-        with anyio.fail_after(30):
-            body = call_body("add", {"a": 1, "b": 1})
-            await stream.send(head(url, headers={**modern_headers("add"), "Content-Length": str(len(body))}) + body)
-            with pytest.raises(anyio.EndOfStream):
-                await stream.receive()
+    async with served_http(doing_server(), middleware=[adding((b"x-kind", b"tool\r\nx-other: 1"))]) as url:
+        answer = await call(url, "add", {"a": 1, "b": 1})
+
+    assert answer.status == 500
+    assert answer.body == b"Internal Server Error"
+    assert {"x-kind", "x-other"}.isdisjoint(answer.headers)
 
 
 def sized(size: int) -> str:

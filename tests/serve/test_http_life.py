@@ -30,7 +30,7 @@ from tests.serve.serving import served_http
 from toolweave import tool
 from toolweave.serve import create_mcp_server
 from toolweave.serve._http.app import HttpLimits
-from toolweave.serve._http.uvicorn_server import serve_http
+from toolweave.serve._http.http_server import serve_http
 from toolweave.tools import ToolRegistry
 
 pytestmark = pytest.mark.anyio

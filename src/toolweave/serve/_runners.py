@@ -245,7 +245,7 @@ class ServerRunners(ABC):
             RuntimeError: No asyncio event loop is running.
         """
         running_loop("serve_http()")
-        from toolweave.serve._http.uvicorn_server import serve_http
+        from toolweave.serve._http.http_server import serve_http
 
         app = self.asgi_app(host=host, **options)
         await serve_http(app, host=host, port=port, tls=tls, on_started=on_started)

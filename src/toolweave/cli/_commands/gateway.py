@@ -174,7 +174,7 @@ def _manager(options: GatewayRunOptions, worker: WorkerSettings | None = None) -
 def _serve_http(
     manager: GatewayManager, options: GatewayRunOptions, where: str, worker: WorkerSettings | None = None
 ) -> None:
-    from toolweave.serve._http.uvicorn_server import serve_http  # late, as above
+    from toolweave.serve._http.http_server import serve_http  # late, as above
     from toolweave.serve._runners import run_blocking
 
     host, port = listening(where)

@@ -19,7 +19,7 @@ from toolweave.cli._serve.processes import own_command
 from toolweave.cli._serve.workers import METRICS_VARIABLE, WorkerPool, WorkerSettings, check_platform, shared_folder
 from toolweave.errors import StoreError
 from toolweave.gateway import Replicas, load_gateway_config, shared_redis
-from toolweave.serve._http.uvicorn_server import bind
+from toolweave.serve._http.http_server import bind
 from toolweave.state import SqliteStore
 
 

@@ -30,7 +30,13 @@ from toolweave.protocol.jsonrpc import (
     encode_result,
 )
 from toolweave.protocol.versions import BATCHING_VERSION, MODERN_VERSION, MODERN_VERSIONS
-from toolweave.serve._envelope import client_of_envelope, client_of_handshake, has_envelope, unsupported_version
+from toolweave.serve._envelope import (
+    checked_envelope,
+    client_of,
+    client_of_handshake,
+    has_envelope,
+    unsupported_version,
+)
 from toolweave.serve._pending_requests import PendingRequests
 from toolweave.serve._plain_calls import ENVELOPE
 from toolweave.serve._request import ChangeSubscriptions, Client, Json, Request, Responder
@@ -88,7 +94,7 @@ class Conversation:
         self._max_requests = max_requests
         self._modern: bool | None = None  # until the first request
         self._client: Client | None = None  # of the handshake
-        self._known: tuple[Json, Client] | None = None  # an envelope, and its client
+        self._known: tuple[Mapping[str, Any], Client] | None = None  # an envelope, and its client
         self._leave: Callable[[], None] | None = None
         self._running: dict[RequestId, anyio.CancelScope] = {}
         self._unwanted: set[RequestId] = set()
@@ -269,12 +275,13 @@ class Conversation:
 
     def _sender(self, params: Mapping[str, Any], versions: Sequence[str]) -> Client:
         """Return the client of a request of the modern era, which sends the same envelope with each."""
-        meta = params.get("_meta")
-        if self._known is not None and meta == self._known[0]:
-            return self._known[1]
-        client = client_of_envelope(params, versions, name=self.name)
-        if ENVELOPE.issuperset(meta := cast("Json", meta)):
-            self._known = meta, client
+        known = self._known
+        if known is not None and params.get("_meta") == known[0]:
+            return known[1]
+        envelope = checked_envelope(params, versions)
+        client = client_of(envelope, conversation=self.name)
+        if ENVELOPE.issuperset(envelope):  # others differ from request to request
+            self._known = (envelope, client)
         return client
 
     async def _initialize(self, request: Request, reply: _Reply) -> None:

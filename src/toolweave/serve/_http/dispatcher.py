@@ -1,7 +1,8 @@
 """Requests over HTTP: each POST is read, checked and dispatched by its era; this module answers the modern ones.
 
-A quick parse recognises most requests of the modern era, so that they pass no further check; `legacy.py` answers those
-of the legacy era. Imports no SDK, no framework and no model library.
+`fast_path.py` stands before it and answers plain calls; `legacy.py` answers the requests of the legacy era. The order
+of the checks is part of the behaviour, since the first that fails gives the error: size, JSON, scopes, `Accept`, the
+headers that repeat the body, the envelope. Imports no SDK, no framework and no model library.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from toolweave.protocol.versions import BATCHING_VERSION, HANDSHAKE_VERSIONS, MO
 from toolweave.serve._auth.gate import OperationGate
 from toolweave.serve._auth.middleware import identity_of, may_of
 from toolweave.serve._endpoint import Endpoint
-from toolweave.serve._envelope import client_of_envelope, has_envelope, unsupported_version
+from toolweave.serve._envelope import checked_envelope, client_of, has_envelope, unsupported_version
 from toolweave.serve._http.accept import accepts_events, accepts_json
 from toolweave.serve._http.asgi import (
     SENT,
@@ -44,7 +45,6 @@ from toolweave.serve._http.batch import MOST, answer_batch
 from toolweave.serve._http.deciding_headers import ROUTING, first_repeated
 from toolweave.serve._http.fast_path import FastPath
 from toolweave.serve._http.legacy import LegacyHttp
-from toolweave.serve._http.quick_parse import ParsedRequest, client_of, recognised
 from toolweave.serve._http.response import HTTP_STATUS, PostResponse, ResponseLimits, respond_error, respond_late_body
 from toolweave.serve._http.shares import PLACE, RETRY_SECONDS, EndpointRequests, Place, RunningRequests, note_stream
 from toolweave.serve._request import Json, Request
@@ -107,7 +107,7 @@ def check(
         # a name of another type is refused by its method, as invalid parameters: no header could repeat it
         if isinstance(value, str) and decode_value(headers.get(b"mcp-name")) != value:
             raise _mismatch("mcp-name", f"params.{named}")
-    client_of_envelope(params, versions)
+    checked_envelope(params, versions)
 
 
 def _mismatch(header: str, what: str) -> RequestError:
@@ -117,17 +117,20 @@ def _mismatch(header: str, what: str) -> RequestError:
 _VERSION = MODERN_VERSION.encode()
 _BATCHING = BATCHING_VERSION.encode()
 _HANDSHAKE = frozenset(version.encode() for version in HANDSHAKE_VERSIONS)
-_QUICK = frozenset(
-    {
-        methods.TOOLS_CALL.encode(),
-        methods.TOOLS_LIST.encode(),
-        methods.PROMPTS_LIST.encode(),
-        methods.RESOURCES_LIST.encode(),
-        methods.RESOURCES_TEMPLATES_LIST.encode(),
-        methods.SERVER_DISCOVER.encode(),
-    }
-)
-"""The methods that the quick parse recognises; all others take the full checks."""
+
+
+class ParsedRequest(msgspec.Struct, frozen=True, eq=False):
+    """A request of the modern era that was read and checked.
+
+    Attributes:
+        id: The JSON-RPC id.
+        method: The method.
+        params: Its parameters, whose `_meta` has a valid envelope.
+    """
+
+    id: RequestId
+    method: str
+    params: Json
 
 
 class HttpDispatcher:
@@ -261,95 +264,87 @@ class HttpDispatcher:
                 with anyio.move_on_after(1, shield=True):
                     await respond_late_body(send)
             raise
-        raw = scope["headers"]
-        headers = dict(raw)
-        if body is not None and self._is_candidate(headers) and (len(headers) == len(raw) or not _repeats(raw)):
-            call = recognised(headers, body)
-            if call is not None and not self._arguments_in_headers(call.method, call.params):
-                if (refusal := self._gate.refusal(scope, [(call.method, call.params)])) is not None:
-                    exchange.close()
-                    await refusal.send(send)
-                    return
-                exchange.begin()
-                await self.answer(call, scope, exchange, work)
-                return
-        exchange.close()
         if body is None:
+            exchange.close()
             await respond(send, 413, "Request body too large", _CLOSE)
             return
-        await self._post_other(body, scope, receive, send, work)
-
-    def _is_candidate(self, headers: Headers) -> bool:
-        return (
-            headers.get(b"mcp-method") in _QUICK
-            and headers.get(b"mcp-protocol-version") == _VERSION
-            and self.acceptable(headers.get(b"accept", b""))
-        )
+        await self._post_read(body, _stripped(scope), exchange, receive, send, work)
 
     def acceptable(self, accept: bytes) -> bool:
         """Whether a client accepts the response, which may be an event stream unless none is."""
         return accepts_json(accept) and (accepts_events(accept) or not self._streams)
 
-    async def _post_other(
-        self, body: bytes, scope: Scope, receive: Receive, send: Send, work: anyio.CancelScope
+    async def _post_read(
+        self, body: bytes, scope: Scope, exchange: PostResponse, receive: Receive, send: Send, work: anyio.CancelScope
     ) -> None:
-        """Serve a POST that the quick parse did not recognise."""
+        """Serve a POST whose body arrived."""
         try:
             message = decode_strict(body)
         except MalformedMessage as exc:
+            exchange.close()
             await _refuse(send, exc.id, RequestError(exc.message, code=exc.code))
             return
-        scope = _stripped(scope)
         headers = dict(scope["headers"])
-        refusal = self._gate.refusal(scope, _operations(message if isinstance(message, list) else [message]))
+        messages = message if isinstance(message, list) else [message]
+        refusal = self._gate.refusal(scope, _operations(messages))
+        accepts = isinstance(message, list) or self.acceptable(headers.get(b"accept", b""))
+        if refusal is None and accepts and isinstance(message, StrictMessage) and _is_modern(message, headers):
+            await self._post_modern(message, scope, exchange, send, work)
+            return
+        exchange.close()  # else its watch for a disconnect would compete for the messages of the client
         if refusal is not None:
             await refusal.send(send)
+        elif not accepts:
+            kinds = "application/json"
+            if self._streams:
+                kinds += " and text/event-stream"
+            await respond_error(send, 406, None, RequestError(f"The client must accept {kinds}", code=INVALID_REQUEST))
         elif isinstance(message, list):
             await self._post_batch(message, scope, receive, send, work)
-        elif not self.acceptable(headers.get(b"accept", b"")):
-            kinds = "application/json" + (" and text/event-stream" if self._streams else "")
-            await respond_error(send, 406, None, RequestError(f"The client must accept {kinds}", code=INVALID_REQUEST))
-        elif _is_modern(message, headers):
-            await self._post_modern(message, scope, receive, send, work)
         else:
             await self._legacy.post(message, scope, receive, send, work)
 
     async def _post_modern(
-        self, message: StrictMessage, scope: Scope, receive: Receive, send: Send, work: anyio.CancelScope
+        self, message: StrictMessage, scope: Scope, exchange: PostResponse, send: Send, work: anyio.CancelScope
     ) -> None:
         """Serve a message of the modern era."""
-        headers = dict(scope["headers"])
+        try:
+            request = self._checked(message, scope)
+        except RequestError as exc:
+            exchange.close()
+            await _refuse(send, _answerable_id(message), exc)
+            return
+        if request is None:
+            exchange.close()
+            await respond(send, 202)  # the specification defines no notification of clients
+            return
+        exchange.begin()
+        await self.answer(request, scope, exchange, work)
+
+    def _checked(self, message: StrictMessage, scope: Scope) -> ParsedRequest | None:
+        """Return the request in a message, or None for a notification.
+
+        Raises:
+            RequestError: The message is not valid, or its headers contradict it.
+        """
         if message.method is msgspec.UNSET or message.id is None:
             why = "the body must be a request or a notification, and the id of a request a string or an integer"
-            if isinstance(message.id, int | str) and not message.is_answer:
-                key = message.id
-            else:
-                key = None
-            await _refuse(send, key, RequestError(f"Invalid request: {why}", code=INVALID_REQUEST))
-            return
+            raise RequestError(f"Invalid request: {why}", code=INVALID_REQUEST)
+        raw = scope["headers"]
+        headers = dict(raw)
         if message.id is msgspec.UNSET:
             version = headers.get(b"mcp-protocol-version", b"")
-            if version == _VERSION:
-                await respond(send, 202)  # the specification defines no notification of clients
-            else:
-                await _refuse(send, None, unsupported_version(version.decode("latin-1"), self._endpoint.versions))
-            return
+            if version != _VERSION:
+                raise unsupported_version(version.decode("latin-1"), self._endpoint.versions)
+            return None
         params = message.params or {}
-        try:
-            check(message.method, params, headers, scope["headers"], self._endpoint.versions)
-            mirrored = self._arguments_in_headers(message.method, params)
-            if mirrored:
-                wrong = argument_mismatch(mirrored, params.get("arguments"), scope["headers"])
-            else:
-                wrong = None
+        check(message.method, params, headers, raw, self._endpoint.versions)
+        mirrored = self._arguments_in_headers(message.method, params)
+        if mirrored:
+            wrong = argument_mismatch(mirrored, params.get("arguments"), raw)
             if wrong is not None:
                 raise RequestError(wrong, code=HEADER_MISMATCH)
-        except RequestError as exc:
-            await _refuse(send, message.id, exc)
-            return
-        exchange = PostResponse(receive, send, work, self._tasks, self._bounds, streams=self._streams)
-        exchange.begin()
-        await self.answer(ParsedRequest("2.0", message.id, message.method, params), scope, exchange, work)
+        return ParsedRequest(message.id, message.method, params)
 
     def _arguments_in_headers(self, method: str, params: Json) -> Mirrored:
         """Return the arguments that a request mirrors into headers."""
@@ -437,12 +432,15 @@ def _is_modern(message: StrictMessage, headers: Headers) -> bool:
     return is_request and message.method != methods.INITIALIZE and has_envelope(message.params or {})
 
 
+def _answerable_id(message: StrictMessage) -> RequestId | None:
+    """Return the id that an error for a message repeats."""
+    if message.is_answer or not isinstance(message.id, int | str):
+        return None
+    return message.id
+
+
 async def _refuse(send: Send, key: RequestId | None, error: RequestError) -> None:
     await respond_error(send, HTTP_STATUS[error.code], key, error)
-
-
-def _repeats(raw: Sequence[tuple[bytes, bytes]]) -> bool:
-    return first_repeated(raw, (*ROUTING, b"accept")) is not None
 
 
 def _stripped(scope: Scope) -> Scope:

@@ -23,6 +23,7 @@ from toolweave.protocol.jsonrpc import RequestId
 from toolweave.protocol.versions import HANDSHAKE_VERSIONS, MODERN_VERSION
 from toolweave.serve._auth.gate import OperationGate
 from toolweave.serve._auth.middleware import identity_of, may_of, principal
+from toolweave.serve._envelope import client_of
 from toolweave.serve._http.asgi import (
     SENT,
     App,
@@ -37,7 +38,7 @@ from toolweave.serve._http.deciding_headers import JudgedValues, headers_of, jud
 from toolweave.serve._http.guard import Guard
 from toolweave.serve._http.layered import LazyReply, ResponseMaker
 from toolweave.serve._http.legacy import SessionResponse, client_in
-from toolweave.serve._http.quick_parse import client_of, plain_call, plain_call_of_session
+from toolweave.serve._http.quick_parse import plain_call, plain_call_of_session
 from toolweave.serve._http.response import PostResponse, respond_cancelled, respond_json, respond_late_body
 from toolweave.serve._http.sessions import HttpSession, HttpSessions, InFlight
 from toolweave.serve._http.shares import EndpointRequests

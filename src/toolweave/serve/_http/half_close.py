@@ -7,10 +7,10 @@ that left answers the first with a reset, so that the next one fails, and the re
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import asyncio
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from toolweave.serve._http.exchange import Framing, HttpExchange
 
 _FIRST_PROBES = (0.15, 0.05, 0.2, 0.4)
 """Seconds before each of the first probes. The second finds a client that left if its reset arrived meanwhile."""
@@ -19,15 +19,34 @@ _PROBE_SECONDS = 1.0
 _PROBE = b"HTTP/1.1 102 Processing\r\n\r\n"
 
 
+class ProbedConnection(Protocol):
+    """A connection whose client may close its sending side."""
+
+    transport: asyncio.Transport
+    is_encrypted: bool
+
+    @property
+    def newest(self) -> HttpExchange | None:
+        """The last request whose head is complete."""
+        ...
+
+    @property
+    def has_queued(self) -> bool:
+        """Whether requests wait for the response to one before them."""
+        ...
+
+
 class HalfClose:
     """The half-close of one connection.
 
     Args:
-        connection: uvicorn's connection.
+        connection: The connection.
+        loop: Its event loop.
     """
 
-    def __init__(self, connection: HttpToolsProtocol) -> None:
+    def __init__(self, connection: ProbedConnection, loop: asyncio.AbstractEventLoop) -> None:
         self._connection = connection
+        self._loop = loop
         self._delays = iter(_FIRST_PROBES)
         self._is_probed = False
 
@@ -37,32 +56,32 @@ class HalfClose:
         With TLS there are none: asyncio cannot send after the client's end.
         """
         connection = self._connection
-        cycle: Any = connection.cycle  # None until the first head is complete
-        if connection.scheme == "https" or cycle is None or cycle.response_complete:
+        newest = connection.newest
+        if connection.is_encrypted or newest is None or newest.response_complete:
             return False
-        is_stream = cycle.response_started and cycle.chunked_encoding
-        if not connection.pipeline and (cycle.more_body or is_stream):
+        is_stream = newest.response_started and newest.framing is Framing.CHUNKED
+        if not connection.has_queued and (newest.more_body or is_stream):
             return False
-        cycle.keep_alive = False
-        if cycle.more_body:
-            cycle.disconnected = True
+        newest.keep_alive = False
+        if newest.more_body:
+            newest.disconnected = True
         if not self._is_probed:  # the end is received once more when reading is resumed
             self._is_probed = True
             self._schedule_probe()
         return True
 
     def _schedule_probe(self) -> None:
-        self._connection.loop.call_later(next(self._delays, _PROBE_SECONDS), self._probe)
+        self._loop.call_later(next(self._delays, _PROBE_SECONDS), self._probe)
 
     def _probe(self) -> None:
         connection = self._connection
-        if connection.transport.is_closing():
+        newest = connection.newest
+        if newest is None or connection.transport.is_closing():
             return
-        cycle = connection.cycle
-        if not connection.pipeline:
-            if cycle.disconnected:  # the rest of its body never comes
+        if not connection.has_queued:
+            if newest.disconnected:  # the rest of its body never comes
                 connection.transport.close()
                 return
-            if not cycle.response_started and cycle.scope["http_version"] == "1.1":
+            if not newest.response_started and newest.scope["http_version"] == "1.1":
                 connection.transport.write(_PROBE)
         self._schedule_probe()

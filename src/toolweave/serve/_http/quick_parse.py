@@ -1,6 +1,9 @@
-"""Quick parse of a POST of the modern era: the request and its client, if it is valid in every respect.
+"""Plain calls of a tool, read in one pass: the call, and its client if the call itself names it.
 
-Pure: headers and a body in, a request or None out. The reason of a refusal is found by the full checks.
+Pure: a body in, a call or None out. Any other request, and the reason of an error, is read by the full path. A client
+sends the same envelope with each of its calls, so its `_meta` is cut out as bytes, and the envelopes that were read
+are kept by these bytes: equal bytes have equal values, so an entry never becomes wrong, and the table is emptied when
+it is full. Callers share the objects and must not modify them.
 """
 
 from __future__ import annotations
@@ -10,28 +13,14 @@ from typing import Any, Literal, cast
 import msgspec
 
 from toolweave._json import JsonDecoder, decode_json
-from toolweave.protocol import methods
-from toolweave.protocol.headers import decode_value
-from toolweave.protocol.input_required import INPUT_RESPONSES, REQUEST_STATE
 from toolweave.protocol.jsonrpc import MAX_DEPTH, encode_value
-from toolweave.protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION
-from toolweave.protocol.versions import MODERN_VERSION
-from toolweave.serve._envelope import is_whole
-from toolweave.serve._http.asgi import Headers
+from toolweave.protocol.meta import PROTOCOL_VERSION
+from toolweave.serve._envelope import client_of, is_whole
 from toolweave.serve._plain_calls import ENVELOPE, PlainToolCall
-from toolweave.serve._request import Client, Identity, Json, MayUse
+from toolweave.serve._request import Client, Json
 
 _LONGEST_KEPT = 1024  # bytes of a `_meta`
 _MOST_KEPT = 512
-
-
-class ParsedRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """A JSON-RPC request that the fast path can answer."""
-
-    jsonrpc: Literal["2.0"]
-    id: int | str
-    method: str
-    params: dict[str, Any]
 
 
 class _PlainParams(msgspec.Struct, forbid_unknown_fields=True):
@@ -71,44 +60,12 @@ class _SessionCall(msgspec.Struct, forbid_unknown_fields=True):
 _ORDERED = sorted(ENVELOPE)
 _decode_plain = JsonDecoder(_PlainCall)
 _decode_session_call = JsonDecoder(_SessionCall)
-_decode = JsonDecoder(ParsedRequest)
-
-
-def recognised(headers: Headers, body: bytes) -> ParsedRequest | None:
-    """Return the request if it is valid in every respect that the specification names, else None."""
-    try:
-        call = _decode(body)
-    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
-        return None
-    params = call.params
-    method = call.method
-    meta = params.get("_meta")
-    if not isinstance(meta, dict) or not is_whole(cast("Json", meta)):
-        return None
-    if headers.get(b"mcp-method", b"").decode("latin-1") != method:
-        return None
-    if method != methods.TOOLS_CALL:
-        return call
-    name = params.get("name")
-    if not isinstance(name, str) or decode_value(headers.get(b"mcp-name")) != name:
-        return None
-    arguments = params.get("arguments")
-    answers = params.get(INPUT_RESPONSES)
-    state = params.get(REQUEST_STATE)
-    if (arguments is not None or "arguments" in params) and not isinstance(arguments, dict):
-        return None
-    if answers is not None and not isinstance(answers, dict):
-        return None
-    if state is None or isinstance(state, str):
-        return call
-    return None
 
 
 def plain_call(named: bytes, body: bytes) -> PlainToolCall | None:
     """Return a plain call of the modern era, else None.
 
-    Equivalent to `recognised` at less than half the cost: a client sends the same envelope with each of its calls, so
-    it is parsed once and shared; it must not be modified.
+    Its `_meta` and its client are shared with other calls and must not be modified.
 
     Args:
         named: The header `Mcp-Name`.
@@ -203,15 +160,3 @@ def _kept(text: bytes, envelope: Json) -> _Sender:
             _envelopes.clear()
         _envelopes[text] = made
     return made
-
-
-def client_of(meta: Json, identity: Identity | None = None, may: MayUse | None = None) -> Client:
-    """Return the client of a request with this complete `_meta`, of this identity."""
-    return Client(
-        version=MODERN_VERSION,
-        capabilities=meta[CLIENT_CAPABILITIES],
-        info=meta.get(CLIENT_INFO),
-        principal=None if identity is None else identity.principal,
-        may=may,
-        identity=identity,
-    )

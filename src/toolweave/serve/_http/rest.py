@@ -33,8 +33,7 @@ from toolweave.protocol.versions import MODERN_VERSION
 from toolweave.schema import Validator
 from toolweave.serve._auth.gate import OperationGate
 from toolweave.serve._http.asgi import Receive, Scope, Send, VisibleHeaders, path_of, read_body
-from toolweave.serve._http.dispatcher import CallerMustWait, HttpDispatcher
-from toolweave.serve._http.quick_parse import ParsedRequest
+from toolweave.serve._http.dispatcher import CallerMustWait, HttpDispatcher, ParsedRequest
 from toolweave.serve._http.response import HTTP_STATUS, PostResponse, ResponseLimits, respond_json
 from toolweave.serve._http.shares import RETRY_SECONDS
 from toolweave.serve._request import Json
@@ -125,7 +124,7 @@ class RestView:
                 return
             response.fits = lambda: _fits(None if self._schema_of is None else self._schema_of(name), arguments)
             response.begin()
-            request = ParsedRequest("2.0", 0, methods.TOOLS_CALL, params)
+            request = ParsedRequest(0, methods.TOOLS_CALL, params)
             await self._dispatcher.answer(request, scope, response, work)
 
     async def document(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -146,7 +145,7 @@ class RestView:
                 page = _ListResponse(receive, send, work, self._tasks, self._bounds, streams=False)
                 page.begin()
                 params: Json = {"_meta": _envelope(scope)} | ({} if cursor is None else {"cursor": cursor})
-                request = ParsedRequest("2.0", 0, methods.TOOLS_LIST, params)
+                request = ParsedRequest(0, methods.TOOLS_LIST, params)
                 await self._dispatcher.answer(request, scope, page, work)
                 if page.answered or work.cancel_called:
                     return
