@@ -71,6 +71,8 @@ def plain_call(named: bytes, body: bytes) -> PlainToolCall | None:
         named: The header `Mcp-Name`.
         body: The message.
     """
+    if _may_be_too_deep(body):
+        return None
     try:
         call = _decode_plain(body)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
@@ -90,7 +92,7 @@ def plain_call(named: bytes, body: bytes) -> PlainToolCall | None:
 
 def plain_call_of_session(body: bytes) -> PlainToolCall | None:
     """Return a plain call of the legacy era, whose `_meta` has no envelope, else None."""
-    if body.count(b"{") + body.count(b"[") > MAX_DEPTH:  # those that are too deep are among them
+    if _may_be_too_deep(body):
         return None
     try:
         call = _decode_session_call(body)
@@ -105,6 +107,11 @@ def plain_call_of_session(body: bytes) -> PlainToolCall | None:
     else:
         arguments = given.arguments
     return PlainToolCall(call.id, given.name, arguments, meta=meta, has_more=bool(meta))
+
+
+def _may_be_too_deep(body: bytes) -> bool:
+    """Whether a body has so many brackets that it may be nested too deeply, which the full path finds out."""
+    return body.count(b"{") + body.count(b"[") > MAX_DEPTH
 
 
 def _names(header: bytes | None, name: str) -> bool:
