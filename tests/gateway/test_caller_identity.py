@@ -153,7 +153,9 @@ async def exchanged(exchange: Exchange, made: CallerWorld, asked: list[dict[str,
 
 
 @asynccontextmanager
-async def exchange_world(server: Any = None) -> AsyncGenerator[tuple[CallerWorld, list[dict[str, str]]]]:
+async def exchange_world(
+    server: Any = None, *, idle_seconds: float = 300.0
+) -> AsyncGenerator[tuple[CallerWorld, list[dict[str, str]]]]:
     """Serve a gateway that exchanges the tokens of its callers, before a server that says who they are by default."""
     made, asked = CallerWorld(), list[dict[str, str]]()
     async with AsyncExitStack() as stack:
@@ -174,7 +176,9 @@ async def exchange_world(server: Any = None) -> AsyncGenerator[tuple[CallerWorld
             until = int(time.time()) + 2 if "short" in token else None
             return Identity(client_id="app", subject=user, issuer="https://idp.example", expires_at=until)
 
-        gateway = create_gateway({"mail": {"url": made.upstream, "auth": oauth}}, auth=BearerAuth(verify))
+        gateway = create_gateway(
+            {"mail": {"url": made.upstream, "auth": oauth}}, auth=BearerAuth(verify), idle_seconds=idle_seconds
+        )
         made.gateways = lambda: len(gateway.callers)
         made.base = (await stack.enter_async_context(served_http(gateway))).removesuffix("/mcp")
         yield made, asked
@@ -313,6 +317,36 @@ async def test_one_caller_with_many_tokens_takes_the_place_of_no_other() -> None
                     assert (await caller.call_tool("mail_whoami")).text == "ann"
             assert len(asked) == 18
             await eventually(lambda: made.gateways() == 16)
+
+
+@pytest.mark.slow
+async def test_the_servers_of_a_caller_end_with_its_token_after_the_calls_that_use_them() -> None:
+    runs, go = anyio.Event(), anyio.Event()
+    server = upstream_server()
+
+    @server.tool
+    async def hold() -> str:
+        """Answer once it may."""
+        runs.set()
+        await go.wait()
+        return "held"
+
+    texts: list[str] = []
+    async with exchange_world(server, idle_seconds=1.0) as (made, _):
+
+        async def use() -> None:
+            async with connect_mcp({"url": made.url, "auth": "key-of-ann-short-0123456789"}) as caller:
+                texts.append((await caller.call_tool("mail_hold")).text)
+
+        with anyio.fail_after(BOUND):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(use)
+                await runs.wait()
+                assert made.gateways() == 1
+                await eventually(lambda: made.gateways() == 0)
+                go.set()
+
+    assert texts == ["held"]
 
 
 async def test_more_tokens_of_one_caller_than_sixteen_are_not_used_at_once_and_others_are_served() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import anyio
@@ -16,8 +17,11 @@ from toolweave import Callbacks, ToolError, connect_mcp
 from toolweave.config import server_config
 from toolweave.errors import RequestError
 from toolweave.gateway import create_gateway
+from toolweave.gateway._caller_stream import CallerStream
 from toolweave.gateway._connections import AskingConnections
 from toolweave.gateway._parking import LiveCall, ParkedRound, Parking, ParkingFull
+from toolweave.serve._logs import Logs
+from toolweave.serve._request import Client, Request
 from toolweave.testing import MemoryServer
 
 pytestmark = pytest.mark.anyio
@@ -212,3 +216,29 @@ async def test_a_caller_that_does_not_read_gets_the_newest_progress() -> None:
 
     assert [one["progress"] for one in told] == sorted(one["progress"] for one in told)
     assert told[-1] == {"progressToken": 7, "progress": 999}
+
+
+async def test_notifications_that_a_caller_does_not_read_are_bounded_and_the_newest_progress_stays() -> None:
+    sent: list[Any] = []
+
+    class Reader:
+        """The reply channel of a caller that reads what it is sent."""
+
+        async def notify(self, method: str, params: Mapping[str, Any]) -> None:
+            sent.append(params["progress"])
+
+        async def ask(self, method: str, params: Mapping[str, Any]) -> Json:
+            raise NotImplementedError
+
+        async def release(self) -> None:
+            raise NotImplementedError
+
+    client = Client(version=MODERN, capabilities={})
+    request = Request("tools/call", {"name": "f", "_meta": {"progressToken": 7}}, client, Reader(), 1)
+    stream = CallerStream(request, Logs(enabled=True))
+    with anyio.fail_after(60):
+        async with stream.delivered():
+            for number in range(1000):  # without a turn of the event loop, in which they would be sent
+                stream.progress({"progress": number})
+
+    assert sent == [*range(255), 999]

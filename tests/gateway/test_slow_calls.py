@@ -177,6 +177,19 @@ async def test_a_task_that_is_cancelled_is_cancelled_at_its_upstream(protocol: s
     assert found["status"] == "cancelled"
 
 
+@EACH_UPSTREAM
+async def test_a_call_that_is_cancelled_before_it_becomes_a_task_is_cancelled_at_its_upstream(protocol: str) -> None:
+    held = Held()
+    with anyio.fail_after(30):
+        async with calling(held, protocol, seconds=60.0) as raw:
+            meta = {"io.modelcontextprotocol/clientCapabilities": ABLE}
+            await raw.send(raw.request("tools/call", {"name": "slow", "arguments": {}, "_meta": meta}, id="c"))
+            while not held.runs:
+                await anyio.sleep(0.01)
+            await raw.notify("notifications/cancelled", requestId="c")
+            await held.cancelled.wait()
+
+
 async def test_a_task_that_is_cancelled_while_it_asks_ends_the_call_that_waits_at_its_upstream() -> None:
     held = Held()
     async with calling(held, "2025-11-25") as raw:  # in the other era no call waits while its caller is asked
