@@ -97,6 +97,20 @@ async def test_a_rule_about_a_template_holds_for_its_resources_before_it_was_lis
         assert not await works(gateway, caller(), "resources/read", uri="notes://secret/a")
 
 
+@pytest.mark.parametrize("spelling", ["NOTES://diary", "notes://d%69ary"])
+async def test_a_rule_about_a_resource_holds_for_every_spelling_of_its_uri(spelling: str) -> None:
+    deny = AccessRule(effect="deny", names=["notes://diary"])
+    gateway = fleet(AccessRules(rules=[deny], default="allow"))
+    async with gateway.running():
+        await listed(gateway, caller(), "resources/list")
+        assert not await works(gateway, caller(), "resources/read", uri=spelling)
+
+    gateway = fleet(AccessRules(rules=[], default="allow"))
+    async with gateway.running():
+        await listed(gateway, caller(), "resources/list")
+        assert await works(gateway, caller(), "resources/read", uri=spelling)
+
+
 @EACH_ERA
 async def test_a_rule_about_templates_does_not_list_those_that_another_server_has_under_another_uri(era: str) -> None:
     gateway = fleet(AccessRules(rules=[allow(names=["notes://*/{name}"])]))

@@ -101,6 +101,39 @@ async def test_a_resource_that_the_caller_may_not_use_is_not_subscribed_to() -> 
     assert params["notifications"] == {"resourceSubscriptions": ["mine://x"]}
 
 
+@ERAS
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        ("prompts/get", {"name": "theirs_theirs"}),
+        ("resources/read", {"uri": "theirs://x"}),
+        ("resources/read", {"uri": "theirs://other"}),
+        ("completion/complete", {"ref": {"type": "ref/prompt", "name": "theirs_theirs"}}),
+        ("completion/complete", {"ref": {"type": "ref/resource", "uri": "theirs://{part}"}}),
+    ],
+)
+async def test_what_the_caller_may_not_use_is_refused_as_if_it_were_not_there(
+    version: str, method: str, params: Json
+) -> None:
+    gateway = both()
+    argument = {"argument": {"name": "part", "value": ""}} if method.startswith("completion") else {}
+    async with gateway.running():
+        for lists in ("prompts/list", "resources/list", "resources/templates/list"):
+            await asked(gateway, Peer(version=version), lists)
+        with pytest.raises(RequestError) as refused:
+            await asked(gateway, restricted(version), method, **params, **argument)
+
+    assert refused.value.code in (-32602, -32002)
+
+
+async def test_what_a_restricted_caller_reads_is_private_to_it() -> None:
+    gateway = both()
+    async with gateway.running():
+        found = await asked(gateway, restricted(MODERN), "resources/read", uri="mine://x")
+
+    assert found["cacheScope"] == "private"
+
+
 async def test_an_upstream_that_is_gone_refuses_a_subscription_with_its_name() -> None:
     gateway = create_gateway({"mine": {"server": offering("mine"), "timeout": 1}, "more": {"server": offering("more")}})
     peer = Peer(version=LEGACY, conversation="c")

@@ -1,0 +1,221 @@
+"""Callers are kept apart from one another, and upstreams too: states, tasks, tokens, connections and resources."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+import anyio
+import pytest
+
+from tests.connect.targets import eventually
+from tests.gateway.relayed import MODERN, Json, upstream
+from tests.serve.talking import talking
+from toolweave import Hub, connect_mcp, create_mcp_server
+from toolweave.config import Secret, server_config
+from toolweave.errors import RequestError, ServerError
+from toolweave.gateway import Replicas, create_gateway
+from toolweave.gateway._caller_hubs import CallerHubs, GatewayCaller
+from toolweave.gateway._connections import AskingConnections, owner_of
+from toolweave.gateway._handshake_connections import HandshakeConnections
+from toolweave.gateway._kept_tasks import NO_LINE, EndedCalls
+from toolweave.gateway._page_visits import PageVisits
+from toolweave.gateway._routes import Route
+from toolweave.gateway._sealed_state import SealedRound, StateCipher
+from toolweave.oauth import MemoryTokenStore
+from toolweave.protocol.content import ResourceLink
+from toolweave.protocol.tasks import TASK_ID
+from toolweave.serve._changes import Changes
+from toolweave.serve._request import Client, Request
+from toolweave.state import MemoryStore
+from toolweave.tools import ToolResult
+
+pytestmark = pytest.mark.anyio
+
+KEYS = ("k" * 32,)
+LEGACY = "2025-11-25"
+RESULT: Json = {"content": [{"type": "text", "text": "of ann"}]}
+
+
+def client(*, principal: str | None = "ann", **capabilities: Any) -> Client:
+    return Client(version=MODERN, capabilities=capabilities, principal=principal)
+
+
+def test_a_state_that_one_view_of_a_gateway_has_sealed_does_not_open_in_another() -> None:
+    request = Request("tools/call", {"name": "f", "arguments": {}}, client(), NO_LINE, 1)
+    token = StateCipher(KEYS, view="one").seal(request, SealedRound(server="up", number=1))
+
+    assert StateCipher(KEYS, view="one").open(request, token).server == "up"
+    with pytest.raises(RequestError, match="is not of this request"):
+        StateCipher(KEYS, view="other").open(request, token)
+
+
+def test_requests_of_one_principal_with_other_capabilities_have_other_connections() -> None:
+    assert owner_of(client(elicitation={})) == owner_of(client(elicitation={}))
+    assert owner_of(client(elicitation={})) != owner_of(client(sampling={}))
+    assert owner_of(client(elicitation={})) != owner_of(client(principal="bob", elicitation={}))
+
+
+@pytest.mark.parametrize("is_shared", [False, True])
+async def test_a_call_that_is_over_is_the_task_of_its_principal_alone(is_shared: bool) -> None:
+    store = MemoryStore()
+    async with store:
+        here = EndedCalls(Replicas(store, KEYS) if is_shared else None)
+        elsewhere = EndedCalls(Replicas(store, KEYS)) if is_shared else here
+        name = (await here.add("ann", RESULT))[TASK_ID]
+
+        own = await elsewhere.find("ann", name)
+        assert own is not None
+        assert own["result"] == RESULT
+        assert await elsewhere.find("bob", name) is None
+        assert await elsewhere.find(None, name) is None
+
+
+def test_a_token_that_was_exchanged_is_not_kept_in_the_store_of_sign_ins() -> None:
+    store = MemoryTokenStore()
+    oauth = {
+        "type": "oauth",
+        "grant": "token_exchange",
+        "issuer": "https://idp.example",
+        "client_id": "gateway",
+        "client_secret": "secret-of-the-gateway",
+    }
+    config = server_config({"url": "https://mail.example/mcp", "auth": oauth}, name="mail")
+    caller = GatewayCaller("ann digest", "ann", Secret("token-of-ann"))
+
+    made = CallerHubs(Hub({}), store).of_caller(config, caller)
+
+    assert made.auth is not None
+    assert made.auth.oauth is not None
+    assert made.auth.oauth.store is not store
+    assert made.auth.oauth.principal == "ann digest"
+
+
+@pytest.mark.slow
+async def test_the_answers_to_the_questions_of_one_upstream_do_not_go_to_another() -> None:
+    call: Json = {"name": "echo_state", "arguments": {"state": "s"}}
+    with anyio.fail_after(60), upstream("stdio-modern") as config:
+        gateway = create_gateway({"one": config, "other": {**config, "tool_prefix": "other_"}})
+        async with talking(gateway) as talk:
+            asked = await talk.ask("tools/call", call)
+            params = {**call, "requestState": asked["requestState"]}
+            request = Request("tools/call", params, Client(version=MODERN, capabilities={}), NO_LINE, 1)
+            # As if the tool had moved to the other upstream meanwhile.
+            with pytest.raises(RequestError, match="is of another upstream") as refused:
+                await gateway.relay.request(request, Route("other", "echo_state"), "tools/call", call)
+
+    assert refused.value.code == -32602
+
+
+async def test_a_resource_that_was_read_is_asked_for_where_it_was() -> None:
+    read: dict[str, list[str]] = {"first": [], "second": []}
+    servers = {name: create_mcp_server(name=name, version="1") for name in read}
+
+    @servers["first"].resource("note://{part}", name="notes")
+    def of_first(part: str) -> str:
+        read["first"].append(part)
+        raise RequestError("Resource not found", code=-32002)
+
+    @servers["second"].resource("note://{part}", name="notes")
+    def of_second(part: str) -> str:
+        read["second"].append(part)
+        return f"note {part}"
+
+    with anyio.fail_after(60):
+        async with talking(create_gateway({name: {"server": server} for name, server in servers.items()})) as talk:
+            for _ in range(2):
+                await talk.ask("resources/read", {"uri": "note://a"})
+
+    assert read == {"first": ["a"], "second": ["a", "a"]}
+
+
+async def test_a_resource_that_is_renamed_later_is_named_in_results_as_it_is_listed() -> None:
+    servers = {name: create_mcp_server(name=name, version="1") for name in ("first", "second")}
+    for server in servers.values():
+        server.resource("note://1", name="one")(lambda: "one")
+
+    @servers["second"].tool
+    def link() -> ToolResult:
+        return ToolResult(content=(ResourceLink(uri="note://2", name="two"),), structured_content=None)
+
+    entries = {name: {"server": server, "tool_prefix": f"{name}_"} for name, server in servers.items()}
+    with anyio.fail_after(60):
+        async with talking(create_gateway(entries)) as talk:
+            await talk.ask("resources/list")
+            before = await talk.ask("tools/call", {"name": "second_link", "arguments": {}})
+            for server in servers.values():
+                server.resource("note://2", name="two")(lambda: "two")
+            listed: list[str] = []
+            while len(listed) < 4:
+                listed = [one["uri"] for one in (await talk.ask("resources/list"))["resources"]]
+                await anyio.sleep(0.02)
+            after = await talk.ask("tools/call", {"name": "second_link", "arguments": {}})
+
+    assert before["content"][0]["uri"] == "note://2"
+    assert after["content"][0]["uri"] == "second+note://2"
+    assert "second+note://2" in listed
+
+
+@pytest.mark.slow
+async def test_an_upstream_that_refused_the_other_era_is_asked_again_after_a_restart() -> None:
+    handshakes = HandshakeConnections()
+    with anyio.fail_after(60), upstream("stdio-modern") as config:
+        async with connect_mcp(config) as shared:
+            assert handshakes.may_speak(shared)
+            handshakes.refused(shared)
+            assert not handshakes.may_speak(shared)
+            with suppress(ServerError):
+                await shared.call_tool("crash")
+            await eventually(lambda: shared.restarts == 1 and handshakes.may_speak(shared))
+
+
+@pytest.mark.slow
+async def test_connections_to_upstreams_that_are_gone_are_closed_however_lately_they_were_used() -> None:
+    server = create_mcp_server(name="up", version="1")
+    config = server_config({"server": server}, name="up")
+    pool = AskingConnections()
+    handshakes = HandshakeConnections()
+
+    def is_current(config: object) -> bool:
+        """Return that the server is not there any more."""
+        return False
+
+    with anyio.fail_after(60):
+        async with anyio.create_task_group() as tasks:
+            async with connect_mcp({"server": server}) as shared:
+                assert await handshakes.opened(shared) is not None
+                async with pool.lease(config, LEGACY, {"elicitation": {}}, "ann"):
+                    pass
+                tasks.start_soon(pool.sweep, is_current)
+                tasks.start_soon(handshakes.sweep)
+                await eventually(lambda: not len(pool))
+                assert len(list(handshakes)) == 1
+            await eventually(lambda: not list(handshakes))
+            tasks.cancel_scope.cancel()
+
+
+async def test_visits_of_pages_are_reported_to_handshake_callers_and_the_oldest_are_forgotten() -> None:
+    pushed: list[Any] = []
+
+    def push(method: str, params: Mapping[str, Any]) -> None:
+        pushed.append(params["elicitationId"])
+
+    def required(*ids: str) -> Json:
+        pages = [{"mode": "url", "elicitationId": one, "url": "https://x.example", "message": "m"} for one in ids]
+        return {"elicitations": pages}
+
+    changes = Changes(debounce=0)
+    visits = PageVisits(changes)
+    leave = changes.join(push, conversation="c")
+    older = Client(version=LEGACY, capabilities={}, conversation="c")
+    modern = Client(version=MODERN, capabilities={}, conversation="c")
+    visits.note_required("up", modern, required("of a modern caller"))
+    visits.note_required("up", older, required(*map(str, range(10_001))))
+    for page in ("of a modern caller", "0", "1"):
+        visits.note_notification("up", ("notifications/elicitation/complete", {"elicitationId": page}))
+    with anyio.fail_after(30):
+        await eventually(lambda: bool(pushed))
+    leave()
+
+    assert pushed == ["1"]
