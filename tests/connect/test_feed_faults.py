@@ -240,7 +240,7 @@ async def test_a_malformed_prompt_or_resource_costs_itself_only(caplog: pytest.L
                 assert [one.uri_template for one in await connection.list_resource_templates()] == ["t:{x}"]
     assert caplog.messages.count("server 'srv': prompt 'p' left out: a second prompt of this name") == 1
     assert caplog.messages.count("server 'srv': resource number 1 left out: it has no uri") == 1
-    assert caplog.messages.count("server 'srv': resource template number 1 left out: it is no object") == 1
+    assert caplog.messages.count("server 'srv': resource template number 1 left out: it is not an object") == 1
 
 
 async def test_a_list_of_which_the_server_promises_nothing_is_asked_for_each_time() -> None:

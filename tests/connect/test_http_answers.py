@@ -218,7 +218,7 @@ async def test_of_entries_with_a_fault_the_first_one_is_named_and_the_others_are
         "tool 't' left out",
         "tool 't' left out",
     ]
-    reasons = ("is no object but str", "x-mcp-header", "is no object but list", "a second tool of this name")
+    reasons = ("is not an object but str", "x-mcp-header", "is not an object but list", "a second tool of this name")
     assert all(reason in problem for problem, reason in zip(problems, reasons, strict=True))
 
 

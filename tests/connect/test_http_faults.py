@@ -51,7 +51,7 @@ FINE = Case("", None)
 CASES = {
     "accepted_202": Case("answered a request with 202 Accepted", LOST),
     "bad_json": Case("its answer is not valid JSON: {", ODD, status=200),
-    "broken_sse": Case("its event stream holds an event that is no JSON-RPC message$", ODD),
+    "broken_sse": Case("its event stream holds an event that is not a JSON-RPC message$", ODD),
     "dropped_sse": Case("SSE stream ended without a response", LOST),
     "empty_answer": Case("its answer is not valid JSON", ODD, status=200),
     "gone_session": FINE,

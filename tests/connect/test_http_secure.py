@@ -54,8 +54,8 @@ async def test_a_redirect_to_another_origin_is_named_and_nothing_is_sent_there(s
         ("https://127.0.0.1/mcp", "Redirect to https://127.0.0.1/mcp not followed"),
         ("https://127.0.0.1:{port}/mcp", "Redirect to https://127.0.0.1:[0-9]+/mcp not followed"),
         ("//127.0.0.1:1/mcp", "Redirect to http://127.0.0.1:1/mcp not followed"),
-        ("http://[half/", "Redirect to what is no URL not followed"),
-        ("http://127.0.0.1:99999999/", "Redirect to what is no URL not followed|Redirect to http"),
+        ("http://[half/", "Redirect not followed: its location is not a URL"),
+        ("http://127.0.0.1:99999999/", "Redirect not followed: its location is not a URL|Redirect to http"),
     ],
 )
 async def test_neither_another_scheme_nor_another_port_is_the_same_origin(location: str, words: str) -> None:

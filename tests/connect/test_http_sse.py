@@ -119,7 +119,7 @@ async def test_many_calls_at_once_each_get_their_own_answer() -> None:
             "another origin for messages, http://127.0.0.1:1/messages; nothing",
         ),
         ("https://elsewhere.example/", "another origin for messages, https://elsewhere.example/"),
-        ("http://[half/", "what is no URL for messages"),
+        ("http://[half/", "a text that is not a URL for messages"),
     ],
 )
 async def test_messages_go_to_the_origin_of_the_stream_alone(names: str, words: str) -> None:

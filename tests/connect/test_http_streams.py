@@ -399,6 +399,6 @@ async def test_an_answer_that_is_no_message_fails_its_call_though_the_stream_sta
         return True
 
     async with listening(modern(special).handle) as (url, _), connected(url) as connection:
-        with pytest.raises(ProtocolError, match="holds an event that is no JSON-RPC message"):
+        with pytest.raises(ProtocolError, match="holds an event that is not a JSON-RPC message"):
             await connection.call_tool("t")
         left.set()

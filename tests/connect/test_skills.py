@@ -117,9 +117,9 @@ async def test_a_file_is_read_when_it_is_wanted_and_once() -> None:
     ("path", "content", "reason"),
     [
         ("SKILL.md", MANIFEST.replace("See", "Bee"), "not that of the digest in its entry"),
-        ("SKILL.md", f"{MANIFEST}more", f"has {len(MANIFEST) + 4} bytes, its entry says {len(MANIFEST)}"),
+        ("SKILL.md", f"{MANIFEST}more", f"has {len(MANIFEST) + 4} bytes in place of the {len(MANIFEST)} of its entry"),
         ("references/FORMS.md", "Worms.", "not that of the digest in its entry"),
-        ("references/FORMS.md", "", "has 0 bytes, its entry says 6"),
+        ("references/FORMS.md", "", "has 0 bytes in place of the 6 of its entry"),
         ("logo.png", b"\x89PNG\xfe", "not that of the digest in its entry"),
     ],
 )
@@ -155,13 +155,13 @@ async def test_a_skill_without_frontmatter_is_not_loaded() -> None:
     [
         ("new.md", "not in the entry by which the skill was loaded"),
         (f"{ROOT}new.md", "not in the entry by which the skill was loaded"),
-        ("../other/SKILL.md", "no file in the folder of the skill"),
-        ("references/../../x", "no file in the folder of the skill"),
-        ("/etc/passwd", "no file in the folder of the skill"),
-        ("file:///etc/passwd", "no file in the folder of the skill"),
-        (f"{ROOT}%2e%2e/other/SKILL.md", "no file in the folder of the skill"),
-        ("", "no file in the folder of the skill"),
-        (".", "no file in the folder of the skill"),
+        ("../other/SKILL.md", "not a file in the folder of the skill"),
+        ("references/../../x", "not a file in the folder of the skill"),
+        ("/etc/passwd", "not a file in the folder of the skill"),
+        ("file:///etc/passwd", "not a file in the folder of the skill"),
+        (f"{ROOT}%2e%2e/other/SKILL.md", "not a file in the folder of the skill"),
+        ("", "not a file in the folder of the skill"),
+        (".", "not a file in the folder of the skill"),
     ],
 )
 @pytest.mark.parametrize("resources", [None, "dynamic"])

@@ -277,7 +277,7 @@ def test_a_proxy_is_read_with_its_credentials_and_shown_without() -> None:
     ["http://", "http://[half", "http://me:hid/den@p:1", "http://me:hid?den@p:1", "http://me:1/den@p:1", "http://p:x"],
 )
 def test_what_is_no_url_of_a_proxy_is_refused_without_being_shown(named: str) -> None:
-    with pytest.raises(ValueError, match="is no URL such as") as refused:
+    with pytest.raises(ValueError, match="is not a URL such as") as refused:
         http_proxy_for("http://a.example/", {"ALL_PROXY": named})
     assert not [part for part in ("hid", "den", "half") if part in str(refused.value)]
 

@@ -58,19 +58,29 @@ class ActivityMonitor:
             taken = cpu.get(pids.get(one.name, 0), 0.0)
             traces = _traces(one.report)
             before = self._seen.get(one.name)
-            if before is None or traces != before[0] or traces is None or abs(taken - before[1]) >= _CPU_SECONDS:
+            if before is None or _shows_life(before, traces, taken):
                 self._seen[one.name] = (traces, taken, now)
             silent[one.name] = now - self._seen[one.name][2]
         return silent
 
 
+def _shows_life(before: tuple[object, float, float], traces: object, taken: float) -> bool:
+    """Return whether a server has left traces or used the CPU since `before`; a step without traces counts as life."""
+    if traces is None or traces != before[0]:
+        return True
+    return abs(taken - before[1]) >= _CPU_SECONDS
+
+
 def _traces(report: Report) -> object:
     """Return a value that changes with each sign of life; None while a step does not depend on the server."""
     steps = report.steps
-    if not steps or (steps[-1].outcome == "running" and steps[-1].name in _OURS):
+    if not steps:
+        return None
+    last = steps[-1]
+    if last.outcome == "running" and last.name in _OURS:
         return None
     if (process := report.process) is not None:
         return (process.pid, process.pieces, process.stderr_position)
     if report.received_mark is not None:
         return report.received_mark()
-    return (len(steps), steps[-1].outcome)
+    return (len(steps), last.outcome)

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger("toolweave.connect")
 _QUIET_SECONDS = 0.1
 _MAX_RESTLESS_SECONDS = 3.0
+_UNKNOWN = object()
+"""Takes the place of a schema that was not compiled yet; None is a schema that a tool does not have."""
 _SCANNED_AT_ONCE = 50
 """Definitions between two turns of the event loop, about half a millisecond."""
 
@@ -95,6 +97,10 @@ class CallTarget(Value, frozen=True):
 
 class Catalog:
     """One server's tools: an immutable snapshot that is replaced as a whole.
+
+    The caches of validators, loaders and call targets belong to one snapshot. They are cleared with its replacement,
+    in the same turn of the event loop, so a call never meets the schema of another listing. Those of schemas are
+    compared with the schema too, since a versioned call brings another one.
 
     `on_change` is called once after every change of the snapshot, for any caller that requested the listing.
 
@@ -173,7 +179,9 @@ class Catalog:
         """
         if version is not None:
             newest = self.call_target(name)
-            if newest.spec is None or newest.spec.version == version or newest.shaped is not None:
+            if newest.spec is None or newest.spec.version == version:
+                return newest
+            if newest.shaped is not None:
                 return newest  # rules hold for every version
             return CallTarget(newest.name)
         known = self._call_targets.get(name)
@@ -228,8 +236,8 @@ class Catalog:
     async def scan_definitions(self) -> None:
         """Scan listed definitions in quiet moments, and report the findings that are new, until cancelled.
 
-        Neither the first tool nor a call waits for it, and a list that is replaced at once is not scanned at all;
-        one that never rests is scanned every three seconds, and what is left when this is cancelled, then.
+        Neither the first tool nor a call waits for it, and a list that is replaced at once is not scanned at all. One
+        that never rests is scanned every three seconds. Findings that are left are reported on cancellation.
         """
         try:
             while True:
@@ -266,9 +274,9 @@ class Catalog:
             schema = spec.input_schema
         else:
             schema = spec.output_schema
-        known = self._validators.get((spec.original_name, which))
-        if known is not None and known[0] is schema:
-            return known[1]
+        known_schema, known = self._validators.get((spec.original_name, which), (_UNKNOWN, None))
+        if known_schema is schema:
+            return known
         compiled: Validator | None = None
         if schema is not None:
             try:
@@ -294,14 +302,14 @@ class Catalog:
     def load(self, spec: ToolSpec) -> TypeLoader | None:
         """Return the cached converter to the types of a tool's output schema; None where that names no type."""
         schema = spec.output_schema
-        known = self._loads.get(spec.original_name)
-        if known is None or known[0] is not schema:
-            name = f"{spec.original_name} result"
-            known = self._loads[spec.original_name] = (
-                schema,
-                None if schema is None else loader_for_schema(schema, name, wrap_mark=WRAP_MARK, member=RESULT),
-            )
-        return known[1]
+        known_schema, known = self._loads.get(spec.original_name, (_UNKNOWN, None))
+        if known_schema is schema:
+            return known
+        load: TypeLoader | None = None
+        if schema is not None:
+            load = loader_for_schema(schema, f"{spec.original_name} result", wrap_mark=WRAP_MARK, member=RESULT)
+        self._loads[spec.original_name] = (schema, load)
+        return load
 
     async def _judge(self, entries: list[Any], refusal: ToolRefusal | None) -> ParsedList[ToolSpec]:
         config = self._config
@@ -339,18 +347,18 @@ class Catalog:
                 problems += [f"{field!r}: {text}" for text in missing]
         self.filter_problems = tuple(problems)
         if config.include or config.exclude:
-            specs = tuple(
-                spec
-                for spec in specs
-                if selected(spec.original_name, include=config.include, exclude=config.exclude, server=config.name)
-            )
+            specs = tuple(filter(self._is_selected, specs))
         if config.confirm:
             return tuple(map(self._with_approval, specs))
         return specs
 
+    def _is_selected(self, spec: ToolSpec) -> bool:
+        config = self._config
+        return selected(spec.original_name, include=config.include, exclude=config.exclude, server=config.name)
+
     def _with_approval(self, spec: ToolSpec) -> ToolSpec:
         modes = self._config.confirm
-        mode = modes.get(spec.original_name) or modes.get(ANY_TOOL, "never")
+        mode = modes.get(spec.original_name, modes.get(ANY_TOOL, "never"))
         reads = spec.hint("readOnlyHint") is True
         needed = {"always": True, "writes": not reads, "destructive": is_destructive(spec), "never": False}
         if needed[mode]:
@@ -367,15 +375,19 @@ class Catalog:
             self.live.report(str(finding))
 
     def _check_unlisted(self, name: str) -> None:
+        """Raise `ToolError` for a tool that the server may have, but that is withheld or left out here."""
+        tool = f"tool {name!r} of server {self._config.name!r}"
+        own = name.removeprefix(self._config.tool_prefix or "")
+        excluded = self.left_out.get(name, self.left_out.get(own))
         reason = self.guard.refusal(name)
-        if reason is None and self.left_out:
-            own = name.removeprefix(self._config.tool_prefix or "")
-            hidden = next((self.left_out[one] for one in (name, own) if one in self.left_out), None)
-            reason = hidden and f"tool {name!r} of server {self._config.name!r} is not offered: {hidden}"
-        if reason is None and self.guard.blocks:
-            reason = f"tool {name!r} of server {self._config.name!r} is not pinned, so it is not called"
-        if reason is not None:
-            raise ToolError(reason, kind=ErrorKind.DENIED)
+        if reason is None:
+            if excluded is not None:
+                reason = f"{tool} is not offered: {excluded}"
+            elif self.guard.blocks:
+                reason = f"{tool} is not pinned, so it is not called"
+            else:
+                return
+        raise ToolError(reason, kind=ErrorKind.DENIED)
 
     def _swap(self, change: ListChanged) -> None:
         self.snapshot = ToolSnapshot(self.live.items, version=change.version)

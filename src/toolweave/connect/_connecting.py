@@ -120,7 +120,7 @@ class Connecting(Generic[OpenableT]):
         self._used = False
 
     def unopened(self) -> OpenableT:
-        """Return a connection of its own with the same arguments, which the code that uses it opens and closes."""
+        """Return another connection with the same arguments, which the code that uses it opens and closes."""
         return self._make()
 
     def _taken(self) -> OpenableT:

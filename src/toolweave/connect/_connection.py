@@ -378,7 +378,7 @@ class McpConnection(SkillFeatures, Openable, BaseToolset):
         They go to `Callbacks.logging`, and are notification events too.
 
         Raises:
-            ValueError: There is no such level.
+            ValueError: The level does not exist.
             ProtocolError: The server sends no log messages (legacy revisions).
         """
         await self._client.set_log_level(level)

@@ -111,7 +111,7 @@ class Deadline(msgspec.Struct, eq=False):
 class SharedTimer:
     """One timer for the deadlines of many requests: it is set to the earliest one, and moved when it fires.
 
-    Nearly every request is answered long before, so that a timer of its own would be made only to be cancelled. When
+    Nearly every request is answered long before, so that another timer would be made only to be cancelled. When
     a deadline ends early the timer stays set, and finds nothing to do.
 
     Attributes:

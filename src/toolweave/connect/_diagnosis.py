@@ -75,7 +75,7 @@ def connect_timeout_error(config: ServerConfig, report: Report, *, silent: bool)
 
 
 def first_exception(exc: BaseException) -> Exception:
-    """Return the first exception within nested exception groups that is no cancellation."""
+    """Return the first exception within nested exception groups that is not a cancellation."""
     while isinstance(exc, BaseExceptionGroup):
         group = cast("BaseExceptionGroup[BaseException]", exc)
         leaves = [leaf for leaf in group.exceptions if not isinstance(leaf, asyncio.CancelledError)]

@@ -1,9 +1,9 @@
 """Calls that are sent at once and awaited by the sender: no task, no scope and no coroutine in between.
 
 For a gateway, which sends most calls this way. A call that cannot be sent so is not sent here at all, and one whose
-answer needs more is completed by the requester, as the first attempt of `forward`. So there is no second way to retry,
-to ask or to follow a task. What is here beside the requester is the first attempt: its deadline in the timer that all
-requests share, and what ends it. `tests/connect/test_direct_calls.py` compares both.
+answer needs more is completed by the requester, as the first attempt of `forward`. Retries,
+questions and tasks have one path. Only the first attempt is made here: its deadline in the timer that all requests
+share, and its end. `tests/connect/test_direct_calls.py` compares both.
 """
 
 from __future__ import annotations
@@ -50,12 +50,18 @@ class DirectCalls:
         self._catalog = catalog
         self._deadlines = deadlines
         self._seconds = config.timeout.call
-        bounded = self._seconds != math.inf and config.timeout.call_total is None
-        # Every condition here is one that the full path needs a scope, a slot or a handler for. They are settled by the
-        # config, so they are asked once.
-        is_unlimited = bounded and not config.max_concurrency
-        # The result of a call that is sent at once is passed on unread, so nothing could refuse one that needs repair.
-        self._open = is_unlimited and config.repair_messages and not supervisor.peer.may_answer
+        # Each of these needs a scope, a slot or a handler, or a result that is read. They are settled by the config, so
+        # they are asked once.
+        self._is_open = not any(
+            (
+                self._seconds == math.inf,
+                config.timeout.call_total is not None,
+                config.max_concurrency,
+                # The result of a call that is sent at once is passed on unread: none could be refused.
+                not config.repair_messages,
+                supervisor.peer.may_answer,
+            )
+        )
 
     def line(self, name: str, loop: asyncio.AbstractEventLoop) -> OpenSession | None:
         """Return the session in which a tool can be called at once, or None: then `forward` makes the call.
@@ -65,12 +71,13 @@ class DirectCalls:
             loop: The running event loop.
         """
         supervisor = self._supervisor
-        line = supervisor.line
         # The loop is compared and not entered: a future of another loop cannot be awaited here, and a hop would cost
         # what this path saves.
-        if line is None or not self._open or supervisor.loop is not loop or not self._catalog.lists(name):
+        if not self._is_open or supervisor.loop is not loop:
             return None
-        return line
+        if not self._catalog.lists(name):
+            return None
+        return supervisor.line
 
     def send(self, line: OpenSession, name: str, members: bytes, loop: asyncio.AbstractEventLoop) -> DirectCall | None:
         """Send a call; None, and nothing was sent, where its transport would have to wait or cannot do this.

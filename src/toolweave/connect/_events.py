@@ -39,7 +39,7 @@ class EventListeners:
         """Add a listener and return its unsubscribe.
 
         Raises:
-            ValueError: There is no such event.
+            ValueError: The event does not exist.
         """
         if event not in get_args(EventName):
             raise ValueError(f"no event {event!r}; there are {', '.join(get_args(EventName))}")

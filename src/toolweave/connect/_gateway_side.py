@@ -32,7 +32,7 @@ class GatewaySide:
         """Return the result of the handshake with the open server; connect, or wait for a restart, within the bounds.
 
         Raises:
-            ServerError: There is no connection.
+            ServerError: The connection could not be opened.
         """
         return (await self._requester.line()).session.agreement
 

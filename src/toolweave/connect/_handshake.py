@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine
 from functools import cache
 from typing import Any
 
@@ -20,7 +20,7 @@ from toolweave.connect._session import Agreement, ClientHandlers, Session, Wire,
 from toolweave.errors import ConnectionLostError, ProtocolError, ServerError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import METHOD_NOT_FOUND, UNSUPPORTED_VERSION
-from toolweave.protocol.json_types import Json, JsonObject, as_array, as_object, as_text, object_or_empty
+from toolweave.protocol.json_types import Json, JsonObject, array_or_empty, as_object, as_text, object_or_empty
 from toolweave.protocol.meta import SERVER_INFO
 from toolweave.protocol.uris import safe_icons
 from toolweave.protocol.versions import HANDSHAKE_VERSIONS, LATEST_HANDSHAKE_VERSION, MODERN_VERSION, MODERN_VERSIONS
@@ -45,7 +45,7 @@ async def shake_hands(
 
     Raises:
         ProbeRefused: Only in era `"auto"`: the server ended, and the probe may be why.
-        ProtocolError: No common revision, or the server's answer is no MCP.
+        ProtocolError: The server has no common revision, or its answer is not MCP.
         ConnectionLostError: The server went away.
     """
     hands = _Handshakes(wire, server, report, peer)
@@ -215,8 +215,10 @@ class _Negotiation:
         quiet = report.stderr_position
         probe = await self._probed(wanted)
         # It is modern, in another revision: one more probe with that one, still without `initialize`.
-        if probe.agreement is None and isinstance(probe.error, _NotModern) and probe.error.named is not None:
-            probe = await self._probed(wanted := probe.error.named)
+        other = _named_revision(probe)
+        if other is not None:
+            wanted = other
+            probe = await self._probed(wanted)
         if probe.agreement is not None:
             return await self._hands.modern(probe.agreement)
         if probe.done:  # it complains of the probe, not of a later fault
@@ -229,7 +231,8 @@ class _Negotiation:
         assert refusal is not None
         # `initialize` was refused as only a modern server does. The probe may have been lost while the server started,
         # so it is sent again.
-        return await self._modern_after_all((_common(refusal.data) or [wanted])[-1], probe, refusal)
+        version = [wanted, *_common(refusal.data)][-1]
+        return await self._modern_after_all(version, probe, refusal)
 
     async def _probed(self, wanted: str) -> _HandshakeRequest:
         """Send the probe, and wait for its answer until `initialize` is due."""
@@ -253,8 +256,8 @@ class _Negotiation:
             hello = self._ask(self._hands.hello(LATEST_HANDSHAKE_VERSION))
             if not probe.done:
                 await self._answered(probe, hello)
-                # Both requests are under way and `initialize` was answered first. Over HTTP each has a connection of
-                # its own, so the probe's answer may be a moment behind; a server that answers both is modern.
+                # Both requests are under way and `initialize` was answered first. Over HTTP each has another
+                # connection, so the probe's answer may be a moment behind; a server that answers both is modern.
                 if not probe.done and not _proves_modern(hello.error):
                     with anyio.move_on_after(min(self._seconds, _GRACE_SECONDS)):  # HTTP keeps no order
                         await self._answered(probe)
@@ -333,10 +336,14 @@ class _Negotiation:
         if error is None or isinstance(error, (_NotModern, ProtocolError)):
             return
         if isinstance(error, ConnectionLostError):
-            # What was never sent cannot have been ended by the probe. Of what was, the probe is to blame as long as it
-            # was the last thing that the server had to digest.
-            blamed = error.sent and (beside is None or not beside.done)
-            if blamed or (beside is not None and self._hands.wire.over):
+            # A request that was never sent cannot have been ended by the probe. For one that was sent, the probe is to
+            # blame as long as it was the last message that the server had to handle.
+            is_last = beside is None or not beside.done
+            if error.sent and is_last:
+                blamed = True
+            else:
+                blamed = beside is not None and self._hands.wire.over
+            if blamed:
                 step.outcome = "skipped"
                 step.detail = "the server ended on the probe: taken as a legacy server"
                 raise ProbeRefused(str(error)) from error
@@ -351,22 +358,32 @@ class _Negotiation:
         )
 
 
+def _named_revision(probe: _HandshakeRequest) -> str | None:
+    """Return the modern revision that a server named when it refused the one of the probe, or None."""
+    if probe.agreement is None and isinstance(probe.error, _NotModern):
+        return probe.error.named
+    return None
+
+
 def _proves_modern(error: Exception | None) -> bool:
-    """Whether an error of `initialize` can only be that of a server without that handshake."""
+    """Return whether an error of `initialize` can only be that of a server without that handshake."""
     if not isinstance(error, ProtocolError):
         return False
-    # A legacy server knows `initialize` by definition, so "method not found" excludes one; so does a refusal that names
+    # A legacy server has `initialize` by definition, so "method not found" excludes one; so does a refusal that names
     # a modern revision.
-    return error.code == METHOD_NOT_FOUND or (error.code == UNSUPPORTED_VERSION and bool(_common(error.data)))
+    if error.code == UNSUPPORTED_VERSION:
+        return bool(_common(error.data))
+    return error.code == METHOD_NOT_FOUND
 
 
 def _read_discovery(result: JsonObject) -> Agreement | None:
     common = _common({"supported": result.get("supportedVersions")})
-    if not common or not isinstance(result.get("capabilities", {}), Mapping):
+    if not common or as_object(result.get("capabilities", {})) is None:
         return None
-    meta = as_object(result.get("_meta"))
-    info = meta.get(SERVER_INFO) if meta is not None else None
-    return _agreement(common[-1], True, result, info if info is not None else result.get("serverInfo"))
+    info = object_or_empty(result.get("_meta")).get(SERVER_INFO)
+    if info is None:
+        info = result.get("serverInfo")
+    return _agreement(common[-1], True, result, info)
 
 
 def _safe_info(info: JsonObject) -> JsonObject:
@@ -387,14 +404,10 @@ def _agreement(version: str, modern: bool, result: JsonObject, info: Any) -> Agr
     )
 
 
-def _common(data: Any) -> list[str]:
-    named = as_object(data)
-    if named is not None:
-        supported = as_array(named.get("supported"))
-    else:
-        supported = None
-    # In our order, oldest first, whatever the server's is: the callers take the last.
-    return [name for name in MODERN_VERSIONS if name in (supported or [])]
+def _common(data: object) -> list[str]:
+    supported = array_or_empty(object_or_empty(data).get("supported"))
+    # In our order, oldest first, whatever the server's is: the callers use the last.
+    return [name for name in MODERN_VERSIONS if name in supported]
 
 
 @cache

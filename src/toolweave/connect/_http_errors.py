@@ -20,7 +20,7 @@ from toolweave.connect._wire.credentials import AuthFlow, AuthHook
 from toolweave.errors import AuthRequiredError, ConnectionLostError, ErrorKind, ProtocolError, ServerError
 from toolweave.http import no_proxy_hint, origin_of
 from toolweave.protocol.codes import INTERNAL_ERROR
-from toolweave.protocol.json_types import Json, as_object, object_or_empty
+from toolweave.protocol.json_types import Json, object_or_empty, text_or_empty
 
 MAX_CONNECTIONS = 100
 """The default maximum of open connections to one server."""
@@ -168,7 +168,7 @@ def answer_fault(
         through: The way of an answer that a proxy may have given; see `came_through`.
     """
     said = excerpt(_words_of(body), settings)
-    session_gone = in_session and (status == 404 or is_lost_session(status, headers, body))
+    session_gone = in_session and is_lost_session(status, headers, body)
     return HttpFault(
         status=status,
         text=f"HTTP {_phrase(status, reason)}{f': {said}' if said else ''}{through}",
@@ -182,11 +182,16 @@ def answer_fault(
 
 
 def is_lost_session(status: int, headers: Mapping[str, str], body: bytes) -> bool:
-    """Return whether an answer to a request of a session says that the server does not know the session.
+    """Return whether an answer to a request of a session means that the server does not know the session.
 
-    Servers use many statuses for that. One with a challenge is about credentials, whatever its words are.
+    The specification has 404 for that, and servers use many statuses. One with a challenge is about credentials,
+    whatever its words are.
     """
-    if status < 400 or (status in (401, 403) and "www-authenticate" in headers):
+    if status == 404:
+        return True
+    if status < 400:
+        return False
+    if status in (401, 403) and "www-authenticate" in headers:
         return False
     text = " ".join(body[: _EXCERPT * 4].decode("utf-8", "replace").split())
     return re.search(_LOST_SESSION, text[:_EXCERPT]) is not None
@@ -207,8 +212,9 @@ def no_answer(url: str, why: str, *, sent: bool, proxy: str | None = None) -> Ht
 
 
 def not_json(settings: HttpSettings, status: int, body: bytes) -> HttpFault:
-    """Return the fault of an answer that is labelled as JSON and is none."""
-    return HttpFault(status=status, text=f"its answer is not valid JSON: {excerpt(body, settings) or 'it is empty'}")
+    """Return the fault of an answer that is labelled as JSON and is not JSON."""
+    shown = excerpt(body, settings) or "it is empty"
+    return HttpFault(status=status, text=f"its answer is not valid JSON: {shown}")
 
 
 def odd_content(
@@ -266,7 +272,7 @@ def refused_redirect(method: str, url: str, status: int, location: str) -> str |
             return None
         return f"Redirect to {public_url(moved)} not followed; use that URL"
     except ValueError:
-        return "Redirect to what is no URL not followed"
+        return "Redirect not followed: its location is not a URL"
 
 
 def public_url(url: str) -> str:
@@ -283,7 +289,7 @@ def excerpt(body: bytes, settings: HttpSettings) -> str:
 
 
 def _words_of(body: bytes) -> bytes:
-    """Return the words for people in an error's body: those of a JSON object of a known form, nothing of an empty one.
+    """Return the message in an error's body: that of a JSON object of a known form, nothing of an empty one.
 
     Known forms are those of OAuth (`error_description`), of problem details (`detail`), and a `message`, also one level
     down. Any other body is returned as it is.
@@ -303,22 +309,22 @@ def _words_of(body: bytes) -> bytes:
         members.get("message"),
         members.get("detail"),
     ):
-        if isinstance(found, str) and found.strip():
-            if isinstance(code, str) and code:
-                words = f"{code}: {found}"
-            else:
-                words = found
-            return words.encode("utf-8", "replace")
+        words = text_or_empty(found)
+        if not words.strip():
+            continue
+        if text_or_empty(code):
+            words = f"{code}: {words}"
+        return words.encode("utf-8", "replace")
     return body
 
 
 def is_rpc_error(body: bytes) -> bool:
     """Return whether a body is a JSON-RPC error, for any HTTP status."""
     try:
-        value = as_object(json.loads(body))
+        error = object_or_empty(json.loads(body)).get("error")
     except (ValueError, RecursionError):
         return False
-    return value is not None and as_object(value.get("error")) is not None
+    return isinstance(error, dict)
 
 
 def _phrase(status: int, reason: str) -> str:

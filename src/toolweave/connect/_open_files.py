@@ -1,4 +1,4 @@
-"""The limit of open files: whether there is room for another server, and what to do if there is none."""
+"""The limit of open files: whether another server fits under it, and the advice if not."""
 
 from __future__ import annotations
 

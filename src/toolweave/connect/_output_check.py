@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -14,7 +14,7 @@ from toolweave.connect._catalog import Catalog
 from toolweave.errors import ErrorKind, ToolError, printable
 from toolweave.protocol.content import TextContent
 from toolweave.protocol.eras import RESULT
-from toolweave.protocol.json_types import Json, as_object
+from toolweave.protocol.json_types import Json, object_or_empty
 from toolweave.protocol.lenient_results import TEXT_AS_STRUCTURE
 from toolweave.schema import Validator
 from toolweave.schema._problems import describe
@@ -31,32 +31,35 @@ def checked_result(config: ServerConfig, catalog: Catalog, spec: ToolSpec, resul
     if result.is_error or policy == "off":
         return result
     validator = catalog.validator(spec, "output")
-    is_there = "structuredContent" in result.raw
-    if validator is None or (is_there and validator.is_valid(result.structured_content)):
+    if validator is None:
         return result
-    if not is_there and OUTPUT_MISMATCH_META in result.meta:
-        note = printable(str(result.meta[OUTPUT_MISMATCH_META])[:_MAX_NOTE])
-        _log.warning("server %r: tool %r succeeded without structured content: %s", config.name, spec.name, note)
-        return result
-    if not is_there and (read := _read_from_text(spec, validator, result)) is not None:
-        catalog.repairs.of_tool(spec.original_name)(TEXT_AS_STRUCTURE.problem)
-        return read
-    if is_there:
+    data: Json | None = None
+    if "structuredContent" in result.raw:
+        if validator.is_valid(result.structured_content):
+            return result
         problems = validator.problems(result.structured_content)
+        fault = describe(problems)
+        data = {"problems": [{"path": problem.path, "message": problem.message} for problem in problems]}
     else:
-        problems = ()
-    said = describe(problems) if is_there else "it is missing"
-    text = f"tool {spec.name!r} broke its output schema: structured content: {said}"
+        if OUTPUT_MISMATCH_META in result.meta:
+            note = printable(str(result.meta[OUTPUT_MISMATCH_META])[:_MAX_NOTE])
+            _log.warning("server %r: tool %r succeeded without structured content: %s", config.name, spec.name, note)
+            return result
+        read = _read_from_text(spec, validator, result)
+        if read is not None:
+            catalog.repairs.of_tool(spec.original_name)(TEXT_AS_STRUCTURE.problem)
+            return read
+        fault = "it is missing"
+    text = f"tool {spec.name!r} broke its output schema: structured content: {fault}"
     if policy == "warn":
         _log.warning("server %r: %s", config.name, printable(text))
         return result
     text += " (with validate_output: 'warn' or 'off' in the config of the server such results are taken as they are)"
-    data = {"problems": [{"path": problem.path, "message": problem.message} for problem in problems]}
     return ToolResult(
         content=(TextContent(text=text), *result.content),  # a model reads nothing else
         structured_content=result.structured_content,
         is_error=True,
-        error=ToolError(text, kind=ErrorKind.INVALID_OUTPUT, data=data if is_there else None),
+        error=ToolError(text, kind=ErrorKind.INVALID_OUTPUT, data=data),
         meta=result.meta,
         raw=result.raw,
     )
@@ -72,8 +75,8 @@ def _read_from_text(spec: ToolSpec, validator: Validator, result: ToolResult) ->
     candidates: list[Any] = [block.text]
     with suppress(ValueError, RecursionError):
         candidates.insert(0, decode_json(block.text))
-    schema = spec.output_schema
-    if isinstance(schema, Mapping) and list(schema.get("properties") or ()) == [RESULT]:
+    properties = object_or_empty(spec.output_schema).get("properties")
+    if list(object_or_empty(properties)) == [RESULT]:
         candidates += [{RESULT: one} for one in candidates]
     for value in candidates:
         if validator.is_valid(value):
@@ -83,8 +86,9 @@ def _read_from_text(spec: ToolSpec, validator: Validator, result: ToolResult) ->
 
 def without_secrets(result: Json, redact: Callable[[str], str]) -> Json:
     """Return a result, with its texts masked if it or its task has failed: an error may quote our credentials."""
-    failed = result.get("isError") is True or result.get("status") == "failed"
-    outcome = None if failed else as_object(result.get("result"))
-    if failed or (outcome is not None and outcome.get("isError") is True):
+    if result.get("isError") is True or result.get("status") == "failed":
+        return mask_json(result, redact)
+    # the result of a task
+    if "result" in result and object_or_empty(result["result"]).get("isError") is True:
         return mask_json(result, redact)
     return result

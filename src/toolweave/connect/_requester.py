@@ -124,9 +124,10 @@ class Requester:
     async def line(self) -> OpenSession:
         """Return the open session; connect or wait for a restart, within the bounds of connect, list and close."""
         supervisor = self._supervisor
-        last = supervisor.line
-        if last is not None and not last.session.wire.over and supervisor.loop is asyncio.get_running_loop():
-            return last
+        if supervisor.loop is asyncio.get_running_loop():
+            line = supervisor.open_line
+            if line is not None:
+                return line
         return await supervisor.run_on_own_loop(supervisor.usable(self._line_seconds))
 
     async def with_reconnect(
@@ -147,7 +148,8 @@ class Requester:
     ) -> ResultT:
         # One retry at most, by hand and not in a loop: a server that dies of a request would otherwise be killed by it
         # again and again.
-        line = line or await self.line()
+        if line is None:
+            line = await self.line()
         try:
             result = await use(line)
         except (AuthRequiredError, ConnectionLostError) as exc:
@@ -177,7 +179,7 @@ class Requester:
         return await self._supervisor.run_on_own_loop(self._request(method, params, timeout, meta))
 
     async def _request(self, method: str, params: JsonObject, timeout: float | None, meta: JsonObject | None) -> Json:
-        await self.line()  # has a bound of its own
+        await self.line()  # has another bound
         await self._check_pins(method, params)
         peer = self._supervisor.peer
 
@@ -223,11 +225,9 @@ class Requester:
         """
         if not isinstance(arguments, (dict, Mapping)):  # pyright: ignore[reportUnnecessaryIsInstance]  # a dict: faster
             raise TypeError(f"tool {name!r}: arguments must be one mapping, not {type(arguments).__name__}")
-        last = self._supervisor.line
-        if last is None or last.session.wire.over:
+        line = self._supervisor.open_line
+        if line is None:
             line = await self.line()
-        else:
-            line = last
         call_target = self._catalog.call_target(name, ctx.meta.get(VERSION) if ctx.meta else None)
         sent = call_target.sent(arguments, ctx)
         if isinstance(sent, ToolResult):
@@ -338,7 +338,9 @@ class Requester:
         One that is resumed has its first answer already: sending it again would start it anew. Questions of a legacy
         server name no call, so that such calls are made one at a time.
         """
-        return not is_resumed(questions) and (line.session.agreement.modern or not self._may_answer)
+        if is_resumed(questions):
+            return False
+        return line.session.agreement.modern or not self._may_answer
 
     async def _finish_call(self, attempt: _CallAttempt, first: Json | None, failed: BaseException | None) -> Json:
         """Return the result of a call without a complete first answer: `first` is that answer, `failed` its error."""
@@ -363,7 +365,9 @@ class Requester:
         send: Callable[[AttemptT], Awaitable[ResultT]],
     ) -> ResultT:
         """Retry a call once where its failure makes that safe; raise the failure otherwise."""
-        line, target, spec = attempt.line, attempt.target, attempt.target.spec
+        line = attempt.line
+        target = attempt.target
+        spec = target.spec
         # Listing and connecting have bounds of their own; the retry waits for its answer as long as any attempt.
         with attempt.deadline.held():
             if isinstance(failed, ProtocolError):
@@ -495,7 +499,12 @@ class Requester:
         is_call = request.method == methods.TOOLS_CALL
         timeout = self._config.timeout
         peer = self._supervisor.peer
-        seconds, total = (timeout.call, timeout.call_total) if is_call else (timeout.read, None)
+        if is_call:
+            seconds = timeout.call
+            total = timeout.call_total
+        else:
+            seconds = timeout.read
+            total = None
         with self._deadlines.within(seconds, self._supervisor.loop, total) as deadline, ExitStack() as stack:
             stack.enter_context(peer.waiting(deadline))
             meta = request.meta
@@ -585,9 +594,11 @@ class Requester:
     ) -> OpenSession:
         """Return the session for a retry after `line` was lost; raise the error where a retry is not safe."""
         final = await self._final_error(line, exc)
+        if isinstance(final, AuthRequiredError) or self._config.restart == "never":
+            raise final from None
         # `sent` is pessimistic: true as soon as a byte may have left. Only then does it matter whether the tool may run
         # twice.
-        if isinstance(final, AuthRequiredError) or self._config.restart == "never" or (final.sent and not repeatable):
+        if final.sent and not repeatable:
             raise final from None
         return await self.line()
 
@@ -603,14 +614,14 @@ class Requester:
     async def _explained(self, line: OpenSession, exc: ConnectionLostError) -> ConnectionLostError:
         if line.process is None:
             return exc
+        when = " while the call ran" if exc.sent else ""
         if self._supervisor.is_stopping:  # the process did not fail: the words that it left explain nothing
-            message = "the connection was closed" + (" while the call ran" if exc.sent else "")
-            return ConnectionLostError(message, server=exc.server, sent=exc.sent)
+            return ConnectionLostError(f"the connection was closed{when}", server=exc.server, sent=exc.sent)
         code, stderr = await line.process.last_words()
         if code is None:
             message = exc.message
         else:
-            message = "its process ended" + (" while the call ran" if exc.sent else "")
+            message = f"its process ended{when}"
         return ConnectionLostError(
             message, server=exc.server, sent=exc.sent, exit_code=code, stderr=self._config.redact(stderr)
         )

@@ -31,7 +31,7 @@ from toolweave.connect._deadline import Deadline
 from toolweave.errors import ProtocolError, ServerError, printable
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INVALID_REQUEST
-from toolweave.protocol.json_types import Json, JsonObject, as_text, object_or_empty
+from toolweave.protocol.json_types import Json, JsonObject, as_number, as_text, object_or_empty
 from toolweave.protocol.logs import log_message
 from toolweave.protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCOL_VERSION
 from toolweave.tools._call import Progress
@@ -136,7 +136,8 @@ class ClientHandlers:
         stand_in: ClientStandIn | None = None,
         budget: QuestionBudget | None = None,
     ) -> None:
-        budget = budget or QuestionBudget(server)
+        if budget is None:
+            budget = QuestionBudget(server)
         if stand_in is None:
             self.asked: ForwardingHandler | ServerRequestHandler = ServerRequestHandler(callbacks, server, budget)
         else:
@@ -174,7 +175,9 @@ class ClientHandlers:
     @property
     def modern_log_level(self) -> str | None:
         """The level that modern requests carry; without one a server sends no log messages."""
-        return self.log_level or ("info" if self.logs is not None else None)
+        if self.log_level is None and self.logs is not None:
+            return "info"
+        return self.log_level
 
     def begin_wait(self, deadline: Deadline) -> None:
         """Hold a request's deadline while we answer the server, which may wait for that, until `end_wait`."""
@@ -203,7 +206,7 @@ class ClientHandlers:
 
         A legacy server's questions do not say which call they are of: one such call is made at a time.
         """
-        if questions is None or not (self.asked.leaves_questions or questions.begin() is not None):
+        if questions is None or (not self.asked.leaves_questions and questions.begin() is None):
             yield self.asked
         elif modern:
             yield self.asked.of_call(questions)
@@ -276,7 +279,7 @@ class ClientHandlers:
                 self.logs.put(log_message(params, self._server))
             self._on_notification(method, params)
         except Exception:  # boundary: no message of a server may end the conversation
-            _log.exception("a notification %r could not be taken", method)
+            _log.exception("a notification %r could not be handled", method)
 
     async def request(self, method: str, params: JsonObject) -> Json:
         """Answer a request of the server: ping, and those that have a callback; others are refused.
@@ -299,8 +302,7 @@ class ClientHandlers:
 
     def _take_progress(self, params: JsonObject) -> None:
         callback = self._progress.get(str(params.get("progressToken")))
-        progress = params.get("progress")
-        if callback is not None and isinstance(progress, (int, float)) and not isinstance(progress, bool):
+        if callback is not None and as_number(params.get("progress")) is not None:
             callback(params)
 
 
@@ -309,12 +311,11 @@ def _no_session(*_args: object) -> None:
 
 
 def _progress_of(params: JsonObject) -> Progress:
-    total = params.get("total")
-    message = params.get("message")
+    total = as_number(params.get("total"))
     return Progress(
         progress=float(params["progress"]),
-        total=float(total) if isinstance(total, (int, float)) and not isinstance(total, bool) else None,
-        message=message if isinstance(message, str) else None,
+        total=None if total is None else float(total),
+        message=as_text(params.get("message")),
     )
 
 
@@ -424,8 +425,10 @@ async def ask(
                 method, params, schema=schema, request_id=request_id, on_notification=on_notification
             )
         except ProtocolError as exc:
-            seconds = _retry_after(exc) if repeats < _REPEATS else None
-            if seconds is None or anyio.current_time() + seconds >= min(deadline, anyio.current_effective_deadline()):
+            seconds = _retry_after(exc)
+            if seconds is None or repeats >= _REPEATS:
+                raise
+            if anyio.current_time() + seconds >= min(deadline, anyio.current_effective_deadline()):
                 raise
             _log.info("server %r: %s; sent again in %g s", exc.server, printable(exc.message), seconds)
         repeats += 1

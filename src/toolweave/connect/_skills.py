@@ -79,7 +79,7 @@ class SkillFeatures(ServerFeatures):
         """Read the instructions of a skill, and verify them against its entry: size, digest and frontmatter.
 
         Ask the user before: a model that follows the instructions of a server acts for it. A skill inside the folder of
-        another is one of its own, and needs an approval of its own; bind approvals to `Skill.fingerprint`.
+        another one is another skill, and needs another approval; bind approvals to `Skill.fingerprint`.
 
         Args:
             skill: The entry, as `list_skills` or `get_skill` returned it, or the URI, whose present entry is taken.
@@ -116,7 +116,7 @@ class SkillFeatures(ServerFeatures):
         It shows the current state of the server; for a loaded skill only the files of its entry count.
 
         Raises:
-            ProtocolError: The server lists no directories (-32601), or this is none (-32602).
+            ProtocolError: The server lists no directories (-32601), or this is not a directory (-32602).
         """
         await self._require(methods.RESOURCES_DIRECTORY_READ)
         entries = await self._entries(methods.RESOURCES_DIRECTORY_READ, "resources", {"uri": uri}, timeout)
@@ -179,7 +179,7 @@ class LoadedSkill:
             timeout: Seconds; by default the server's own bound.
 
         Raises:
-            SkillError: It is no file of the entry, or its content does not match that; it must not be used.
+            SkillError: The entry has no such file, or its content does not match the entry; it must not be used.
             ServerError: It could not be read.
         """
         uri = self._uri(path)
@@ -188,17 +188,18 @@ class LoadedSkill:
             return known
         file = self.skill.file(uri)
         if file is None and self.skill.files is not None:
-            text = "it is not in the entry by which the skill was loaded; get_skill returns the entry of now"
+            text = "it is not in the entry by which the skill was loaded; get_skill returns the present entry"
             raise self._error(text, uri)
         found = await self._server.read_resource(uri, timeout=timeout)
         content = next((one for one in found if one.uri == uri), None)
         if content is None:
             raise self._error("the server's answer has no content of this URI", uri)
         data = self._raw(content)
-        if file is not None and len(data) != file.size:
-            raise self._error(f"it has {len(data):,} bytes, its entry says {file.size:,}", uri)
-        if file is not None and content_digest(data) != file.digest:
-            raise self._error("its content is not that of the digest in its entry", uri)
+        if file is not None:
+            if len(data) != file.size:
+                raise self._error(f"it has {len(data):,} bytes in place of the {file.size:,} of its entry", uri)
+            if content_digest(data) != file.digest:
+                raise self._error("its content is not that of the digest in its entry", uri)
         if self._bytes + len(data) > MAX_SKILL_BYTES:
             raise self._error(f"with it the skill has more than {MAX_SKILL_BYTES // 2**20} MiB", uri)
         self._bytes += len(data)
@@ -208,15 +209,17 @@ class LoadedSkill:
     def _uri(self, path: str) -> str:
         """Return the URI of a path, which must be in the skill's folder."""
         root = f"{self.skill.root}/"
+        elsewhere = False
         if path.startswith(root):
             below = posixpath.normpath(unquote(path.removeprefix(root)))
             uri = path
         else:
+            elsewhere = "://" in path
             below = posixpath.normpath(path)
             uri = root + quote(below)
-        elsewhere = "://" in path and not path.startswith(root)
+        # `normpath` leaves ".." only at the beginning, where it leads out of the folder.
         if elsewhere or below.startswith(("/", "../")) or below in ("", ".", ".."):
-            raise self._error("it is no file in the folder of the skill", path)
+            raise self._error("it is not a file in the folder of the skill", path)
         return uri
 
     def _raw(self, content: EmbeddedResource) -> bytes:
@@ -240,5 +243,6 @@ def _problem(entry: JsonObject) -> str | None:
 
 
 def _differ(name: str, frontmatter: JsonObject, entry: Skill) -> bool:
-    both = name in frontmatter and name in entry.frontmatter
-    return not both or not same_value(frontmatter[name], entry.frontmatter[name])
+    if name not in frontmatter or name not in entry.frontmatter:
+        return True
+    return not same_value(frontmatter[name], entry.frontmatter[name])

@@ -88,8 +88,8 @@ class Supervisor:
         self._settle = settle
         self._run_background = run_background
         self._on_state = on_state
-        self._policy = policy or RestartPolicy()
-        self._clock = clock or SYSTEM_CLOCK
+        self._policy = RestartPolicy() if policy is None else policy
+        self._clock = SYSTEM_CLOCK if clock is None else clock
         self._losses: deque[ConnectionLoss] = deque(maxlen=self._policy.memory)
         self._attempt = _first_attempt(config)
         self._task: asyncio.Task[None] | None = None
@@ -113,19 +113,29 @@ class Supervisor:
         """The server's name."""
         return self.config.name
 
+    @property
+    def open_line(self) -> OpenSession | None:
+        """The session that is offered to requests, unless it has ended."""
+        line = self.line
+        if line is None or line.session.wire.over:
+            return None
+        return line
+
     def start(self, *, now: bool = False) -> None:
-        """Start connecting in a task of its own; does nothing when started already.
+        """Start connecting in a new task; does nothing when started already.
 
         A connection that was given up starts again once its cool-down is over, or at once with `now`; one that wants
         other credentials tries again on its session, if that is still open.
         """
-        if self._stopping or not (self.state is ConnectionState.IDLE or self._startable(now=now)):
+        if self._stopping:
+            return
+        if self.state is not ConnectionState.IDLE and not self._startable(now=now):
             return
         waited = self.state is ConnectionState.BACKOFF
         self._set(ConnectionState.CONNECTING, self.error)
         if waited:
-            # The state is changed here and not by the task that wakes up later, so that whoever called waits for the
-            # attempt and is not answered with the error of the one before.
+            # The state is changed here and not by the task that wakes up later, so that the caller waits for the
+            # attempt and does not get the error of the one before.
             if self._scope is not None:
                 self._scope.cancel()
         elif self._refused is not None:
@@ -140,10 +150,9 @@ class Supervisor:
 
         Nothing of its previous life decides about the next: not its losses, and not the era that was learned.
         """
-        task = self._task
         if self.state is not ConnectionState.CLOSED:
             return False
-        if task is not None and not task.done() and not task.get_loop().is_closed():
+        if self._is_running():
             return False  # it is closed out of a callback, which ends first
         self._task = None
         self._stopping = False
@@ -154,6 +163,12 @@ class Supervisor:
         self._home.leave()
         self._set(ConnectionState.IDLE)
         return True
+
+    def _is_running(self) -> bool:
+        task = self._task
+        if task is None or task.done():
+            return False
+        return not task.get_loop().is_closed()
 
     def run_on_own_loop(self, work: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
         """Return a coroutine that runs `work` on the connection's event loop, whichever loop awaits it.
@@ -198,7 +213,7 @@ class Supervisor:
         # Called from the connection's own task, or from a callback that runs in it: it would wait for itself.
         if asyncio.current_task() in (task, *self.peer.at_work):
             return
-        # Shielded, since whoever closes has often been cancelled, and a server process must not outlive that. Bounded
+        # Shielded, since the caller has often been cancelled, and a server process must not outlive that. Bounded
         # twice: by the transport's close, then by a cancellation.
         with anyio.CancelScope(shield=True):
             _, pending = await asyncio.wait({task}, timeout=self.config.timeout.close + _TEARDOWN_SECONDS)
@@ -215,13 +230,14 @@ class Supervisor:
             ServerError: It was given up; the cause as it was first met.
             RequestTimeoutError: It is still not connected.
         """
-        if self.line is not None and not self.line.session.wire.over:
-            return self.line
+        line = self.open_line
+        if line is not None:
+            return line
         self.start()
         begun = anyio.current_time()
         while self.state not in _OVER and not self.waits_away:
-            # Computed in each round: `_granted` grows while the server shows signs of life, and the patience of a
-            # waiter is for silence, not for a slow start.
+            # Computed in each round: `_granted` grows while the server shows signs of life. The wait is bounded for
+            # silence, not for a slow start.
             deadline = begun + seconds + self._granted
             if anyio.current_time() >= deadline:
                 raise RequestTimeoutError(
@@ -232,8 +248,9 @@ class Supervisor:
                 )
             with anyio.CancelScope(deadline=deadline):
                 await self._changed.wait()
-            if self.line is not None and not self.line.session.wire.over:
-                return self.line
+            line = self.open_line
+            if line is not None:
+                return line
         if self.state is ConnectionState.CLOSED:
             raise ConnectionClosedError("the connection is closed; connect again", server=self.config.name)
         raise again(self.error, self.config.name)
@@ -305,9 +322,10 @@ class Supervisor:
         """Wait for the backoff of the restart policy and return None, or return the final outcome."""
         if isinstance(error, AuthRequiredError):
             return ConnectionState.AUTH_REQUIRED, error
+        if self.config.restart == "never" or isinstance(error, ConfigError):
+            return ConnectionState.FAILED, error
         # Behind the back of its user, a server that never came up is not tried for ever; that of a service is.
-        wanted = self._ever_ready or self.endless
-        if self.config.restart == "never" or not wanted or isinstance(error, ConfigError):
+        if not self._ever_ready and not self.endless:
             return ConnectionState.FAILED, error
         now = self._clock.monotonic()
         # Appended before the decision: the policy counts this loss too. The deque forgets what no decision needs.
@@ -463,7 +481,7 @@ class Supervisor:
                 await anyio.lowlevel.checkpoint()
                 # One round for each time the session is offered: it is offered again after other credentials were
                 # wanted.
-                while not wire.over and not self._stopping:
+                while not self._is_ending(line):
                     await self._offer(line)
                 tasks.cancel_scope.cancel()
         finally:
@@ -483,7 +501,7 @@ class Supervisor:
                 raise
             self._refused = exc
         else:
-            if line.session.wire.over or self._stopping:
+            if self._is_ending(line):
                 return
             if self._opened is None:
                 self._opened = self._clock.monotonic()
@@ -494,10 +512,14 @@ class Supervisor:
             if self.state is not ConnectionState.DEGRADED:
                 self._set(ConnectionState.READY)
             await self._woken()
-        if self._refused is not None and not line.session.wire.over and not self._stopping:
-            self._over_since = self._clock.monotonic()
-            self._set(ConnectionState.AUTH_REQUIRED, self._refused)
-            await self._woken()
+        if self._refused is None or self._is_ending(line):
+            return
+        self._over_since = self._clock.monotonic()
+        self._set(ConnectionState.AUTH_REQUIRED, self._refused)
+        await self._woken()
+
+    def _is_ending(self, line: OpenSession) -> bool:
+        return self._stopping or line.session.wire.over
 
     async def _woken(self) -> None:
         await self._wake.wait()
@@ -511,14 +533,15 @@ class Supervisor:
             passed = self._clock.monotonic() - self._over_since
         if self.state is ConnectionState.AUTH_REQUIRED:
             return passed >= self._policy.auth_cooldown
-        given_up = self.state is ConnectionState.FAILED or self.waits_away
-        return given_up and self.config.restart != "never" and passed >= self._policy.cooldown
+        if self.config.restart == "never" or passed < self._policy.cooldown:
+            return False
+        return self.state is ConnectionState.FAILED or self.waits_away
 
     def _set(self, state: ConnectionState, error: Exception | None = None, *, retry_in: float | None = None) -> None:
         previous = self.state
         if state is not previous and state not in TRANSITIONS[previous]:
             if previous is ConnectionState.CLOSED:
-                return  # a task that was left behind has no say any more
+                return  # ignore the task of an earlier life
             raise RuntimeError(f"server {self.config.name!r}: no way from {previous.value} to {state.value}")
         self.state = state
         self.error = error

@@ -31,6 +31,7 @@ from toolweave.http._connection import Head, NoAnswer, Socket, receive_buffer
 from toolweave.http._inflate import PIECE_BYTES, Inflater, NotInflated
 from toolweave.http._proxy import HttpProxy, refused_by_proxy
 from toolweave.http._request_head import request_head
+from toolweave.http._url import host_of, port_of
 
 _IDLE_SECONDS = 60.0
 _LINGER_SECONDS = 0.5
@@ -43,7 +44,7 @@ class Unreadable(NoAnswer):
     """An answer whose body is not accepted.
 
     Attributes:
-        detail: The reason, for people.
+        detail: The human-readable reason.
         limit: The bound in bytes that it passed, or None.
         bomb: Whether it is a decompression bomb.
     """
@@ -102,7 +103,9 @@ class Response(msgspec.Struct, eq=False):
         """
         if not Inflater.reads(self.encoding):
             return await self._piece()
-        inflater = self._inflater = self._inflater or Inflater(self.encoding)
+        if self._inflater is None:
+            self._inflater = Inflater(self.encoding)
+        inflater = self._inflater
         try:
             while not (piece := inflater.take()):
                 arrived = await self._piece()
@@ -170,9 +173,11 @@ class Response(msgspec.Struct, eq=False):
         """Close the answer; the connection is kept if the rest, such as a stream's last chunk, arrives soon."""
         socket = self._socket
         self._socket = None
-        if socket is not None and (socket.complete or socket.ended):
+        if socket is None:
+            return
+        if socket.complete or socket.ended:
             self._client.release(socket)
-        elif socket is not None:
+        else:
             # An event stream that has given its result still owes the last chunk (`0\r\n\r\n`). Closing now would cost
             # a new connection, with TLS, for the next request.
             socket.when_settled(partial(self._client.release, socket), _LINGER_SECONDS)
@@ -212,8 +217,8 @@ class _Turn:
 class HttpClient:
     """Sends requests to the origin of one URL; `connect_seconds` bounds TCP, a proxy's tunnel and TLS together.
 
-    All go the same way: straight to the origin, or through `proxy`, which forwards what is plain and opens a tunnel to
-    what is encrypted (RFC 9110, 9.3.6), so that it sees nothing of it.
+    All go the same way: straight to the origin, or through `proxy`. It forwards plain requests and opens a tunnel for
+    encrypted ones (RFC 9110, 9.3.6), which it cannot read.
 
     At most `max_connections` are open for requests; a request beyond that waits for as long as its caller does, and
     the one that has waited longest goes first: it is sent on a connection as soon as that is free. All are kept until
@@ -236,10 +241,9 @@ class HttpClient:
         proxy: HttpProxy | None = None,
         addresses: Sequence[Address] = (),
     ) -> None:
-        parts = urlsplit(url)
-        self._secure = parts.scheme == "https"
-        self._host = parts.hostname or ""
-        self._port = parts.port or (443 if self._secure else 80)
+        self._secure = urlsplit(url).scheme == "https"
+        self._host = host_of(url)
+        self._port = port_of(url)
         self.proxy = proxy
         self._addresses = () if proxy is not None else addresses
         self._connect_seconds = connect_seconds
@@ -268,10 +272,9 @@ class HttpClient:
             self._authority = f"http://{self._named}"
         else:
             self._authority = ""
+        self._for_proxy: dict[str, str] = {}
         if proxy is not None and self.forwarded:
             self._for_proxy = _credentials(proxy)
-        else:
-            self._for_proxy = {}
 
     @property
     def open_sockets(self) -> int:
@@ -304,7 +307,7 @@ class HttpClient:
         stream that may stay open for hours.
 
         Raises:
-            NoAnswer: There is no answer.
+            NoAnswer: The server does not answer.
         """
         content = method in _CONTENT_METHODS or bool(body)
         head = self.head(method, target, headers, content=content)
@@ -325,8 +328,8 @@ class HttpClient:
         else:
             socket = await self._wait_for_turn(request)
         try:
-            if socket is None and (socket := self._take_idle()) is not None:
-                socket.begin(request, lasting=lasting)
+            if socket is None:
+                socket = self._begin_on_idle(request, lasting=lasting)
             is_kept = True
             while socket is None or not socket.has_head:
                 if socket is None:
@@ -341,7 +344,7 @@ class HttpClient:
                     # A kept connection may have been closed by the server in the very moment of sending, which no check
                     # can exclude. Then the request goes out once more, on a new connection, if that is safe. What fails
                     # on a new one has failed.
-                    if not is_kept or not isinstance(exc, NoAnswer) or not _is_safe_again(exc, repeatable=repeatable):
+                    if not is_kept or not _is_safe_again(exc, repeatable=repeatable):
                         raise
                     socket = None
         except BaseException:
@@ -353,11 +356,18 @@ class HttpClient:
         self.release(socket)
         return response
 
+    def _begin_on_idle(self, request: bytes, *, lasting: bool) -> Socket | None:
+        socket = self._take_idle()
+        if socket is not None:
+            socket.begin(request, lasting=lasting)
+        return socket
+
     def release(self, socket: Socket) -> None:
         """Take a connection back after its exchange: for the request that has waited longest, or to be kept."""
         lasting = socket.lasting
         # A stream's connection was not counted; it is kept only if that does not leave more than the bound open.
-        if not socket.is_free() or (lasting and len(self._open) - self._lasting >= self._max):
+        is_surplus = lasting and len(self._open) - self._lasting >= self._max
+        if is_surplus or not socket.is_free():
             self._drop(socket)
         else:
             hint = socket.head.headers.get("keep-alive")
@@ -511,7 +521,8 @@ class HttpClient:
     async def _opened(self) -> Socket:
         """Open a connection to the origin, or to the proxy that forwards to it, or a tunnel through that."""
         proxy = self.proxy
-        if self._tls is None and (self._secure or (proxy is not None and proxy.secure)):
+        needs_tls = self._secure or (proxy is not None and proxy.secure)
+        if needs_tls and self._tls is None:
             # reads the certificates of the system: too slow for the loop
             self._tls = await anyio.to_thread.run_sync(ssl.create_default_context)
         if proxy is None:
@@ -570,9 +581,11 @@ def _credentials(proxy: HttpProxy) -> dict[str, str]:
     return {"proxy-authorization": proxy.authorization}
 
 
-def _is_safe_again(exc: NoAnswer, *, repeatable: bool) -> bool:
-    """Whether a request without a response can be sent again (RFC 9110, 9.2.2; RFC 9112, 9.3.1)."""
-    return not exc.got_bytes and (repeatable or not exc.sent)
+def _is_safe_again(exc: BaseException, *, repeatable: bool) -> bool:
+    """Return whether a request that failed so can be sent again (RFC 9110, 9.2.2; RFC 9112, 9.3.1)."""
+    if not isinstance(exc, NoAnswer) or exc.got_bytes:
+        return False
+    return repeatable or not exc.sent
 
 
 def _idle_seconds(hint: str) -> float:

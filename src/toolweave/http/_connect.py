@@ -88,13 +88,13 @@ async def resolve(host: str, port: int) -> list[Address]:
 
     Raises:
         OSError: The name has no address.
-        UnicodeError: It is no name.
+        UnicodeError: The text is not a host name.
     """
     try:
         # With AI_NUMERICHOST the call reads no file and asks no server, so it may run on the loop; a thread would cost
         # more than the connect.
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
-    except OSError:  # it is no address: a name needs a thread
+    except OSError:  # it is not an address: a name needs a thread
         found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     addresses: list[Address] = [(family, address) for family, _, _, _, address in found]
     if not addresses:

@@ -154,10 +154,14 @@ class Socket(asyncio.BufferedProtocol):
             data = b"".join(self.pieces)
         self.pieces.clear()
         self.held = 0
-        if self._paused and self.transport is not None and not self.ended:
+        if self._paused:
+            self._resume_reading()
+        return data
+
+    def _resume_reading(self) -> None:
+        if self.transport is not None and not self.ended:
             self._paused = False
             self.transport.resume_reading()
-        return data
 
     def is_usable(self, now: float) -> bool:
         """Whether the idle connection is still open and silent, as far as that matters: see `_counts_unreceived`.
@@ -165,28 +169,29 @@ class Socket(asyncio.BufferedProtocol):
         A poll of the socket finds a close, or bytes that nobody requested, that the event loop has not read yet. It is
         left out just after an exchange if a request that meets a close can be proved not to have been received.
         """
-        if self.ended or now >= self.idle_until or self.transport is None:
+        transport = self.transport
+        if transport is None or self.ended or now >= self.idle_until:
             return False
         if self._counts_unreceived and now < self.idle_since + _UNPOLLED_SECONDS:
             return True
-        return not (self.transport.is_closing() if self._poll is None else self._poll.poll(0))
+        if self._poll is None:
+            return not transport.is_closing()
+        return not self._poll.poll(0)
 
     def is_free(self) -> bool:
         """Whether the exchange is over and another may follow."""
-        return (
-            self.complete
-            and self.reusable
-            and not self.ended
-            # an answer that came before the whole request was sent: the rest would stand before the next one
-            and self.transport is not None
-            and self.transport.get_write_buffer_size() == 0
-        )
+        if not self.complete or not self.reusable:
+            return False
+        if self.transport is None or self.ended:
+            return False
+        # An answer may arrive before the whole request is sent: the rest would stand before the next one.
+        return self.transport.get_write_buffer_size() == 0
 
     def abort(self) -> None:
         """Close at once; `connection_lost` follows.
 
         A forked process leaves the transport alone: the selector of its event loop is also the parent's, which would
-        hear no more of this connection.
+        get no more events of this connection.
         """
         self.ended: bool = True
         if self.transport is not None and self._process == os.getpid():
@@ -213,12 +218,10 @@ class Socket(asyncio.BufferedProtocol):
         connection.setsockopt(SOL_SOCKET, SO_KEEPALIVE, 1)
         if self._poll is not None:
             self._poll.register(connection.fileno(), select.POLLIN)
-        # uvloop writes at the end of a turn of the loop, and TLS sends bytes of its own: neither has been tried.
-        self._counts_unreceived = (
-            sys.platform == "linux"
-            and isinstance(self._loop, asyncio.SelectorEventLoop)
-            and transport.get_extra_info("sslcontext") is None
-        )
+        # uvloop writes at the end of a turn of the loop, and TLS sends further bytes: neither has been tried.
+        writes_at_once = isinstance(self._loop, asyncio.SelectorEventLoop)
+        is_plain = transport.get_extra_info("sslcontext") is None
+        self._counts_unreceived = sys.platform == "linux" and writes_at_once and is_plain
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Return where the next bytes are received."""
@@ -238,14 +241,21 @@ class Socket(asyncio.BufferedProtocol):
             self._fail("RemoteProtocolError", str(exc))
         if not self.has_head and self.held > _MAX_HEAD_BYTES:
             self._fail("RemoteProtocolError", f"its headers are larger than {_MAX_HEAD_BYTES} bytes")
-        if self.held > _PAUSE_BYTES and not self.complete and not self._paused and self.transport is not None:
-            self._paused = True
-            self.transport.pause_reading()
+        if self.held > _PAUSE_BYTES:
+            self._pause_reading()
         waiter = self._waiter
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
         if self._settled is not None:
             self._settle()
+
+    def _pause_reading(self) -> None:
+        """Let the server wait until the body is read, which bounds the memory of an answer that nobody reads."""
+        if self.complete or self._paused:
+            return
+        if self.transport is not None:
+            self._paused = True
+            self.transport.pause_reading()
 
     def eof_received(self) -> None:
         """Note that nothing more will come; the transport closes itself."""
@@ -263,7 +273,7 @@ class Socket(asyncio.BufferedProtocol):
         elif not self.has_head:
             self._fail("RemoteProtocolError", "the server disconnected without sending a response")
         elif "content-length" not in self.head.headers and "transfer-encoding" not in self.head.headers:
-            self.complete: bool = True  # the body goes on until the end of the connection
+            self.complete: bool = True  # the body ends with the connection
         else:
             self._fail("RemoteProtocolError", "peer closed connection without sending complete message body")
         if self._waiter is not None and not self._waiter.done():
@@ -320,7 +330,9 @@ class Socket(asyncio.BufferedProtocol):
 
     def _is_partly_unreceived(self) -> bool:
         """Whether the server closed before it had received all bytes of the request, which it therefore ignores."""
-        if sys.platform != "linux" or not self._counts_unreceived or self.transport is None:
+        if sys.platform != "linux" or not self._counts_unreceived:
+            return False
+        if self.transport is None:
             return False
         if self.transport.get_write_buffer_size() > 0:
             return True

@@ -12,7 +12,7 @@ PIECE_BYTES = 256 * 1024
 _WINDOW = {"gzip": 31, "x-gzip": 31, "deflate": 15}  # zlib's `wbits`
 _RAW_WINDOW = -15
 _FREE_BYTES = 16 * 1024 * 1024
-_MAX_RATIO = 256  # what is worth reading does not come near it; the format itself ends at 1,032
+_MAX_RATIO = 256  # far above that of useful answers; the format itself ends at 1,032
 
 
 class NotInflated(ValueError):
@@ -28,7 +28,7 @@ class NotInflated(ValueError):
 
 
 class Inflater:
-    """A decompressor of one body: `feed` received bytes, `take` pieces until there is none, `finish` at its end."""
+    """A decompressor of one body: `feed` received bytes, `take` pieces until one is empty, `finish` at its end."""
 
     def __init__(self, encoding: str) -> None:
         self._encoding = encoding
@@ -53,12 +53,12 @@ class Inflater:
         """Return the next piece, or nothing until more is fed.
 
         Raises:
-            NotInflated: The body is broken, or a bomb: more than 16 MiB, and 256 times as large as what was fed.
+            NotInflated: The body is broken, or a bomb: more than 16 MiB, and 256 times as large as the received bytes.
         """
         while self._waiting:
             if self._inflate is None:  # some servers leave the head of zlib out, which has an 8 in its first byte
                 self._inflate = zlib.decompressobj(15 if self._waiting[0] & 15 == 8 else _RAW_WINDOW)
-            if self._inflate.eof:  # another member may follow (RFC 1952, 2.2); what is none is passed over
+            if self._inflate.eof:  # another member may follow (RFC 1952, 2.2); anything else is ignored
                 if self._encoding == "deflate" or self._waiting[:1] != b"\x1f":
                     self._waiting = b""
                     return b""

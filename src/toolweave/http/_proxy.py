@@ -7,14 +7,14 @@ import os
 from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from urllib.parse import unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
-from toolweave.http._url import DEFAULT_PORTS
+from toolweave.http._url import DEFAULT_PORTS, host_of, port_of
 
 PROXY_AUTHENTICATION_REQUIRED = 407
 """The status with which a proxy, and never a server, asks for credentials (RFC 9110, 15.5.8)."""
 
-_NO_URL = "the proxy that HTTP_PROXY, HTTPS_PROXY or ALL_PROXY names is no URL such as http://user:password@host:3128"
+_NOT_URL = "the proxy in HTTP_PROXY, HTTPS_PROXY or ALL_PROXY is not a URL such as http://user:password@host:3128"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,22 +49,31 @@ def http_proxy_for(url: str, environment: Mapping[str, str] | None = None) -> Ht
         return None
     try:
         parts = urlsplit(named)
-        host = parts.hostname or ""
+        host = parts.hostname
         port = parts.port
     except ValueError:  # which may quote a part of the password
-        raise ValueError(_NO_URL) from None
+        raise ValueError(_NOT_URL) from None
     # a password with a slash or a question mark that is not percent-encoded ends the host too early
     if not host or "@" in parts.path + parts.query + parts.fragment:
-        raise ValueError(_NO_URL)
+        raise ValueError(_NOT_URL)
     if parts.scheme not in DEFAULT_PORTS:
         raise ValueError(_unknown(parts.scheme, f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"))
-    authorization = None
-    if parts.username or parts.password:
-        pair = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}"
-        authorization = f"Basic {b64encode(pair.encode()).decode()}"
     return HttpProxy(
-        host=host, port=port or DEFAULT_PORTS[parts.scheme], secure=parts.scheme == "https", authorization=authorization
+        host=host,
+        port=port or DEFAULT_PORTS[parts.scheme],
+        secure=parts.scheme == "https",
+        authorization=_basic_authorization(parts),
     )
+
+
+def _basic_authorization(parts: SplitResult) -> str | None:
+    """Return the value of the header for the user and password in a URL (RFC 7617), or None without any."""
+    user = unquote(parts.username or "")
+    password = unquote(parts.password or "")
+    if not user and not password:
+        return None
+    pair = f"{user}:{password}"
+    return f"Basic {b64encode(pair.encode()).decode()}"
 
 
 def refused_by_proxy(status: int, reason: str, place: str) -> str:
@@ -82,14 +91,19 @@ def came_through(url: str, proxy: HttpProxy) -> str:
 
 def no_proxy_hint(url: str) -> str:
     """Return how to reach a URL of this machine without a proxy; empty for another URL."""
-    host = urlsplit(url).hostname or ""
-    if host != "localhost" and not host.endswith(".localhost"):
-        try:
-            if not ipaddress.ip_address(host).is_loopback:
-                return ""
-        except ValueError:
-            return ""
+    host = host_of(url)
+    if not _is_loopback(host):
+        return ""
     return f"; to reach {host} without it, add {host} to NO_PROXY"
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def _unknown(scheme: str, named: str) -> str:
@@ -102,21 +116,22 @@ def _unknown(scheme: str, named: str) -> str:
 def proxy_for(url: str, environment: Mapping[str, str] | None = None) -> str | None:
     """Return the URL of the proxy for a URL, or None.
 
-    `HTTP_PROXY`, `HTTPS_PROXY` and `ALL_PROXY` name it, but for what `NO_PROXY` lists. Lower-case names win. `NO_PROXY`
-    holds hosts (their subdomains are meant too), `host:port`, addresses, networks such as `10.0.0.0/8`, or `*`,
-    separated by commas.
+    `HTTP_PROXY`, `HTTPS_PROXY` and `ALL_PROXY` name it, except for the entries of `NO_PROXY`. Lower-case names win.
+    `NO_PROXY` holds hosts (which include their subdomains), `host:port`, addresses, networks such as `10.0.0.0/8`, or
+    `*`, separated by commas.
     """
     variables = os.environ if environment is None else environment
-    parts = urlsplit(url)
-    host = parts.hostname or ""
-    port = parts.port or DEFAULT_PORTS.get(parts.scheme, 0)
+    scheme = urlsplit(url).scheme
+    host = host_of(url)
+    port = port_of(url)
     if any(_matches(entry.strip().lower(), host, port) for entry in _variable(variables, "no_proxy").split(",")):
         return None
-    if parts.scheme == "http" and "REQUEST_METHOD" in variables:
-        own = ""
-    else:
-        own = _variable(variables, f"{parts.scheme}_proxy")
-    proxy = own or _variable(variables, "all_proxy")  # in a CGI script HTTP_PROXY is a header of the request
+    proxy = ""
+    # in a CGI script HTTP_PROXY is a header of the request
+    if scheme != "http" or "REQUEST_METHOD" not in variables:
+        proxy = _variable(variables, f"{scheme}_proxy")
+    if not proxy:
+        proxy = _variable(variables, "all_proxy")
     if not proxy:
         return None
     if "://" in proxy:

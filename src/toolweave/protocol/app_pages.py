@@ -62,7 +62,7 @@ def read_document(uri: str, result: JsonObject, listed: JsonObject | None = None
         listed: The `_meta` of the resource in its list, which counts if the content has none for pages.
 
     Raises:
-        ValueError: The result does not hold such a page; the text names what it holds.
+        ValueError: The result does not hold such a page; the message names its content.
     """
     content = _content_of(uri, object_entries(result.get("contents")))
     kind = as_text(content.get("mimeType")) or "none"

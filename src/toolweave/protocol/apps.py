@@ -1,6 +1,6 @@
 """MCP Apps (`io.modelcontextprotocol/ui`, SEP-1865): `_meta.ui` of tools and of the pages that show their results.
 
-A tool names the page; the page says what it may load. Pure.
+A tool names the page; the page names the origins that it may load from. Pure.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The second reading of a result of `tools/call` that the specification does not allow.
 
 Servers give a text or one block in place of a list of blocks, blocks without a type, the data itself without
-`content`, or failures in blocks of the type `error`. What is plainly meant is read, nothing is dropped, and each change
+`content`, or failures in blocks of the type `error`. The plain meaning is read, nothing is dropped, and each change
 is reported. Whether a call succeeded is changed only where the server says so in another way. Pure.
 """
 

@@ -112,7 +112,7 @@ async def _visit(exc: ProtocolError, asked: ServerRequestHandler) -> bool:
             answer = await asked.answer(methods.ELICITATION_CREATE, page)
             if answer["action"] != "accept":
                 return False
-    except ProtocolError:  # not offered: the server's own error names best what is missing
+    except ProtocolError:  # not offered: the server's own error names the missing part best
         return False
     return bool(pages)
 

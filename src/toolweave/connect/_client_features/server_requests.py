@@ -161,7 +161,7 @@ class ServerRequestHandler:
         try:
             made = [Root.of(value) for value in given]
         except (TypeError, ValueError) as exc:
-            _log.error("server %r: the roots callback's answer is no list of roots: %s", self._server, exc)
+            _log.error("server %r: the roots callback did not return a list of roots: %s", self._server, exc)
             raise self.refusal(INTERNAL_ERROR, "the client's roots callback failed") from None
         return roots_json(made)
 

@@ -179,7 +179,7 @@ class ClientTask:
 
 
 class LegacyClientTask(ClientTask):
-    """One task of revision 2025-11-25: its result is a request of its own, on which the server asks for input."""
+    """One task of revision 2025-11-25: its result is another request, on which the server asks for input."""
 
     _MODERN = False
 

@@ -98,12 +98,13 @@ def in_old_order(old: Sequence[ItemT], new: Sequence[ItemT], identity: Callable[
         return tuple(old)
     before = {identity(item): item for item in old}
     after = {identity(item): item for item in new}
-    for key, item in after.items():
-        if key in before and _same(before[key], item):
+    for key in before.keys() & after.keys():
+        if _same(before[key], after[key]):
             after[key] = before[key]
     stay = [key for key in before if key in after]
     if stay != [key for key in after if key in before]:
-        return (*(after[key] for key in stay), *(item for key, item in after.items() if key not in before))
+        added = [key for key in after if key not in before]
+        return tuple(map(after.__getitem__, (*stay, *added)))
     return tuple(after.values())
 
 
@@ -131,7 +132,7 @@ class LiveList(Generic[ItemT]):
     Attributes:
         kind: The list: the member of the result that holds the entries.
         method: The request that reads it.
-        items: The current items, each with an identity of its own.
+        items: The current items, each with another identity.
         version: 0 before the first reading; grows with every change.
         problems: The entries of the last reading that were left out or are suspicious, with the reasons.
         pages: The number of requests of the last reading.
@@ -181,7 +182,9 @@ class LiveList(Generic[ItemT]):
         """Whether the items may be used without asking the server again."""
         if self._read_epoch != self._epoch:
             return False
-        return self.ttl_seconds is None or anyio.current_time() < self._read_at + self.ttl_seconds
+        if self.ttl_seconds is None:
+            return True
+        return anyio.current_time() < self._read_at + self.ttl_seconds
 
     @property
     def tried(self) -> bool:
@@ -225,19 +228,22 @@ class LiveList(Generic[ItemT]):
             notified: Whether the server announces changes; the list is then current until it does, for any
                 lifetime, which begins again for each caller. Without, a reading of this very second is current too.
         """
-        unchanged = self._read_epoch == self._epoch
+        ttl = self.ttl_seconds
         age = anyio.current_time() - self._read_at
-        if self.ttl_seconds is None:
-            left = None
+        if self._read_epoch != self._epoch:
+            current = False
+            left = 0.0
         elif notified:
-            left = self.ttl_seconds
+            current = True
+            left = ttl or 0.0
         else:
-            left = max(0.0, self.ttl_seconds - age)
+            current = age < max(_SHORTEST_TTL_SECONDS, ttl or 0.0)
+            left = max(0.0, (ttl or 0.0) - age)
         return ListFacts(
             items=self.items,
             listed=self.listed,
-            current=unchanged and (notified or age < max(_SHORTEST_TTL_SECONDS, self.ttl_seconds or 0.0)),
-            ttl_ms=None if left is None else round(left * 1000) if unchanged else 0,
+            current=current,
+            ttl_ms=None if ttl is None else round(left * 1000),
             public=self.public,
             members=self.members,
         )
@@ -265,9 +271,11 @@ class LiveList(Generic[ItemT]):
         wanted = self._epoch
         while (reading := self._reading) is not None:
             await reading.done.wait()
-            if reading.epoch >= wanted and reading.failure is not None:
+            if reading.epoch < wanted:  # it began before the change that this caller wants to see
+                continue
+            if reading.failure is not None:
                 raise reading.failure
-            if reading.epoch >= wanted and reading.finished:
+            if reading.finished:
                 return self._difference(before)
         reading = self._reading = _SharedRead(self._epoch)
         try:
@@ -278,7 +286,8 @@ class LiveList(Generic[ItemT]):
             raise
         finally:
             if not reading.finished:  # cancelled ones count as well: they may have run out of time
-                self.failures, self._failed_at = self.failures + 1, anyio.current_time()
+                self.failures += 1
+                self._failed_at = anyio.current_time()
             self._jitter = random.random()  # noqa: S311 - spreads readings, guards nothing
             self._reading = None
             reading.done.set()
@@ -307,7 +316,10 @@ class LiveList(Generic[ItemT]):
         self.ttl_seconds = listing.ttl_seconds
         self.public = listing.public and listing.pages > 0
         self.members = listing.members
-        self._read_epoch, self._read_at, self.failures = epoch, anyio.current_time(), 0
+        # The epoch in which the reading began: a change that was announced meanwhile keeps the list outdated.
+        self._read_epoch = epoch
+        self._read_at = anyio.current_time()
+        self.failures = 0
         self._note((*listing.problems, *judged.problems))
         self.items = items
         change = self._difference(before)
@@ -318,7 +330,7 @@ class LiveList(Generic[ItemT]):
         return before, change
 
     def _note(self, problems: tuple[str, ...]) -> None:
-        known = set(self.problems)  # a list that is read every minute says it once
+        known = set(self.problems)  # a list that is read every minute reports each problem once
         self.problems = problems
         for problem in problems:
             if problem not in known:
@@ -337,11 +349,12 @@ class LiveList(Generic[ItemT]):
             return ListChanged(kind=self.kind, added=added, version=self.version)
         old = {self._identity(item): item for item in before}
         new = {self._identity(item): item for item in self.items}
+        stay = [key for key in new if key in old]
         return ListChanged(
             kind=self.kind,
             added=tuple(key for key in new if key not in old),
             removed=tuple(key for key in old if key not in new),
-            changed=tuple(key for key, item in new.items() if key in old and not _same(old[key], item)),
+            changed=tuple(key for key in stay if not _same(old[key], new[key])),
             version=self.version,
         )
 

@@ -10,7 +10,7 @@ import math
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from time import perf_counter
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar
 
 import anyio.lowlevel
 import msgspec
@@ -18,7 +18,15 @@ import msgspec
 from toolweave._value import Value
 from toolweave.errors import ProtocolError
 from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS
-from toolweave.protocol.json_types import Json, JsonObject, as_object, as_text, object_or_empty
+from toolweave.protocol.json_types import (
+    Json,
+    JsonObject,
+    as_array,
+    as_number,
+    as_object,
+    object_or_empty,
+    text_or_empty,
+)
 from toolweave.protocol.jsonrpc import encode_value
 from toolweave.protocol.meta import SERVER_INFO
 from toolweave.tools._mcp import read_definition
@@ -51,7 +59,7 @@ class FetchedList(msgspec.Struct, kw_only=True):
         ttl_seconds: The seconds for which the list may be cached; None when the server does not say (SEP-2549).
         public: Whether every page says that all callers may share the list (SEP-2549).
         members: The other members of the pages, such as `_meta`, as they came; of one name the last.
-        problems: The faults of the list as a whole, for people.
+        problems: The faults of the list as a whole, human-readable.
     """
 
     entries: list[Any] = msgspec.field(default_factory=list[Any])
@@ -83,6 +91,8 @@ async def list_all(
     Raises:
         ProtocolError: A page is not a list, or the server refuses.
     """
+    if max_bytes is None:
+        max_bytes = MAX_LIST_BYTES
     listing = FetchedList()
     cursor: str | None = None
     seen: set[str] = set()
@@ -99,10 +109,10 @@ async def list_all(
             seen.clear()
             continue
         listing.pages += 1
-        entries = page.get(key)
-        if not isinstance(entries, list):
+        entries = as_array(page.get(key))
+        if entries is None:
             raise ProtocolError(f"its answer to {method} has no list {key!r}", server=server, code=INTERNAL_ERROR)
-        listing.entries.extend(cast("list[Any]", entries))
+        listing.entries.extend(entries)
         _note_ttl(listing, page)
         _note_members(listing, page, key)
         cursor = page.get("nextCursor")  # "" is a valid cursor
@@ -117,8 +127,8 @@ async def list_all(
         if listing.pages >= MAX_PAGES or len(listing.entries) >= MAX_ENTRIES:
             listing.problems.append(f"{method} does not end: stopped after {listing.pages} pages")
             return listing
-        if listing.bytes >= (max_bytes or MAX_LIST_BYTES):
-            limit = f"{max_bytes or MAX_LIST_BYTES} bytes; raise 'max_list_bytes' to read on"
+        if listing.bytes >= max_bytes:
+            limit = f"{max_bytes} bytes; raise 'max_list_bytes' to read on"
             listing.problems.append(f"{method} is too large: stopped after {listing.pages} pages and {limit}")
             return listing
 
@@ -178,25 +188,28 @@ class EntryReader(Generic[ItemT]):
 
     def _read_entry(self, index: int, entry: object) -> None:
         known = as_object(entry)
-        if known is not None:
-            named = as_text(known.get(self._key))
-        else:
-            named = None
-        item: ItemT | None = None
         if known is None:
-            wrong = "it is no object"
-        elif not named:
-            wrong = f"it has no {self._key}"
-        elif named in self._items:
-            wrong = self._problem(known) or f"a second {self._noun} of this {self._key}"
-        else:
-            item = self._same(known)
-            wrong = self._problem(known) if item is None else None
-        if wrong is not None or known is None or not named:
-            label = repr(named[:80]) if named else f"number {index + 1}"
-            self._problems.append(f"{self._noun} {label} left out: {wrong}")
+            self._leave_out(f"number {index + 1}", "it is not an object")
             return
-        self._items[named] = self._make(known) if item is None else item
+        named = text_or_empty(known.get(self._key))
+        if not named:
+            self._leave_out(f"number {index + 1}", f"it has no {self._key}")
+            return
+        label = repr(named[:80])
+        if named in self._items:
+            self._leave_out(label, self._problem(known) or f"a second {self._noun} of this {self._key}")
+            return
+        item = self._same(known)
+        if item is None:
+            wrong = self._problem(known)
+            if wrong is not None:
+                self._leave_out(label, wrong)
+                return
+            item = self._make(known)
+        self._items[named] = item
+
+    def _leave_out(self, label: str, why: str) -> None:
+        self._problems.append(f"{self._noun} {label} left out: {why}")
 
 
 def tool_reader(
@@ -219,7 +232,10 @@ def tool_reader(
     """
 
     def problem(entry: JsonObject) -> str | None:
-        return _problem(entry) or (_refused(entry, refusal) if refusal is not None else None)
+        wrong = _problem(entry)
+        if wrong is None and refusal is not None:
+            return _refused(entry, refusal)
+        return wrong
 
     def same(entry: JsonObject) -> ToolSpec | None:
         before = known.get(entry["name"])
@@ -236,11 +252,13 @@ def tool_reader(
 
 def _problem(tool: JsonObject) -> str | None:
     schema = tool.get("inputSchema")
+    if schema is None:
+        return None
     described = as_object(schema)
-    if schema is not None and described is None:
-        return f"its inputSchema is no object but {type(schema).__name__}"
-    if described is not None and described.get("type", "object") != "object":
-        return f"its inputSchema describes no object but {str(described['type'])[:80]!r}"
+    if described is None:
+        return f"its inputSchema is not an object but {type(schema).__name__}"
+    if described.get("type", "object") != "object":
+        return f"its inputSchema does not describe an object but {str(described['type'])[:80]!r}"
     return None
 
 
@@ -253,21 +271,24 @@ def _refused(entry: JsonObject, refusal: ToolRefusal) -> str | None:
 
 
 def _note_ttl(listing: FetchedList, page: JsonObject) -> None:
-    ttl = page.get("ttlMs")
-    if isinstance(ttl, (int, float)) and not isinstance(ttl, bool):
-        seconds = min(ttl, _MAX_TTL_MS) / 1000 if ttl > 0 else 0.0  # a negative one counts as 0
-        if listing.ttl_seconds is None:
-            listing.ttl_seconds = seconds
-        else:
-            listing.ttl_seconds = min(seconds, listing.ttl_seconds)
+    ttl = as_number(page.get("ttlMs"))
+    if ttl is None:
+        return
+    seconds = min(ttl, _MAX_TTL_MS) / 1000 if ttl > 0 else 0.0  # a negative one, and NaN, count as 0
+    if listing.ttl_seconds is None:
+        listing.ttl_seconds = seconds
+    else:
+        listing.ttl_seconds = min(seconds, listing.ttl_seconds)
 
 
 def _note_members(listing: FetchedList, page: JsonObject, key: str) -> None:
     """Keep the members of a page that are about the list as a whole; the stamp of the server is about the hop."""
-    listing.public = listing.public and page.get("cacheScope") == "public"
+    if page.get("cacheScope") != "public":
+        listing.public = False
     for name, value in page.items():
         if name == "_meta":
-            meta = {inner: one for inner, one in object_or_empty(value).items() if inner != SERVER_INFO}
+            meta = dict(object_or_empty(value))
+            meta.pop(SERVER_INFO, None)
             if meta:
                 listing.members["_meta"] = {**listing.members.get("_meta", {}), **meta}
         elif name != key and name not in _OF_A_PAGE:

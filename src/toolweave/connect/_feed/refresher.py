@@ -26,7 +26,7 @@ from toolweave.connect._transports import OpenSession
 from toolweave.errors import AuthRequiredError, ConnectionLostError, ProtocolError, ServerError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
-from toolweave.protocol.json_types import Json, JsonObject, array_or_empty, as_object, object_or_empty
+from toolweave.protocol.json_types import Json, JsonObject, array_or_empty, as_integer, as_object, object_or_empty
 from toolweave.protocol.meta import SUBSCRIPTION_ID
 from toolweave.protocol.subscriptions import LIST_CHANGED, LIST_FILTERS, RESOURCE_SUBSCRIPTIONS, TASK_IDS
 from toolweave.protocol.tasks import declares_tasks
@@ -74,7 +74,7 @@ class ChangeStream:
         self._server = server
         self._on_missed = on_missed
         self._lists = _list_filters(session.agreement.capabilities)
-        self._tells_of_tasks = declares_tasks(session.agreement.capabilities)
+        self._announces_tasks = declares_tasks(session.agreement.capabilities)
         self._held: _ListenRequest | None = None
         self._opening: _ListenRequest | None = None
         self._refusal: ServerError | None = None
@@ -96,13 +96,14 @@ class ChangeStream:
         """Handle the first message of a stream: the filters that the server honours."""
         named = object_or_empty(params.get("_meta")).get(SUBSCRIPTION_ID)
         stream = self._opening
-        if stream is not None and named in (stream.id, None):
-            honoured = as_object(params.get("notifications"))
-            if honoured is None:
-                stream.honoured = stream.wanted
-            else:
-                stream.honoured = honoured
-            self._wake.set()
+        if stream is None or named not in (stream.id, None):
+            return
+        honoured = as_object(params.get("notifications"))
+        if honoured is None:
+            stream.honoured = stream.wanted
+        else:
+            stream.honoured = honoured
+        self._wake.set()
 
     def cancelled(self, params: JsonObject) -> None:
         """Handle the server's cancellation of a stream."""
@@ -122,36 +123,50 @@ class ChangeStream:
     def _review(self) -> None:
         """Update the state of the streams."""
         opening = self._opening
+        if opening is not None:
+            if opening.honoured is not None:
+                self._opening = None
+                self._replace(opening)
+            elif opening.over:
+                self._opening = None
+                self._failed(opening)
         held = self._held
-        if opening is not None and opening.honoured is not None:
-            self._opening = None
-            self._held = opening
-            opening.since = anyio.current_time()
-            if held is not None:
-                held.scope.cancel()  # only now: both received the notifications meanwhile
-            else:
-                self._on_missed()
-            self._settle(opening, after_gap=held is None)
-        elif opening is not None and opening.over:
-            self._opening = None
-            self._failed(opening)
-        if self._held is not None and self._held.over:
-            lost = self._held
+        if held is None:
+            return
+        if held.over:
             self._held = None
-            self._failed(lost)
-        if self._held is not None:
-            self._settle(self._held, after_gap=False)  # a new subscriber may have arrived meanwhile
+            self._failed(held)
+        else:
+            self._settle(held, after_gap=False)  # a new subscriber may have arrived meanwhile
+
+    def _replace(self, opened: _ListenRequest) -> None:
+        """Hold an acknowledged stream in place of the one before."""
+        before = self._held
+        self._held = opened
+        opened.since = anyio.current_time()
+        if before is not None:
+            before.scope.cancel()  # only now: both received the notifications meanwhile
+        else:
+            self._on_missed()
+        self._settle(opened, after_gap=before is None)
 
     def _begin(self, tasks: anyio.abc.TaskGroup) -> float | None:
         """Open or close a stream when the wanted filters changed; return the seconds until that is allowed, or None."""
         wanted = self._wanted()
-        if self._opening is not None and self._opening.wanted != wanted:
-            self._opening.scope.cancel()
+        opening = self._opening
+        if opening is not None:
+            if opening.wanted == wanted:
+                return None
+            opening.scope.cancel()
             self._opening = None
-        if self._opening is not None or wanted == (self._held.wanted if self._held is not None else {}):
+        held = self._held
+        if held is None:
+            if not wanted:
+                return None
+        elif held.wanted == wanted:
             return None
-        if not wanted and self._held is not None:
-            self._held.scope.cancel()
+        elif not wanted:
+            held.scope.cancel()
             self._held = None
             return None
         wait = self._retry_at - anyio.current_time()
@@ -180,13 +195,14 @@ class ChangeStream:
         wanted: Json = {**self._lists}
         if uris:
             wanted[RESOURCE_SUBSCRIPTIONS] = list(uris)
-        if self._tells_of_tasks and (ids := self._tasks.ids):
-            wanted[TASK_IDS] = list(ids)
+        tasks = list(self._tasks.ids)
+        if tasks and self._announces_tasks:
+            wanted[TASK_IDS] = tasks
         return wanted
 
     def _settle(self, stream: _ListenRequest, *, after_gap: bool) -> None:
         """Confirm or refuse subscriptions by the filters that the server honours."""
-        honoured = array_or_empty((stream.honoured or {}).get(RESOURCE_SUBSCRIPTIONS))
+        honoured = array_or_empty(object_or_empty(stream.honoured).get(RESOURCE_SUBSCRIPTIONS))
         promised = {uri.rstrip("/") for uri in honoured if isinstance(uri, str)}
         for uri in stream.uris:
             if uri.rstrip("/") in promised:
@@ -196,13 +212,17 @@ class ChangeStream:
                 self._subscriptions.refuse(uri, ProtocolError(text, server=self._server, code=INVALID_PARAMS))
 
     def _failed(self, stream: _ListenRequest) -> None:
+        """Schedule the next try of a stream that ended; the server's refusal ends the subscriptions that it names."""
         now = anyio.current_time()
         failure = stream.failure
-        lasted = stream.honoured is not None and now - stream.since >= _STABLE_SECONDS
-        self._failures = 1 if lasted else self._failures + 1
+        # A stream that was held for long is a new beginning, and its end the first failure of another row.
+        if stream.honoured is not None and now - stream.since >= _STABLE_SECONDS:
+            self._failures = 0
+        self._failures += 1
         self._retry_at = now + backoff_seconds(self._failures, random.random())  # noqa: S311 - spreads retries
         if failure is None or not _is_refusal(failure):
-            _log.info("server %r: its stream of changes ended: %s", self._server, failure or "it closed it")
+            why = "it closed it" if failure is None else failure
+            _log.info("server %r: its stream of changes ended: %s", self._server, why)
         elif TASK_IDS in stream.wanted:
             _log.info("server %r: it sends no notifications about its tasks: %s", self._server, failure)
             self._tasks.refuse()
@@ -230,8 +250,12 @@ def _is_refusal(error: ServerError) -> bool:
         return True
     if not isinstance(error, ProtocolError):
         return False
-    status = object_or_empty(error.data).get("http_status")
-    return error.code in _REFUSALS or (isinstance(status, int) and 400 <= status < 500 and status not in (408, 429))
+    if error.code in _REFUSALS:
+        return True
+    status = as_integer(object_or_empty(error.data).get("http_status"))
+    if status is None or status in (408, 429):
+        return False
+    return 400 <= status < 500
 
 
 _log = logging.getLogger("toolweave.connect")
@@ -270,11 +294,13 @@ class _TrackedList:
     def due(self, *, has_listeners: bool) -> float:
         """Return the time of the next reading; without a listener only an `always` list is read, when outdated."""
         live = self.live
-        if self.always and not live.tried:
-            return math.inf  # the first reading of a line is not ours
+        if not self.always:
+            return live.due if has_listeners else math.inf
+        if not live.tried:
+            return math.inf  # the first reading in a session is not ours
         if has_listeners:
             return live.due
-        if self.always and live.outdated and not live.failures:
+        if live.outdated and not live.failures:
             return 0.0
         return math.inf
 

@@ -144,7 +144,7 @@ class ResourceSubscriptions:
             return
         one.refusal = error
         if one.settled.is_set():
-            _log.warning("server %r: it no longer tells of %r: %s", self._server, uri, error)
+            _log.warning("server %r: it sends no more notifications about %r: %s", self._server, uri, error)
             self._events.emit("error", error)
         one.settled.set()
 

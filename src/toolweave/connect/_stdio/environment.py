@@ -76,29 +76,34 @@ def inherited_environment(environ: Mapping[str, str] | None = None) -> dict[str,
     its entry's `env`.
     """
     source = os.environ if environ is None else environ
-    return {
-        name: without_user_info(value)
-        for name, value in source.items()
-        if name in _INHERITED or (name.startswith(_INHERITED_PREFIXES) and not re.search(_SENSITIVE, name))
-    }
+    return {name: without_user_info(value) for name, value in source.items() if _is_inherited(name)}
+
+
+def _is_inherited(name: str) -> bool:
+    if name in _INHERITED:
+        return True
+    return name.startswith(_INHERITED_PREFIXES) and not re.search(_SENSITIVE, name)
 
 
 def find_program(command: str, *, env: Mapping[str, str], cwd: str | None, server: str) -> str:
     """Return the path of the program to start, looked up on the server's own `PATH`.
 
     Raises:
-        ConnectError: There is no such program, or it is not executable.
+        ConnectError: The program does not exist, or is not executable.
     """
     if cwd is not None and not Path(cwd).is_dir():
         raise ConnectError(f"its working directory {cwd!r} does not exist; correct 'cwd'", server=server)
-    has_directory = os.sep in command or (os.altsep is not None and os.altsep in command)
-    found = shutil.which(str(Path(cwd or ".") / command) if has_directory else command, path=env.get("PATH"))
-    if found is not None:
-        if not has_directory:
+    if os.path.basename(command) == command:  # noqa: PTH119 - `Path` drops a last separator
+        found = shutil.which(command, path=env.get("PATH"))
+        if found is not None:
             return found
-        return str(Path(found).absolute())
-    if has_directory and (Path(cwd or ".") / command).exists():
-        raise ConnectError(f"its command {command!r} is not executable; run chmod +x on it", server=server)
+    else:
+        path = Path(cwd or ".") / command
+        found = shutil.which(str(path))
+        if found is not None:
+            return str(Path(found).absolute())
+        if path.exists():
+            raise ConnectError(f"its command {command!r} is not executable; run chmod +x on it", server=server)
     if " " in command.strip():
         hint = "put the program into 'command' and each argument into 'args'"
     else:

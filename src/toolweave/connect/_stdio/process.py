@@ -130,7 +130,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
         if fd == 1:
             rest = self._taken()
             # stdio transport: messages are delimited by newlines. Some servers exit right after an answer without one.
-            if rest.rstrip().endswith((b"}", b"]")):  # half a message is none; a line end is not needed
+            if rest.rstrip().endswith((b"}", b"]")):  # a part is not a message; a line end is not needed
                 self._line(rest)
             self._end("it closed its standard output")
         elif fd == 2:
@@ -190,14 +190,15 @@ class ServerProcess(asyncio.SubprocessProtocol):
         Raises:
             NotSent: The process is gone.
         """
-        if self._gone or self._stdin is None or self._stdin.is_closing():
+        stdin = self._stdin
+        if stdin is None or self._gone or stdin.is_closing():
             raise NotSent("the server process is gone")
-        self._stdin.write(messages + b"\n")
+        stdin.write(messages + b"\n")
 
     @property
     def congested(self) -> bool:
         """Whether the pipe is full, or other senders wait for it."""
-        return self._full or self._senders > 0 or (self._stdin is not None and self._stdin.is_closing())
+        return self._senders > 0 or self._clogged()
 
     def deliver_to(self, sink: Callable[[bytes], None]) -> None:
         """Pass each message to `sink` as it arrives, instead of queueing it for `receive`."""
@@ -276,12 +277,13 @@ class ServerProcess(asyncio.SubprocessProtocol):
 
         After the end of the conversation it waits up to `seconds` for both to be complete.
         """
-        if (self._eof is not None or self._exited.is_set()) and self._exit_code is None:
+        is_over = self._eof is not None or self._exited.is_set()
+        if is_over and self._exit_code is None:
             with anyio.move_on_after(seconds, shield=True):
                 await self._exited.wait()
                 while self._stderr_open:
                     await anyio.sleep(_POLL_SECONDS)
-            if not self._signalled:  # else the code is of our own making
+            if not self._signalled:  # else the code is that of our signal
                 self._exit_code = self.exit_code
         return self._exit_code, self.relevant_stderr()
 
@@ -295,7 +297,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
         if self._owner_pid != os.getpid():
             return
         group = self.pid
-        # Looked for before anything is closed: when the server exits, its children are init's, and nothing tells any
+        # Looked for before anything is closed: when the server exits, init adopts its children, and nothing shows any
         # more whose they were.
         strays = () if self._exited.is_set() else escapees_of(group)
         self._gone = True
@@ -305,7 +307,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
             await self._exited.wait()
         # A server that ends in time is asked for no more, unless it left children behind in its group: `npx` and shells
         # do.
-        if not self._exited.is_set() or group_lives(group) or any(map(escapee_lives, strays)):
+        if not self._exited.is_set() or _any_lives(group, strays):
             await self._end_all(group, strays)
         if self._transport is not None:
             self._transport.close()
@@ -321,7 +323,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
             with anyio.move_on_after(self.stop_seconds * share):
                 await self._exited.wait()
                 pause = _POLL_SECONDS
-                while group_lives(group) or any(map(escapee_lives, strays)):
+                while _any_lives(group, strays):
                     await anyio.sleep(pause)
                     # Nothing announces the end of a grandchild, so it is polled: quickly at first, since most end at
                     # once.
@@ -329,7 +331,10 @@ class ServerProcess(asyncio.SubprocessProtocol):
                 return
 
     def _clogged(self) -> bool:
-        return self._full or (self._stdin is not None and self._stdin.is_closing())
+        if self._full:
+            return True
+        stdin = self._stdin
+        return stdin is not None and stdin.is_closing()
 
     def _line(self, line: bytes) -> None:
         line = line.removeprefix(BOM_UTF8).strip()
@@ -337,7 +342,8 @@ class ServerProcess(asyncio.SubprocessProtocol):
             return
         # The transport forbids newlines in a message, yet servers pretty-print; a line that opens an object and ends in
         # an opening bracket or a comma can only be the start of one.
-        if self._begun or (line.startswith(b"{") and line.endswith((b"{", b"[", b","))):
+        opens_message = line.startswith(b"{") and line.endswith((b"{", b"[", b","))
+        if opens_message or self._begun:
             line = self._joined(line)
             if not line:
                 return
@@ -363,9 +369,10 @@ class ServerProcess(asyncio.SubprocessProtocol):
     def _joined(self, line: bytes) -> bytes:
         """Join a message that is printed over several lines; return it with its last line, until then b"".
 
-        A whole message among the lines proves that the earlier ones are none: it is returned, they are junk.
+        A whole message among the lines proves that the earlier ones are not a message: it is returned, they are junk.
         """
-        if self._begun and line.startswith(b"{") and line.endswith(b"}") and VERSION_MEMBER in line:
+        is_whole = line.startswith(b"{") and line.endswith(b"}")
+        if is_whole and self._begun and VERSION_MEMBER in line:
             self.count_junk(bytes(self._begun))
             self._begun = bytearray()
             self._depth = 0
@@ -412,6 +419,10 @@ class ServerProcess(asyncio.SubprocessProtocol):
         return cast("asyncio.ReadTransport", self._transport.get_pipe_transport(1))
 
 
+def _any_lives(group: int, strays: Sequence[Escapee]) -> bool:
+    return group_lives(group) or any(map(escapee_lives, strays))
+
+
 def _last_lines(text: bytes, lines: int) -> str:
     return "\n".join(re.sub(_CONTROLS, "", text.decode("utf-8", "replace")).split("\n")[-lines - 1 :]).strip()
 
@@ -433,7 +444,7 @@ async def spawn(
     stop_seconds: float,
     max_message_bytes: int = MAX_MESSAGE_BYTES,
 ) -> AsyncGenerator[ServerProcess, None]:
-    """Start a server process in a process group of its own, and end the whole group on leaving.
+    """Start a server process in a new process group, and end the whole group on leaving.
 
     No shell is involved. `stop_seconds` bounds the end; most of it is the server's to exit by itself.
 

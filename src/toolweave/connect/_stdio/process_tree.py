@@ -24,7 +24,7 @@ _STARTED = 19
 
 
 class Escapee(Value, frozen=True):
-    """A descendant of a server process in a process group of its own.
+    """A descendant of a server process in another process group.
 
     Attributes:
         started: Its start time in clock ticks, which distinguishes it from a later process with the same id.
@@ -35,7 +35,7 @@ class Escapee(Value, frozen=True):
 
 
 def group_lives(group: int) -> bool:
-    """Whether the group has a process that is no zombie."""
+    """Whether the group has a process that is not a zombie."""
     if group <= 0 or os.name != "posix":
         return False
     try:
@@ -45,9 +45,11 @@ def group_lives(group: int) -> bool:
     except PermissionError:
         return True
     members = [state for _, state, _, its_group, _ in _processes() if its_group == group]
+    if not members:  # without /proc
+        return True
     # `killpg` succeeds for a group of zombies alone, which stays until its parent collects it: waiting for that could
     # last for ever.
-    return not members or not _GONE.issuperset(members)  # none: there is no /proc to ask
+    return not _GONE.issuperset(members)
 
 
 def escapees_of(pid: int) -> tuple[Escapee, ...]:
@@ -72,7 +74,9 @@ def escapees_of(pid: int) -> tuple[Escapee, ...]:
 def escapee_lives(stray: Escapee) -> bool:
     """Whether this very process still runs."""
     fields = _stat(stray.pid)
-    return fields is not None and fields[_STARTED] == stray.started and fields[_STATE] not in _GONE
+    if fields is None or fields[_STARTED] != stray.started:
+        return False
+    return fields[_STATE] not in _GONE
 
 
 def cpu_seconds(sessions: frozenset[int]) -> dict[int, float]:
@@ -96,7 +100,7 @@ def cpu_seconds(sessions: frozenset[int]) -> dict[int, float]:
 def _cpu_seconds_by_ps(groups: frozenset[int]) -> dict[int, float]:
     """Return CPU seconds by process group, from `ps`, which does not know sessions everywhere."""
     try:
-        said = subprocess.run(
+        output = subprocess.run(
             ["ps", "-A", "-o", "pgid=,time="],
             capture_output=True,
             text=True,
@@ -106,7 +110,7 @@ def _cpu_seconds_by_ps(groups: frozenset[int]) -> dict[int, float]:
     except (OSError, subprocess.SubprocessError):
         return {}
     found: dict[int, float] = {}
-    for line in said.splitlines():
+    for line in output.splitlines():
         group, _, time = line.strip().partition(" ")
         if group.isdecimal() and int(group) in groups:
             found[int(group)] = found.get(int(group), 0.0) + _ps_seconds(time.strip())
@@ -161,7 +165,7 @@ def _processes() -> Generator[tuple[int, str, int, int, str], None, None]:
 def _stat(pid: int) -> list[str] | None:
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123 - read for every process, often
-            # The second field is the program's name in brackets and may hold spaces and brackets of its own; after the
+            # The second field is the program's name in brackets and may hold spaces and brackets; after the
             # last one come plain fields.
             return file.read().rpartition(b")")[2].decode("ascii").split()
     except OSError:

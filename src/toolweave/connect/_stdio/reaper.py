@@ -98,7 +98,7 @@ class Reaper:
     def _send(self, line: str) -> None:
         if self._process is None:
             self._start()
-            # A new watchdog knows nothing: it is told of all groups, this one included.
+            # A new watchdog has no groups yet: it gets all of them, this one included.
             line = "".join(f"+{group}\n" for group in self._groups)
         process = self._process
         if process is None or process.stdin is None:

@@ -1,4 +1,4 @@
-"""A subprocess whose standard streams are pipes of its own, the same on every event loop.
+"""A subprocess whose standard streams are pipes made here, the same on every event loop.
 
 `loop.subprocess_exec` of uvloop leaves a second copy of each pipe open in the process, so that the end of its output
 arrives only when the process exits. This transport starts it with `subprocess.Popen`, which closes everything but the
@@ -30,7 +30,7 @@ costs a third of a call.
 async def start_process(
     protocol: asyncio.SubprocessProtocol, argv: Sequence[str], *, env: Mapping[str, str], cwd: str | None
 ) -> None:
-    """Start a process in a session of its own, and connect it to a protocol, as `loop.subprocess_exec` does.
+    """Start a process in a new session, and connect it to a protocol, as `loop.subprocess_exec` does.
 
     Not to be cancelled: a process that has started would be lost. POSIX only.
 

@@ -2,6 +2,11 @@
 
 Calls of one iteration of the event loop share a write. Knows nothing of processes: a channel that can
 write without waiting has `congested` and `write`, one that pushes messages has `deliver_to`.
+
+Why no call is lost or answered twice: a request is in `_pending` from before it is written until its caller has the
+outcome, and its future is completed once. `_outbox` holds the requests that were not written yet: if the server ends,
+these alone were provably not sent. `_given_up` holds the ids of cancelled requests, whose late responses belong to
+nobody. All of it is changed by callbacks and callers on one event loop, between two of their awaits.
 """
 
 from __future__ import annotations
@@ -24,7 +29,7 @@ from toolweave.connect._wire.responses import invalid, result_of
 from toolweave.errors import ServerError
 from toolweave.protocol import methods
 from toolweave.protocol.json_types import Json, JsonObject
-from toolweave.protocol.jsonrpc import REQUEST_HEAD, ForeignId, encode_notification, value_of
+from toolweave.protocol.jsonrpc import REQUEST_HEAD, ForeignId, RequestId, encode_notification, value_of
 from toolweave.protocol.lenient_messages import (
     MAX_DIGITS,
     LenientMessage,
@@ -101,7 +106,7 @@ class ChannelWire:
         request_id: str | None = None,
         on_notification: OnNotification | None = None,
     ) -> Json:
-        """Send a request and return its result as it came; see `Wire.request`; it has no stream of its own."""
+        """Send a request and return its result as it came; see `Wire.request`; it has no separate stream."""
         if self.over:
             raise self._loss(False)
         self._last_id += 1
@@ -120,8 +125,8 @@ class ChannelWire:
         except OSError as exc:
             raise self._loss(not isinstance(exc, NotSent)) from None
         except asyncio.CancelledError:
-            # Only what was sent can be cancelled. The answer may cross the notification; `_given_up` keeps it from
-            # being taken for another request's.
+            # Only a request that was sent can be cancelled. Its response may cross the notification; `_given_up` keeps
+            # it from being read as that to another request.
             if sent:
                 await self.give_up(key, method)
             raise
@@ -219,19 +224,27 @@ class ChannelWire:
         """Fail the pending requests and mark the conversation as over."""
         self.over = True
         self._over.set()
-        for key, answer in self._pending.items():
-            if not answer.done():
-                answer.set_exception(self._loss(key not in self._outbox))
+        for key in self._pending:
+            self.fail(key, self._loss(key not in self._outbox))
+
+    def fail(self, key: int | str, error: Exception) -> None:
+        """End the wait for a response with an error, unless it is over."""
+        answer = self._pending.get(key)
+        if answer is None or answer.done():
+            return
+        answer.set_exception(error)
 
     def take(self, text: bytes) -> None:
         """Handle one line, a JSON text or several; an unreadable one fails only the call it belongs to."""
         # Results of posted requests go to a client as bytes; decoding them here only to encode them again would cost
         # more than the rest.
-        if self._posted and (raw := decode_raw_result(text)) is not None and raw.id in self._posted:
-            posted = self._pending[raw.id]
-            if not posted.done():
-                posted.set_result(raw)
-                return
+        if self._posted:
+            raw = decode_raw_result(text)
+            if raw is not None and raw.id in self._posted:
+                posted = self._pending[raw.id]
+                if not posted.done():
+                    posted.set_result(raw)
+                    return
         try:
             messages = decode_lenient(text)
         # A JSON text nested thousands of levels deep is legal JSON and exhausts the decoder's stack; it must cost its
@@ -252,11 +265,10 @@ class ChannelWire:
         if answer is None:
             self._count(text)
             # JSON-RPC 2.0, 5: the id is null if the request's could not be read. Servers also echo ids as other types;
-            # with a single request pending there is no doubt whose it is.
+            # with a single request pending, it can only be meant for that.
             answer = self._only_pending(None if message.id is msgspec.UNSET else message.id)
-            if answer is None:
-                return
-            self._doubt(answer, message)
+            if answer is not None:
+                self._doubt(answer, message)
             return
         try:
             answer.set_result(result_of(message, self._server, self._note))
@@ -267,27 +279,27 @@ class ChannelWire:
         if not text.startswith(b"{"):  # a log record may begin with "[" as well as a batch
             self._handle_after_junk(text)
             return
-        # Two messages in one line, without a newline between: written by two threads of a server.
-        if isinstance(exc, ValueError) and len(parts := objects_in(text)) > 1:
-            for part in parts:
-                self.take(part)
-            return
         request_id = answer_id(text)
-        # One tool with a schema that is nested too deeply would hide all others.
-        if isinstance(exc, RecursionError) and request_id in self._lists:
-            self._lists.discard(request_id)
-            self.take(without_deep_entries(text))
-            return
+        if isinstance(exc, RecursionError):
+            # One tool with a schema that is nested too deeply would hide all others.
+            if request_id in self._lists:
+                self._lists.discard(request_id)
+                self.take(without_deep_entries(text))
+                return
+            why = "it is nested too deeply"
+        else:
+            # Two messages in one line, without a newline between: written by two threads of a server.
+            parts = objects_in(text)
+            if len(parts) > 1:
+                for part in parts:
+                    self.take(part)
+                return
+            why = str(exc)
         self._count(text)
         answer = self._find(request_id)
         if answer is not None:
-            if isinstance(exc, RecursionError):
-                why = "it is nested too deeply"
-            else:
-                why = str(exc)
             answer.set_exception(invalid(self._server, why))
-        # An id of more digits than JSON readers take as a number: it can be none of ours, see `_only_pending`.
-        elif isinstance(request_id, str) and len(request_id) >= MAX_DIGITS and request_id.isdigit():
+        elif _is_long_number(request_id):
             answer = self._only_pending(request_id)
             if answer is not None:
                 self._doubt(answer, LenientMessage(id=request_id))
@@ -311,8 +323,8 @@ class ChannelWire:
             # loop.
             if self._pipe is None or self._pipe.congested:
                 return False
-            # A request alone is not delayed to the end of the turn, and what is large is a system call of its own
-            # anyway. What was collected goes first: requests keep their order.
+            # A request alone is not delayed to the end of the turn, and a large one needs a separate system call
+            # anyway. The collected ones go first: requests keep their order.
             if not is_small or len(self._pending) == 1:
                 if self._outbox:
                     self._flush()
@@ -333,16 +345,14 @@ class ChannelWire:
     def _flush(self) -> None:
         if self.over or self._pipe is None or not self._outbox:
             return
-        # Taken out before writing: `end` tells by it which requests were never sent and may be repeated.
+        # Taken out before writing: `end` finds in it the requests that were never sent and may be repeated.
         outbox = self._outbox
         self._outbox = {}
         try:
             self._pipe.write(b"\n".join(outbox.values()))
         except NotSent:
             for key in outbox:
-                answer = self._pending.get(key)
-                if answer is not None and not answer.done():
-                    answer.set_exception(self._loss(False))
+                self.fail(key, self._loss(False))
 
     async def _give_up(self, key: int | str, method: str) -> None:
         """Cancel the request at the server; bounded, so that a full pipe blocks no caller."""
@@ -356,15 +366,17 @@ class ChannelWire:
             await self.notify(methods.NOTIFICATIONS_CANCELLED, {"requestId": key, "reason": "the caller gave up"})
 
     def _find(self, request_id: Any) -> asyncio.Future[Json] | None:
+        """Return the pending request with this id, or with the one of ours that it means."""
+        answer: asyncio.Future[Json] | None = None
         if isinstance(request_id, (int, str)):
             answer = self._pending.get(request_id)
-        else:
-            answer = None
-        if answer is None and (named := own_id(request_id)) is not None:
-            answer = self._pending.get(named)
-        if answer is not None and not answer.done():
-            return answer
-        return None
+        if answer is None:
+            named = own_id(request_id)
+            if named is not None:
+                answer = self._pending.get(named)
+        if answer is None or answer.done():
+            return None
+        return answer
 
     def _only_pending(self, came: ForeignId | None) -> asyncio.Future[Json] | None:
         """Return the only pending request, if an answer with an unknown id can be meant for nothing else.
@@ -373,14 +385,17 @@ class ChannelWire:
         end and is not counted.
         """
         request_id = own_id(came)
-        if request_id in self._given_up or (isinstance(request_id, int) and 0 < request_id <= self._last_id):
+        if request_id in self._given_up:
             self._given_up.discard(request_id)
+            return None
+        if isinstance(request_id, int) and 0 < request_id <= self._last_id:
             return None
         # The late answer of an abandoned request would be taken for that of the waiting one, with wrong content and no
         # error.
         if any(isinstance(key, int) for key in self._given_up):
             return None
-        waiting = [answer for key, answer in self._pending.items() if isinstance(key, int) and not answer.done()]
+        numbered = [answer for key, answer in self._pending.items() if isinstance(key, int)]
+        waiting = [answer for answer in numbered if not answer.done()]
         if len(waiting) == 1:
             return waiting[0]
         return None
@@ -390,7 +405,7 @@ class ChannelWire:
         if self._doubted is answer:
             return
         self._doubted = answer
-        # the value of a result is not taken: its request is unknown
+        # the value of a result is not used: its request is unknown
         if message.id:
             why = f"its id is {str(message.id)[:40]!r}, which no request had"
         else:
@@ -402,12 +417,12 @@ class ChannelWire:
             except ServerError as exc:
                 error = exc
 
-        def settle() -> None:
+        def fail() -> None:
             if not answer.done():
                 answer.set_exception(error)
 
         # A server that answers twice, once wrongly, gets a moment for the right one.
-        self._loop.call_later(_DOUBT_SECONDS, settle)
+        self._loop.call_later(_DOUBT_SECONDS, fail)
 
     def _count(self, text: bytes) -> None:
         self.late_answers += 1
@@ -417,6 +432,11 @@ class ChannelWire:
         count = getattr(self._channel, "count_junk", None)
         if count is not None:
             count(text)
+
+
+def _is_long_number(request_id: RequestId | None) -> bool:
+    """Return whether an id has more digits than JSON readers accept in a number, which none of ours has."""
+    return isinstance(request_id, str) and len(request_id) >= MAX_DIGITS and request_id.isdigit()
 
 
 @asynccontextmanager

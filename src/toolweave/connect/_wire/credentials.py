@@ -17,7 +17,7 @@ from toolweave.config import Auth, Secret, ServerConfig
 from toolweave.errors import AuthRequiredError
 from toolweave.oauth import AuthChallenge
 from toolweave.protocol.headers import NAME_PARAMETERS
-from toolweave.protocol.json_types import JsonObject, object_or_empty
+from toolweave.protocol.json_types import JsonObject, as_text, object_or_empty
 
 
 class AuthHook(Protocol):
@@ -94,9 +94,16 @@ class Credentials:
 
 def flow_of(config: ServerConfig) -> AuthFlow | None:
     """Return the `httpx` authorization object of a config, or None."""
-    if config.auth is not None and _is_flow(config.auth.provider):
-        return config.auth.provider
+    provider = _provider_of(config)
+    if _is_flow(provider):
+        return provider
     return None
+
+
+def _provider_of(config: ServerConfig) -> Any:
+    if config.auth is None:
+        return None
+    return config.auth.provider
 
 
 def hook_of(config: ServerConfig) -> AuthHook | None:
@@ -116,8 +123,9 @@ def hook_of(config: ServerConfig) -> AuthHook | None:
             revision=config.protocol,
             configured=config.source is not None,
         )
-    if config.auth is not None and _is_hook(config.auth.provider):
-        return config.auth.provider
+    provider = _provider_of(config)
+    if _is_hook(provider):
+        return provider
     return None
 
 
@@ -127,14 +135,14 @@ def resends_of(hook: AuthHook) -> int:
 
 
 def operation_of(body: bytes) -> str:
-    """Return the method of a message with the name that it addresses; empty for text that is no message."""
+    """Return the method of a message with the name that it addresses; empty for text that is not a message."""
     try:
         message = object_or_empty(decode_json(body))
     except (msgspec.DecodeError, RecursionError):
         return ""
-    method = message.get("method")
+    method = as_text(message.get("method"))
     params = object_or_empty(message.get("params"))
-    if not isinstance(method, str):
+    if method is None:
         return ""
     name = params.get(NAME_PARAMETERS.get(method, ""))
     if isinstance(name, str):
@@ -143,8 +151,10 @@ def operation_of(body: bytes) -> str:
 
 
 def _asks(auth: Auth | None) -> bool:
-    """Whether a plain callable makes the credentials."""
-    return auth is not None and auth.provider is not None and not (_is_flow(auth.provider) or _is_hook(auth.provider))
+    """Return whether a plain callable makes the credentials."""
+    if auth is None or auth.provider is None:
+        return False
+    return not _is_flow(auth.provider) and not _is_hook(auth.provider)
 
 
 def _is_flow(provider: Any) -> bool:
@@ -161,8 +171,10 @@ def _rendered(auth: Auth, token: Any) -> dict[str, str]:
     made = {name: _reveal(value) for name, value in auth.headers.items()}
     if token is not None:
         text = _reveal(token)
-        # a bare callable gives a token without saying for which header: a bearer token, as a bare string does
-        made[auth.header or "Authorization"] = text if auth.header and auth.type != "bearer" else f"Bearer {text}"
+        # A bare callable gives a token without a header: a bearer token, as a bare string is.
+        if auth.type == "bearer" or not auth.header:
+            text = f"Bearer {text}"
+        made[auth.header or "Authorization"] = text
     return made
 
 

@@ -1,4 +1,4 @@
-"""The dispatch of a server's notifications, in order, and of its requests, each in a task of its own.
+"""The dispatch of a server's notifications, in order, and of its requests, each in another task.
 
 Each request is answered: 256 concurrently, those beyond that in order of arrival, and with an error when too many
 wait. Only a request that the server cancels has no answer.

@@ -76,7 +76,8 @@ class Cookies:
 
         Cookies of another domain, with characters that cannot be sent back, or over 4 KiB are ignored.
         """
-        now = time.time() if now is None else now
+        if now is None:
+            now = time.time()
         for text in set_cookies:
             parsed = _parsed(text, url, now)
             if parsed is None:
@@ -94,16 +95,17 @@ class Cookies:
 
     def header(self, url: str, *, now: float | None = None) -> str:
         """Return the value of `cookie` for a request to `url`; empty for none."""
-        now = time.time() if now is None else now
+        if now is None:
+            now = time.time()
         for key in [key for key, cookie in self._kept.items() if cookie.ends <= now]:
             del self._kept[key]
         parts = urlsplit(url)
         path = parts.path or "/"
-        fitting = [
-            (name, cookie)
-            for (name, _), cookie in self._kept.items()
-            if (parts.scheme == "https" or not cookie.secure) and _within(path, cookie.path)
-        ]
+        fitting: list[tuple[str, _Cookie]] = []
+        for (name, _), cookie in self._kept.items():
+            is_allowed = parts.scheme == "https" or not cookie.secure
+            if is_allowed and _within(path, cookie.path):
+                fitting.append((name, cookie))
         fitting.sort(key=lambda pair: -len(pair[1].path))  # the more special ones first (RFC 6265, 5.4)
         return "; ".join(f"{name}={cookie.value}" for name, cookie in fitting)
 
@@ -120,18 +122,24 @@ def _parsed(text: str, url: str, now: float) -> tuple[str, _Cookie] | None:
         key, _, value = attribute.partition("=")
         named[key.strip().lower()] = value.strip()  # the last one counts
     domain = named.get("domain", "").lower().removeprefix(".")
+    if domain and not _belongs(host, domain):
+        return None
     secure = "secure" in named
-    if (domain and not _belongs(host, domain)) or (secure and parts.scheme != "https"):
+    if secure and parts.scheme != "https":
         return None
     path = named.get("path", "")
-    name = found.group(1).lower()
-    if name.startswith(("__host-", "__secure-")) and not secure:  # RFC 6265bis, 4.1.3
-        return None
-    if name.startswith("__host-") and (domain or path != "/"):
+    if not _may_have_prefix(found.group(1).lower(), domain=domain, path=path, secure=secure):
         return None
     if not path.startswith("/"):
         path = parts.path.rpartition("/")[0] or "/"  # the folder of the URL (RFC 6265, 5.1.4)
     return found.group(1), _Cookie(value=found.group(2).strip(), path=path, secure=secure, ends=_end(named, now))
+
+
+def _may_have_prefix(name: str, *, domain: str, path: str, secure: bool) -> bool:
+    """Return whether a cookie keeps the promise that the prefix of its name makes (RFC 6265bis, 4.1.3)."""
+    if name.startswith("__host-"):
+        return secure and not domain and path == "/"
+    return secure or not name.startswith("__secure-")
 
 
 def _end(named: dict[str, str], now: float) -> float:
@@ -150,7 +158,7 @@ def _end(named: dict[str, str], now: float) -> float:
 
 
 def _belongs(host: str, domain: str) -> bool:
-    """Whether a server may set a cookie for a domain: its own, or one above it that is no top-level domain."""
+    """Return whether a server may set a cookie for a domain: its own, or one above it below the top level."""
     if host == domain:
         return True
     try:
@@ -161,7 +169,7 @@ def _belongs(host: str, domain: str) -> bool:
 
 
 def _within(path: str, folder: str) -> bool:
-    return path == folder or (path.startswith(folder) and (folder.endswith("/") or path[len(folder)] == "/"))
+    return path == folder or path.startswith(f"{folder.removesuffix('/')}/")
 
 
 class _Request(msgspec.Struct, gc=False):
@@ -202,8 +210,11 @@ class HttpEndpoint:
     def __init__(self, settings: HttpSettings, *, server: str, shared: HttpEndpoint | None = None) -> None:
         self._settings = settings
         self._server = server
-        self.clients: dict[object, HttpClient] = {} if shared is None else shared.clients
-        self.cookies: Cookies | None = None if shared is None else shared.cookies
+        self.clients: dict[object, HttpClient] = {}
+        self.cookies: Cookies | None = None
+        if shared is not None:
+            self.clients = shared.clients
+            self.cookies = shared.cookies
         self.in_session = False
         self._client = self._client_of(settings.url)
         self._answered: Callable[[str, Mapping[str, str]], None] | None = getattr(settings.hook, "answered", None)
@@ -234,8 +245,8 @@ class HttpEndpoint:
         """Send one request, follow redirects within the origin, and return the answer's head.
 
         Raises:
-            ConnectionLostError: There is no answer, or the credentials could not be made.
-            ProtocolError: It redirects to where nothing is sent, or too often.
+            ConnectionLostError: The server does not answer, or the credentials could not be made.
+            ProtocolError: It redirects too often, or to a URL to which nothing is sent.
         """
         request = _Request(method, headers, body if method == "POST" else None, repeatable, lasting)
         settings = self._settings
@@ -260,7 +271,7 @@ class HttpEndpoint:
                     if hook is not None:
                         response = await self._accepted(hook, response, request, url, own, credentials)
                 status = response.head.status
-                if status < 300 or status >= 400 or "location" not in response.head.headers:
+                if not 300 <= status < 400 or "location" not in response.head.headers:
                     return response
                 response.close()
                 url = self._moved(method, url, response)
@@ -347,8 +358,9 @@ class HttpEndpoint:
         After a restart, some servers answer 401 to a session that they do not know. Signing in would be in vain there:
         if credentials are missing, `initialize` of the next session is refused as well.
         """
-        in_session = self.in_session or "mcp-session-id" in headers
-        if response.status not in _REFUSED or not in_session or "www-authenticate" in response.headers:
+        if response.status not in _REFUSED or "www-authenticate" in response.headers:
+            return response, False
+        if not self.in_session and "mcp-session-id" not in headers:
             return response, False
         body = await self._beginning(response, _ERROR_BYTES)
         response.close()
@@ -370,7 +382,8 @@ class HttpEndpoint:
     def _head(self, request: _Request, url: str, own: Mapping[str, str], credentials: Mapping[str, str]) -> bytes:
         """Return the head of a request, which is encoded once for requests whose headers are equal.
 
-        Why the kept one is right: it depends on the shared headers, which never change, and on what it is compared by.
+        Why the kept one is right: it depends on the shared headers, which never change, and on the parts that are
+        compared.
         """
         if self.cookies is None:
             cookie = ""
@@ -413,7 +426,8 @@ class HttpEndpoint:
             why = refused_by_proxy(head.status, head.reason, url.partition("?")[0])
             raise NoAnswer("ProxyError", why, sent=False)
         if head.cookies and client is self._client:
-            self.cookies = self.cookies or Cookies()
+            if self.cookies is None:
+                self.cookies = Cookies()
             self.cookies.take(url, head.cookies)
 
     def error(self, exc: NoAnswer, client: HttpClient | None = None, url: str | None = None) -> ServerError:
@@ -424,10 +438,12 @@ class HttpEndpoint:
             else:
                 fault = bad_encoding(200, exc.detail, bomb=exc.bomb)
             return http_error(fault, server=self._server)
-        client = client or self._client
+        if client is None:
+            client = self._client
         proxy = None if client.proxy is None else str(client.proxy)
-        sent = exc.sent and client is self._client  # authorization is asked for before the message is taken
-        return http_error(no_answer(url or self._settings.url, str(exc), sent=sent, proxy=proxy), server=self._server)
+        sent = exc.sent and client is self._client  # an authorization server is asked before the message is sent
+        fault = no_answer(url or self._settings.url, str(exc), sent=sent, proxy=proxy)
+        return http_error(fault, server=self._server)
 
     def check_encoding(self, response: Response) -> None:
         """Raise the error for a content encoding that was not accepted."""
@@ -447,15 +463,14 @@ class HttpEndpoint:
         return http_error(fault, server=self._server)
 
     async def _beginning(self, response: Response, limit: int) -> bytes:
-        readable = not response.encoding or Inflater.reads(response.encoding)
-        if readable:
-            return await response.beginning(limit, _ERROR_SECONDS)
-        return b""
+        if response.encoding and not Inflater.reads(response.encoding):
+            return b""
+        return await response.beginning(limit, _ERROR_SECONDS)
 
     async def refusal(self, response: Response, *, in_session: bool) -> ServerError:
-        """Return the error of an answer with an HTTP error status, or of one that is no answer at all.
+        """Return the error of a response with an HTTP error status, or without an answer.
 
-        A `ConnectionLostError` says that the server has forgotten the session.
+        It is a `ConnectionLostError` if the server has forgotten the session.
         """
         body = await self._beginning(response, _ERROR_BYTES)
         status = response.status
@@ -465,10 +480,10 @@ class HttpEndpoint:
             return self.odd_answer(response, body)
         fault = answer_fault(self._settings, status, reason, headers, body, in_session=in_session, through=self._way())
         # With a 5xx status an error of JSON-RPC is the answer of a handler, which may well speak of another session.
-        is_answer = status not in (401, 403) and (not fault.session_gone or status >= 500)
-        if is_answer and is_rpc_error(body):
-            return _rpc_error(body, self._server)
-        return http_error(fault, server=self._server)
+        names_session = fault.session_gone and status < 500
+        if status in _REFUSED or names_session or not is_rpc_error(body):
+            return http_error(fault, server=self._server)
+        return _rpc_error(body, self._server)
 
     def _way(self) -> str:
         """Return the end of an error about an answer that a proxy may have given; empty without such a proxy."""
@@ -479,7 +494,8 @@ class HttpEndpoint:
 
     def at(self, url: str) -> HttpEndpoint:
         """Return an endpoint at another URL of the origin, which shares connections and cookies with this one."""
-        self.cookies = self.cookies or Cookies()
+        if self.cookies is None:
+            self.cookies = Cookies()
         return HttpEndpoint(self._settings.replace(url=url), server=self._server, shared=self)
 
     @property
@@ -517,7 +533,9 @@ def _with_cookie(headers: Mapping[str, str], cookie: str) -> Mapping[str, str]:
     if not cookie:
         return headers
     own = headers.get("cookie")
-    return {**headers, "cookie": f"{own}; {cookie}" if own else cookie}
+    if own:
+        cookie = f"{own}; {cookie}"
+    return {**headers, "cookie": cookie}
 
 
 class _LostSession(Exception):

@@ -22,7 +22,7 @@ from toolweave.protocol.lenient_messages import answer_id, own_id
 from toolweave.protocol.sse import EventParser
 
 _log = logging.getLogger("toolweave.connect")
-_BROKEN = "its event stream holds an event that is no JSON-RPC message"
+_BROKEN = "its event stream holds an event that is not a JSON-RPC message"
 _RETRY_SECONDS = 1.0
 _MIN_RETRY_SECONDS = 0.05
 _MAX_RETRY_SECONDS = 30.0
@@ -66,8 +66,8 @@ class EventStreams:
         """Return the result from the event stream of a response, or from the streams that resume it.
 
         Raises:
-            ConnectionLostError: It does not come.
-            ProtocolError: It is an error, or the data is no message.
+            ConnectionLostError: The stream ends without the result.
+            ProtocolError: The response is an error, or the data is not a message.
         """
         parser = EventParser(self._settings.max_bytes)
         result, cause = await self._read(response, parser, key, method)
@@ -76,7 +76,9 @@ class EventStreams:
             response.close()  # a connection that waits for its successor would be one too many
             # Without an event id the server cannot replay (resumability: the id is the cursor of that stream), and
             # asking again could call the tool twice.
-            if parser.last_id is None or not resumable or failures >= _MAX_RESUMPTIONS:
+            if parser.last_id is None or not resumable:
+                raise self._lost(cause)
+            if failures >= _MAX_RESUMPTIONS:
                 raise self._lost(cause)
             await anyio.sleep(delay(parser, failures))
             before = parser.last_id
@@ -109,8 +111,8 @@ class EventStreams:
             try:
                 with await self._open(parser.last_id, lasting=True, ends=opened) as stream:
                     opened = True
-                    # No id, so nothing is replayed: notifications may have been lost, and whoever follows lists reads
-                    # them again. With an id the server replays them.
+                    # No id, so nothing is replayed: notifications may have been lost, and tracked lists are read again.
+                    # With an id the server replays them.
                     if gap and before is None:
                         self._missed()
                     await self._read(stream, parser, None, "")
@@ -120,14 +122,16 @@ class EventStreams:
                 else:
                     failures = failures + 1
             except _Refusal as exc:
-                # 405 means that it offers no such stream (Streamable HTTP, listening for messages), which is no fault.
-                # A stream that worked before is tried again also after a 4xx: a proxy may be restarting.
-                if exc.final or not (opened or exc.passing):
+                # 405 means that it does not offer such a stream (Streamable HTTP, listening for messages), which it
+                # may. A stream that worked before is tried again also after a 4xx: a proxy may be restarting.
+                is_temporary = opened or exc.passing
+                if exc.final or not is_temporary:
                     if isinstance(exc.error, AuthRequiredError):
                         level = logging.WARNING
                     else:
                         level = logging.DEBUG
-                    _log.log(level, "server %r: no stream of its own: %s", self._server, printable(exc.error.message))
+                    reason = printable(exc.error.message)
+                    _log.log(level, "server %r: no stream for its notifications: %s", self._server, reason)
                     return
                 failures += 1
             except ServerError as exc:
@@ -141,7 +145,7 @@ class EventStreams:
         if last_id is not None:
             headers["last-event-id"] = last_id
         response = await self._endpoint.send("GET", headers, repeatable=True, lasting=lasting)
-        if response.status == 200 and response.headers.get("content-type", "").lower().startswith(EVENTS):
+        if is_event_stream(response):
             return response
         with response:
             error = await self._refused(response, ends=ends)
@@ -154,7 +158,7 @@ class EventStreams:
     async def _read(
         self, response: Response, parser: EventParser, key: int | str | None, method: str
     ) -> tuple[Json | None, str]:
-        """Read events until the answer to `key`; return it, or the reason why there is none."""
+        """Read events until the answer to `key`; return it, or the reason why it did not arrive."""
         self._endpoint.check_encoding(response)
         broken = False
         while True:
@@ -175,7 +179,7 @@ class EventStreams:
                 # One broken event is not the end of a stream that others still wait on.
                 except ValueError:  # the answer may still come
                     broken = True
-                    _log.debug("server %r: an event that is no JSON-RPC message was skipped", self._server)
+                    _log.debug("server %r: an event that is not a JSON-RPC message was skipped", self._server)
                     continue
                 if result is not None:
                     return result, ""
@@ -187,8 +191,10 @@ class EventStreams:
             return self._take(text, key, method)
         except ValueError:
             named = answer_id(text)
+            if key is None or named is None:
+                raise
             # It was the very answer: there will be no other, so the wait ends now instead of at its timeout.
-            if key is not None and named is not None and own_id(named) == key:
+            if own_id(named) == key:
                 raise self._lost(_BROKEN) from None
             raise
 
@@ -196,6 +202,12 @@ class EventStreams:
         if cause is _BROKEN:
             return ProtocolError(cause, server=self._server, code=INTERNAL_ERROR)
         return ConnectionLostError(f"the answer did not come: SSE stream {cause}", server=self._server, sent=True)
+
+
+def is_event_stream(response: Response) -> bool:
+    """Return whether a response is an event stream."""
+    kind = response.headers.get("content-type", "").lower()
+    return response.status == 200 and kind.startswith(EVENTS)
 
 
 class _Refusal(Exception):

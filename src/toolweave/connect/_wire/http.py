@@ -76,6 +76,7 @@ class HeaderFactory:
         key = (revision, method, name if isinstance(name, str) else None)
         known = self._known.get(key)
         if known is None or known.schema is not schema:
+            # Names that no tool has would fill the memory without the bound.
             if len(self._known) >= _MAX_KNOWN:
                 self._known.clear()
             known = self._known[key] = _known_headers(*key, schema)
@@ -182,9 +183,10 @@ class HttpWire:
                 self._enter(response.headers.get("mcp-session-id"), None)
             result = await self._answer(response, key, method)
         except asyncio.CancelledError:
-            if "mcp-method" not in headers and method not in UNCANCELLABLE and not self.over:
-                self._tasks.start_soon(self._cancel, key)
-            raise  # to a modern server the closed stream says it
+            # A modern server is notified by the end of the stream.
+            if "mcp-method" not in headers and not self.over:
+                self._cancel_soon(key, method)
+            raise
         except ProtocolError as exc:
             exc.mask(self._settings.redact)  # only this module knows the tokens that callables made
             raise
@@ -200,16 +202,21 @@ class HttpWire:
         """Send a notification; nothing is raised when the server is gone.
 
         Raises:
-            AuthRequiredError: The handshake's last word was refused for want of credentials.
+            AuthRequiredError: The last message of the handshake was refused for want of credentials.
         """
         try:
             await self._post(encode_notification(method, params), self._headers(method, params, None))
-        except ServerError as exc:
-            if method == _INITIALIZED and isinstance(exc, AuthRequiredError):
+        except AuthRequiredError as exc:
+            if method == _INITIALIZED:
                 raise
-            _log.debug("server %r: a notification %r was not taken: %s", self._server, method, exc)
+            self._log_refused(method, exc)
+        except ServerError as exc:
+            self._log_refused(method, exc)
         if method == _INITIALIZED and self._session is not None:
             self._tasks.start_soon(self._streams.listen, self._over.is_set)
+
+    def _log_refused(self, method: str, exc: ServerError) -> None:
+        _log.debug("server %r: a notification %r was not accepted: %s", self._server, method, exc)
 
     async def ended(self) -> None:
         """Wait until the conversation ends otherwise than by our own closing."""
@@ -234,7 +241,7 @@ class HttpWire:
     # out
 
     async def _post(self, text: bytes, headers: Mapping[str, str]) -> None:
-        """Send a message that has no answer, within a bound of its own."""
+        """Send a message that has no answer, within a separate bound."""
         with anyio.move_on_after(_NOTICE_SECONDS):
             with await self._endpoint.send("POST", headers, text, repeatable=True) as response:
                 if response.status >= 400:
@@ -245,6 +252,11 @@ class HttpWire:
             await self._post(text, self._session_headers())
         except ServerError as exc:
             raise OSError(str(exc)) from None
+
+    def _cancel_soon(self, key: int | str, method: str) -> None:
+        """Cancel a request at a legacy server, if its method may be cancelled."""
+        if method not in UNCANCELLABLE:
+            self._tasks.start_soon(self._cancel, key)
 
     async def _cancel(self, key: int | str) -> None:
         """Cancel the request at a legacy server."""
@@ -305,7 +317,8 @@ class HttpWire:
             response.finish()  # a stream still owes its last chunk
             return result
         body = response.body
-        if body is None or len(body) > self._settings.max_bytes or "content-encoding" in head.headers:
+        # A body that has arrived as a whole, and is neither compressed nor too large, is read without waiting.
+        if body is None or "content-encoding" in head.headers or len(body) > self._settings.max_bytes:
             body = await self._body(response)
         try:
             result = self._take(body.removeprefix(BOM_UTF8), key, method)
@@ -352,14 +365,13 @@ class HttpWire:
         """Handle one JSON text; return the result that answers `key`, if it holds that.
 
         Raises:
-            ValueError: It is no JSON-RPC message.
-            ProtocolError: The answer is an error, or no proper answer.
+            ValueError: The text is not a JSON-RPC message.
+            ProtocolError: The response is an error, or invalid.
         """
         try:
             messages = decode_lenient(text)
         except RecursionError:
-            named = answer_id(text)
-            if key is None or (named is not None and own_id(named) != key) or has_leading_method(text):
+            if key is None or not _may_answer(text, key):
                 self.late_answers += 1
                 return None
             try:
@@ -369,18 +381,18 @@ class HttpWire:
         answer: LenientMessage | None = None
         for message in messages:
             if message.method is not msgspec.UNSET:
-                listener = self._listeners.get(key) if key is not None else None
+                listener = None if key is None else self._listeners.get(key)
                 self._incoming.take(message, answerable=not self._stateless, listener=listener)
-            elif key is not None and (message.id == key or _answers(message, key)):
-                answer = message
-            else:
+            elif key is None or not _answers(message, key):
                 self.late_answers += 1
+            else:
+                answer = message
         if answer is not None:
             return result_of(answer, self._server, self._note)
         return None
 
     async def _refused(self, response: Response, *, ends: bool = True) -> ServerError:
-        """Return the error of an answer with an HTTP error status, or of one that is no answer at all."""
+        """Return the error of a response with an HTTP error status, or without an answer."""
         error = await self._endpoint.refusal(response, in_session=self._session is not None)
         if ends and isinstance(error, ConnectionLostError):
             self._end()
@@ -407,6 +419,16 @@ async def http_wire(
 
 def _answers(message: LenientMessage, key: int | str) -> bool:
     """Whether an answer is the one to a request; some servers turn ids into strings or leave them out of errors."""
+    if message.id == key:
+        return True
     if message.id is None or message.id is msgspec.UNSET:
         return message.error is not msgspec.UNSET  # of a request that the server could not read
-    return message.id == key or own_id(message.id) == key
+    return own_id(message.id) == key
+
+
+def _may_answer(text: bytes, key: int | str) -> bool:
+    """Return whether a text that is nested too deeply to be read may be the answer to a request."""
+    if has_leading_method(text):
+        return False
+    named = answer_id(text)
+    return named is None or own_id(named) == key

@@ -19,10 +19,11 @@ from toolweave.connect._repairs import PREFIX
 from toolweave.connect._session import ClientHandlers, Loss, OnNotification
 from toolweave.connect._wire.channel import ChannelWire
 from toolweave.connect._wire.endpoint import EVENTS, HttpEndpoint
+from toolweave.connect._wire.event_streams import is_event_stream
 from toolweave.errors import ConnectionLostError, ProtocolError, ServerError
 from toolweave.http import NoAnswer, Response, origin_of
 from toolweave.protocol.codes import INTERNAL_ERROR
-from toolweave.protocol.json_types import Json, JsonObject, as_object
+from toolweave.protocol.json_types import Json, JsonObject, object_or_empty
 from toolweave.protocol.sse import EventParser, ServerSentEvent
 
 _POST_SECONDS = 30.0
@@ -45,11 +46,9 @@ def under_prefix(url: str, stream_url: str) -> str:
 
 def _is_not_found(error: ServerError | None) -> TypeGuard[ProtocolError]:
     """Return whether an error is that of HTTP 404, outside of a session."""
-    if isinstance(error, ProtocolError):
-        data = as_object(error.data)
-    else:
-        data = None
-    return data is not None and data.get("http_status") == 404
+    if not isinstance(error, ProtocolError):
+        return False
+    return object_or_empty(error.data).get("http_status") == 404
 
 
 class EventChannel:
@@ -86,7 +85,7 @@ class EventChannel:
 
         Raises:
             ConnectionLostError: The stream ended before it.
-            ProtocolError: It is no URL of this origin, for which messages and credentials are meant.
+            ProtocolError: The named URL is of another origin than the one that messages and credentials are meant for.
         """
         while (event := await self._next()) is not None:
             if event.type == "endpoint":
@@ -100,7 +99,7 @@ class EventChannel:
             if origin_of(url) != origin_of(self._settings.url):
                 raise self._refused(f"a URL of another origin for messages, {public_url(url)}; nothing is sent there")
         except ValueError:
-            raise self._refused("what is no URL for messages") from None
+            raise self._refused("a text that is not a URL for messages") from None
         self._post_to(url)
         self._prefixed = under_prefix(url, self._settings.url)
 
@@ -225,7 +224,7 @@ class SseWire(ChannelWire):
             raise
 
     def _write(self, key: int | str, text: bytes) -> bool:
-        # in a task of its own: its answer may come on the stream before that of the POST does
+        # in another task: the response may arrive on the stream before that to the POST
         self._tasks.start_soon(self._post, key, text)
         return True
 
@@ -234,9 +233,7 @@ class SseWire(ChannelWire):
             with anyio.move_on_after(_POST_SECONDS):  # a server that holds the POST may answer on the stream
                 await self._stream.post(text)
         except ServerError as exc:
-            answer = self._pending.get(key)
-            if answer is not None and not answer.done():
-                answer.set_exception(exc)
+            self.fail(key, exc)
             if self._stream.forgotten:
                 self.end()
 
@@ -253,7 +250,7 @@ async def sse_wire(
     endpoint = HttpEndpoint(settings, server=server)
     try:
         with await endpoint.send("GET", {"accept": EVENTS}, repeatable=True, lasting=True) as stream:
-            if stream.status != 200 or not stream.headers.get("content-type", "").lower().startswith(EVENTS):
+            if not is_event_stream(stream):
                 raise await endpoint.refusal(stream, in_session=False)
             endpoint.check_encoding(stream)
             channel = EventChannel(settings, endpoint, stream, server=server, note=peer.on_repair)

@@ -33,7 +33,7 @@ Transmit = Callable[[str, str, Mapping[str, str], bytes], Awaitable[Response]]
 class HttpxAuth:
     """An authorization hook that drives the flow of an `httpx` authorization object.
 
-    The flow sees every answer, may send the request as often as it likes, and requests of its own to any server.
+    The flow sees every answer, may send the request as often as it likes, and further requests to any server.
     """
 
     def __init__(self, flow: AuthFlow, settings: HttpSettings, *, server: str) -> None:
@@ -47,7 +47,7 @@ class HttpxAuth:
         """Send a request as the flow requires, and return the last answer.
 
         Raises:
-            ConnectionLostError: The flow raised, or there is no answer.
+            ConnectionLostError: The flow raised, or the server did not answer.
         """
         library = await _library_of(self._flow)
         request = library.Request(method, url, headers=dict(headers), content=body)

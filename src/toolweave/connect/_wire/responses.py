@@ -11,7 +11,7 @@ from toolweave.connect._repairs import NOT_JSON, NULL_ERROR
 from toolweave.errors import ProtocolError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR
-from toolweave.protocol.json_types import Json, as_object, as_text
+from toolweave.protocol.json_types import Json, as_integer, as_object, as_text
 from toolweave.protocol.jsonrpc import value_of
 from toolweave.protocol.lenient_messages import LenientMessage, MendedMessage
 from toolweave.protocol.lenient_results import BareResult, readable_result
@@ -22,7 +22,7 @@ def _ignore(_problem: str) -> None:
 
 
 def result_of(message: LenientMessage, server: str, note: Callable[[str], None] = _ignore) -> Json:
-    """Return the result of an answer; a result that is no object is a `BareResult`.
+    """Return the result of a response; a result that is not an object is a `BareResult`.
 
     Args:
         message: The answer.
@@ -35,8 +35,9 @@ def result_of(message: LenientMessage, server: str, note: Callable[[str], None] 
     if isinstance(message, MendedMessage):
         note(NOT_JSON.problem)
     if message.error is not msgspec.UNSET:
-        # serializers of JSON-RPC 1 write both members
-        if message.result is msgspec.UNSET or bytes(message.error).strip() != b"null":
+        # Serializers of JSON-RPC 1 write both members.
+        is_null = bytes(message.error).strip() == b"null"
+        if not is_null or message.result is msgspec.UNSET:
             raise _peer_error(message.error, server)
         note(NULL_ERROR.problem)
     result: Any = message.result
@@ -50,20 +51,20 @@ def result_of(message: LenientMessage, server: str, note: Callable[[str], None] 
     if result is msgspec.UNSET:
         raise invalid(server, "it has neither 'result' nor 'error'")
     if result is None:
-        raise invalid(server, "its 'result' is no object: None")
+        raise invalid(server, "its 'result' is not an object: None")
     return BareResult(result)
 
 
 def object_result(result: Json, method: str, server: str, note: Callable[[str], None] = _ignore) -> Json:
-    """Return a result for others; one of a call that is no object is read leniently.
+    """Return a result for other clients; one of a call that is not an object is read leniently.
 
     Raises:
-        ProtocolError: It is no object, and the request was no call.
+        ProtocolError: The result is not an object, and the request was not a call.
     """
     if not isinstance(result, BareResult):
         return result
     if method != methods.TOOLS_CALL:
-        raise invalid(server, f"its 'result' is no object: {str(result.value)[:100]}")
+        raise invalid(server, f"its 'result' is not an object: {str(result.value)[:100]}")
     made, changes = readable_result(result)
     for change in changes:
         note(change)
@@ -77,12 +78,12 @@ def _peer_error(raw: msgspec.Raw, server: str) -> ProtocolError:
         return invalid(server, str(exc))
     error = as_object(value)
     if error is None:
-        return invalid(server, f"its 'error' is no object: {str(value)[:100]}")
-    code = error.get("code")
+        return invalid(server, f"its 'error' is not an object: {str(value)[:100]}")
+    code = as_integer(error.get("code"))
     return ProtocolError(
         as_text(error.get("message")) or "an error without a message",
         server=server,
-        code=code if isinstance(code, int) and not isinstance(code, bool) else INTERNAL_ERROR,
+        code=INTERNAL_ERROR if code is None else code,
         data=error.get("data"),
     )
 
