@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -241,12 +242,15 @@ def test_a_shell_completes_commands_options_and_their_values(words: str, offered
     assert complete(words, folder) == offered
 
 
-def in_bash(program: str) -> str:
-    """Run a program of bash that finds the command."""
+def in_shell(shell: str, program: str) -> str:
+    """Run a program of a shell that finds the command; skips the test where there is no such shell."""
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not installed")
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
-        ["bash", "-c", program],
-        env={**os.environ, "PATH": path},
+        [shell, "-c", program],
+        env={**os.environ, "PATH": path, "TERM": "dumb"},
+        stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
         timeout=60,
@@ -254,6 +258,11 @@ def in_bash(program: str) -> str:
     )
     assert done.stderr == ""
     return done.stdout
+
+
+def in_bash(program: str) -> str:
+    """Run a program of bash that finds the command."""
+    return in_shell("bash", program)
 
 
 @pytest.mark.slow
@@ -267,6 +276,58 @@ def test_bash_completes_by_the_script_that_is_shown(folder: Path) -> None:
     )
 
     assert in_bash(program) == "status\n"
+
+
+COMPLETED = {
+    "toolweave stat": "toolweave status",
+    "toolweave runs list --status act": "toolweave runs list --status active",
+    "toolweave runs list --status=act": "toolweave runs list --status=active",
+    "toolweave runs list --stat": "toolweave runs list --status",
+    "toolweave add mcp-s": "toolweave add mcp-server",
+    "toolweave call ech": "toolweave call echo_add",
+    "toolweave call echo_add fir": "toolweave call echo_add first=",
+    "toolweave serve ./on": "toolweave serve ./only.py",
+}
+"""Command lines, and what the Tab key makes of each."""
+
+
+@pytest.fixture
+def to_complete(folder: Path, home: Path) -> None:
+    cache = home / ".cache" / "toolweave" / "completion.json"
+    cache.parent.mkdir(parents=True)
+    cache.write_text(json.dumps({"echo": {"echo_add": ["first", "second"]}}))
+    (folder / "only.py").touch()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("to_complete")
+@pytest.mark.parametrize("line", COMPLETED)
+def test_fish_completes_by_the_script_that_is_shown(line: str) -> None:
+    shown = in_shell("fish", f"toolweave --show-completion | source\ncomplete -C {line!r}\n")
+
+    (offered,) = shown.splitlines()
+    assert line.rpartition(" ")[0] + " " + offered.partition("\t")[0] == COMPLETED[line]
+
+
+# zsh completes only where it has a terminal, which its module zpty makes. The command becomes a function that prints
+# its line, so that the completed line can be read without the escape sequences of the editor.
+ZSH = """
+zmodload zsh/zpty
+zpty shell zsh -f -i
+zpty -w shell 'autoload -Uz compinit; compinit -u -D; eval "$(toolweave --show-completion)"'
+zpty -w shell 'toolweave() { print -r -- "BEG""IN toolweave $* EN""D" }; print -r -- rea""dy'
+zpty -r shell seen '*ready*'
+zpty -w -n shell $'LINE\\t\\n'
+zpty -r shell seen '*BEGIN*END*'
+print -r -- ${${seen##*BEGIN }%% END*}
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("to_complete")
+@pytest.mark.parametrize("line", COMPLETED)
+def test_zsh_completes_by_the_script_that_is_shown(line: str) -> None:
+    assert in_shell("zsh", ZSH.replace("LINE", line)).strip() == COMPLETED[line]
 
 
 @pytest.mark.slow

@@ -407,7 +407,7 @@ def test_a_server_that_can_be_used_in_no_way_says_why(cli: Cli, folder: Path, re
     via = cli("install", "com.example/notes", "--via", "oci", "--yes")
 
     assert (done.code, via.code) == (1, 1)
-    assert "no name of such a package" in done.err
+    assert "not a name of such a package" in done.err
     assert "a variable or a file of yours" in done.err
     assert "has no oci that can be used" in via.err
     assert "\x1b" not in done.err
@@ -524,7 +524,7 @@ def test_a_person_is_asked_for_what_is_needed_and_for_a_yes(folder: Path, regist
         terminal.type("\n")
         terminal.wait_for(r"folder \(filepath\): $")
         terminal.type("\n")
-        terminal.wait_for(r"an empty answer is none[\s\S]*folder \(filepath\): $")
+        terminal.wait_for(r"the answer is empty[\s\S]*folder \(filepath\): $")
         terminal.type("here\n")
         terminal.wait_for(r"--tag \[Enter: left out\]: $")
         terminal.type("a\n")

@@ -235,12 +235,12 @@ async def test_what_is_served_does_not_depend_on_the_directory_it_is_started_in(
 
 
 WRONG = [
-    ("nowhere.py", "there is no file 'nowhere.py'"),
-    ("mcp.json", "there is no file 'mcp.json'"),
+    ("nowhere.py", "the file 'nowhere.py' does not exist"),
+    ("mcp.json", "the file 'mcp.json' does not exist"),
     ("config.json", "a config is served with --config config.json"),
-    ("no_such_module_here", "there is no module 'no_such_module_here' here"),
+    ("no_such_module_here", "the module 'no_such_module_here' was not found"),
     ("not-a-name", "neither a Python file nor the name of a module"),
-    ("things.py:nothing", "there is no 'nothing'; it has"),
+    ("things.py:nothing", "it has no 'nothing', but"),
     ("things.py:number", "'number' cannot be served: an object of type int offers no tools"),
     ("things.py:Kept", "'Kept' is the class Kept"),
     ("things.py:empty", "'empty' is empty"),

@@ -85,7 +85,7 @@ def test_a_module_comes_before_a_folder_of_its_name(notes: Path) -> None:
     [
         (["serve", "empty"], "there is nothing to serve in"),
         (["serve", "bad"], "line 1 of 'bad.py': ZeroDivisionError"),
-        (["serve", "./notes:server"], "there is no file './notes'"),
+        (["serve", "./notes:server"], "the file './notes' does not exist"),
         (["worker", "./notes", "--backend", "redis://127.0.0.1:1/0"], "is a folder"),
     ],
 )

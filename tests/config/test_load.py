@@ -603,6 +603,14 @@ def test_selecting_keeps_only_the_named_servers() -> None:
         LoadedConfig().select(["c"])
 
 
+def test_several_configs_together_keep_the_order_of_their_servers() -> None:
+    names = [f"server{number}" for number in (3, 1, 2, 9, 7, 8)]
+    configs = [load_config({"mcpServers": {name: {"command": "x"} for name in part}}) for part in (names[:4], names)]
+
+    assert list(merge_loaded(configs).servers) == names
+    assert list(merge_loaded(configs[1:]).servers) == names
+
+
 def test_the_first_of_several_configs_to_define_a_name_wins() -> None:
     first = load_config({"a": {"command": "1"}, "bad": {"command": 5}, "off": {"command": "x", "disabled": True}})
     second = load_config({"a": {"command": "2"}, "bad": ENTRY, "off": ENTRY, "new": ENTRY, "x": {"colour": 1, **ENTRY}})

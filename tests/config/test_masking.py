@@ -235,3 +235,21 @@ def test_no_foreign_text_makes_masking_slow(text: str) -> None:
     config = ServerConfig(command="x", env={"TOKEN": secret, "OTHER": "\\\\\\s3cret\\\\"})
 
     assert "s3cret" in str(config.error(text))
+
+
+@pytest.mark.parametrize(
+    "token", ["-Xk3vQ9_pL2m", "--4f2a9c1e7b", "-9f8e7d6c5b4a", "-Zm9v YmFyMTIz", "--a1b2c3d4e5f6a1b2"]
+)
+@pytest.mark.parametrize("flag", ["--token", "--api-key", "-password"])
+def test_the_value_of_a_secret_flag_is_masked_even_if_it_begins_with_a_dash(flag: str, token: str) -> None:
+    config = ServerConfig(name="a", command="x", args=[flag, token, "--port", "8080"])
+
+    assert config.endpoint == f"x {flag} *** --port 8080"
+    assert token not in config.redact(f"got {token} of you")
+
+
+@pytest.mark.parametrize("option", ["--port", "-v", "--log-level=info", "--http2", "-Dmode.fast=x", "--no_cache"])
+def test_an_option_behind_a_flag_without_a_value_is_shown(option: str) -> None:
+    config = ServerConfig(name="a", command="x", args=["--use-token", option, "8080"])
+
+    assert config.endpoint == f"x --use-token {option} 8080"

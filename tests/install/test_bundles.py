@@ -160,11 +160,11 @@ WRONG_MANIFESTS: list[tuple[dict[str, Any], str]] = [
     ({"manifest_version": "2.0"}, "0.1 to 0.4 are known"),
     ({"manifest_version": None}, "0.1 to 0.4 are known"),
     ({"compatibility": {"platforms": ["amiga"]}}, "is for amiga"),
-    ({"server": {"type": "ruby", "entry_point": "x"}}, "is not taken"),
+    ({"server": {"type": "ruby", "entry_point": "x"}}, "is not valid"),
     ({"server": {"type": "node", "entry_point": "no/such.js", "mcp_config": {"command": "node"}}}, "is not in it"),
     ({"server": {"type": "node", "entry_point": "../x", "mcp_config": {"command": "node"}}}, "is not in it"),
-    ({"server": 5}, "is not taken"),
-    ({"user_config": {"x": {"type": "unheard-of"}}}, "is not taken"),
+    ({"server": 5}, "is not valid"),
+    ({"user_config": {"x": {"type": "unheard-of"}}}, "is not valid"),
 ]
 
 
@@ -182,7 +182,7 @@ WRONG_COMMANDS: list[tuple[dict[str, Any], str]] = [
     ({"args": ["${user_config.a${HOME}}"]}, "a variable or a file of yours|does not ask for"),
     ({"args": ["$TOKEN"]}, "a variable or a file of yours"),
     ({"env": {"A": "{file:/etc/passwd}"}}, "a variable or a file of yours"),
-    ({"env": {"A=B": "x"}}, "no name of a variable"),
+    ({"env": {"A=B": "x"}}, "not a name of a variable"),
     ({"args": ["a\nb"]}, "a control character"),
 ]
 
@@ -198,7 +198,7 @@ def test_a_command_that_refers_to_what_is_not_the_bundles_is_refused(
 def test_a_command_that_is_nowhere_is_refused(tmp_path: Path) -> None:
     server = {"type": "node", "entry_point": "server/main.py"}
 
-    with pytest.raises(RegistryError, match="says nowhere what starts its server"):
+    with pytest.raises(RegistryError, match="has no command that starts its server"):
         ServerBundle(made_bundle({"server": server})).option(tmp_path)
 
 
@@ -218,15 +218,15 @@ def info(name: str, **members: Any) -> zipfile.ZipInfo:
 
 
 HOSTILE: list[tuple[dict[str, Any], str]] = [
-    ({"../evil": "x"}, "no path inside of it"),
-    ({"a/../../evil": "x"}, "no path inside of it"),
-    ({"/etc/evil": "x"}, "no path inside of it"),
-    ({"C:evil": "x"}, "no path inside of it"),
-    ({"a\\evil": (info("a\\evil"), b"x")}, "no path inside of it"),
-    ({"a\u202eb": "x"}, "no path inside of it"),
-    ({"a/" * 41 + "x": "x"}, "no path inside of it"),
-    ({"x" * 300: "x"}, "no path inside of it"),
-    ({"a/" + "\u00e9" * 128: "x"}, "no path inside of it"),
+    ({"../evil": "x"}, "not a path inside of it"),
+    ({"a/../../evil": "x"}, "not a path inside of it"),
+    ({"/etc/evil": "x"}, "not a path inside of it"),
+    ({"C:evil": "x"}, "not a path inside of it"),
+    ({"a\\evil": (info("a\\evil"), b"x")}, "not a path inside of it"),
+    ({"a\u202eb": "x"}, "not a path inside of it"),
+    ({"a/" * 41 + "x": "x"}, "not a path inside of it"),
+    ({"x" * 300: "x"}, "not a path inside of it"),
+    ({"a/" + "\u00e9" * 128: "x"}, "not a path inside of it"),
     ({"x": link("x", "/etc/passwd")}, "a link or a device"),
     ({"x": (info("x", create_system=3, external_attr=(stat.S_IFIFO | 0o600) << 16), b"")}, "a link or a device"),
     ({"SERVER/main.py": "x"}, "twice"),
@@ -255,9 +255,9 @@ def test_an_encrypted_member_is_refused() -> None:
 @pytest.mark.parametrize(
     "data, says",
     [
-        (b"", "no zip archive"),
-        (b"PK\x05\x06", "no zip archive"),
-        (b"<html>not found</html>" * 100, "no zip archive"),
+        (b"", "not a zip archive"),
+        (b"PK\x05\x06", "not a zip archive"),
+        (b"<html>not found</html>" * 100, "not a zip archive"),
         (b"PK\x05\x06" + bytes(18), "no file 'manifest.json'"),
         (b"PK\x05\x06" + bytes(8) + struct.pack("<II", 2**31, 0) + bytes(2), "more than"),
         (b"PK\x06\x07" + bytes(16) + b"PK\x05\x06" + bytes(18), "64-bit"),

@@ -78,7 +78,7 @@ def test_a_secret_is_referred_to_as_the_client_can(name: str, reference: str) ->
 
 @pytest.mark.parametrize("name", ["claude", "claude-code", "cursor", "codex", "gemini", "cline", "zed"])
 def test_a_client_without_references_gets_no_secret(name: str) -> None:
-    assert "no way to refer to a secret" in CLIENT_FORMATS[name].reason_for_relay(SECRET)
+    assert "can only refer to a secret by writing it down" in CLIENT_FORMATS[name].reason_for_relay(SECRET)
     assert CLIENT_FORMATS[name].reason_for_relay(LOCAL) == ""
 
 

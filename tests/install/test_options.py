@@ -178,9 +178,9 @@ def test_a_question_says_all_that_its_publisher_says() -> None:
         ({"NOTES_KEY": ["k"], "folder": ["x"], "NOTES_LIMIT": ["many"]}, "expected a number, got 'many'"),
         ({"NOTES_KEY": ["k"], "folder": ["x"], "NOTES_LIMIT": ["nan"]}, "expected a number"),
         ({"NOTES_KEY": ["k"], "folder": ["x", "y"]}, "it takes one value, 2 were given"),
-        ({"NOTES_KEY": [""], "folder": ["x"]}, "an empty answer is none"),
+        ({"NOTES_KEY": [""], "folder": ["x"]}, "the answer is empty"),
         ({"NOTES_KEY": ["a\0b"], "folder": ["x"]}, "a NUL character"),
-        ({"NOTES_KEY": ["k"], "folder": ["x"], "OTHER": ["y"]}, "'OTHER' is nothing that is asked for"),
+        ({"NOTES_KEY": ["k"], "folder": ["x"], "OTHER": ["y"]}, "'OTHER' is not a value of this server"),
     ],
 )
 def test_a_wrong_answer_says_what_was_expected(given: Given, says: str) -> None:
@@ -312,29 +312,29 @@ def test_a_header_cannot_bring_another() -> None:
 @pytest.mark.parametrize(
     "kind, identifier, version, members, says",
     [
-        ("npm", "--eval=x", "1.0.0", {}, "no name of such a package"),
-        ("npm", "x y", "1.0.0", {}, "no name of such a package"),
-        ("npm", "git+https://x/y", "1.0.0", {}, "no name of such a package"),
-        ("npm", "x", "latest", {}, "no exact one"),
-        ("npm", "x", "^1.0.0", {}, "no exact one"),
-        ("npm", "x", "1", {}, "no exact one"),
-        ("npm", "x", "1.x", {}, "no exact one"),
-        ("npm", "x", "", {}, "no exact one"),
-        ("pypi", "x", ">=1", {}, "no exact one"),
-        ("pypi", "x", "1.*", {}, "no exact one"),
-        ("pypi", "x @ https://evil", "1.0", {}, "no name of such a package"),
-        ("pypi", "x", "1.0", {"registryBaseUrl": "https://evil.example"}, "which its runner does not ask"),
-        ("nuget", "../x", "1.0.0", {}, "no name of such a package"),
-        ("oci", "-v/:/host", "1.0", {}, "no name of such a package"),
-        ("oci", "acme/x", "stable", {}, "no exact one"),
-        ("oci", "acme/x", "1.0+y", {}, "is none"),
-        ("oci", "acme/x", "1.0", {"registryBaseUrl": "https://x y"}, "which is no host"),
+        ("npm", "--eval=x", "1.0.0", {}, "not a name of such a package"),
+        ("npm", "x y", "1.0.0", {}, "not a name of such a package"),
+        ("npm", "git+https://x/y", "1.0.0", {}, "not a name of such a package"),
+        ("npm", "x", "latest", {}, "not an exact one"),
+        ("npm", "x", "^1.0.0", {}, "not an exact one"),
+        ("npm", "x", "1", {}, "not an exact one"),
+        ("npm", "x", "1.x", {}, "not an exact one"),
+        ("npm", "x", "", {}, "not an exact one"),
+        ("pypi", "x", ">=1", {}, "not an exact one"),
+        ("pypi", "x", "1.*", {}, "not an exact one"),
+        ("pypi", "x @ https://evil", "1.0", {}, "not a name of such a package"),
+        ("pypi", "x", "1.0", {"registryBaseUrl": "https://evil.example"}, "which its runner does not read"),
+        ("nuget", "../x", "1.0.0", {}, "not a name of such a package"),
+        ("oci", "-v/:/host", "1.0", {}, "not a name of such a package"),
+        ("oci", "acme/x", "stable", {}, "not an exact one"),
+        ("oci", "acme/x", "1.0+y", {}, "cannot be one"),
+        ("oci", "acme/x", "1.0", {"registryBaseUrl": "https://x y"}, "which is not a host"),
         ("npm", "x", "1.0.0", {"runtimeHint": "sh"}, "run by npx or bunx"),
         ("npm", "x", "1.0.0", {"transport": {"type": "sse", "url": "http://localhost/sse"}}, "over stdio"),
         ("cargo", "x", "1.0.0", {}, "not known"),
         ("mcpb", "https://x.example/x.mcpb", "1.0.0", {}, "no SHA-256"),
         ("mcpb", "http://10.0.0.1/x.mcpb", "1.0.0", {"fileSha256": "a" * 64}, "plain http"),
-        ("npm", "x", "1.0.0", {"environmentVariables": [{"name": "A=B"}]}, "no name of a variable"),
+        ("npm", "x", "1.0.0", {"environmentVariables": [{"name": "A=B"}]}, "not a name of a variable"),
         ("npm", "x", "1.0.0", {"environmentVariables": [{"name": "A"}] * 501}, "asks for 501 values"),
         ("npm", "x", "1.0.0", {"packageArguments": [{"type": "other"}]}, "is not known"),
         ("npm", "x", "1.0.0", {"packageArguments": [{"type": "named", "name": "x"}]}, "name with its dashes"),
@@ -381,7 +381,7 @@ def test_a_publisher_cannot_refer_to_variables_and_files_of_the_user(text: str) 
         ({"type": "sse", "url": "https://a@x.example/sse"}, "user info"),
         ({"type": "sse", "url": "file:///etc/passwd"}, "not an http or https URL"),
         ({"type": "sse", "url": "https://x.example/${TOKEN}"}, "characters that a URL cannot contain"),
-        ({"type": "sse", "url": "https://x.example/", "headers": [{"name": "A: b\r\nC"}]}, "no name of a header"),
+        ({"type": "sse", "url": "https://x.example/", "headers": [{"name": "A: b\r\nC"}]}, "not a name of a header"),
     ],
     ids=range(8),
 )
@@ -462,14 +462,14 @@ def test_an_option_of_a_runner_that_could_run_something_else_is_refused(
 ) -> None:
     says = refusal(packages=[package(kind, identifier, runtimeArguments=[argument])])
 
-    assert "could change what is run" in says
+    assert "could change the program that is run" in says
 
 
 def test_a_variable_of_the_user_is_not_taken_into_a_container() -> None:
     argument = flagged("-e", "AWS_SECRET_ACCESS_KEY")
     declared = [{"name": "AWS_SECRET_ACCESS_KEY", "isSecret": True}]
 
-    assert "of yours into the container" in refusal(packages=[package("oci", "x:1", runtimeArguments=[argument])])
+    assert "would pass your variable" in refusal(packages=[package("oci", "x:1", runtimeArguments=[argument])])
     option = only(packages=[package("oci", "x:1", runtimeArguments=[argument], environmentVariables=declared)])
     assert [one.name for one in option.questions] == ["AWS_SECRET_ACCESS_KEY"]
 
@@ -481,7 +481,7 @@ def test_a_variable_that_steers_a_runner_is_the_users_alone(name: str) -> None:
     given: list[dict[str, Any]] = [{"value": "x"}, {"default": "x"}, {"value": "{a}", "variables": {"a": {}}}]
     for members in given:
         says = refusal(packages=[package("npm", "x", environmentVariables=[{"name": name, **members}])])
-        assert "what a runner fetches or what else is run" in says
+        assert "the packages and programs of a runner" in says
     option = only(packages=[package("npm", "x", environmentVariables=[{"name": name}])])
     assert launched(option, {name: ["mine"]}).env == {name: ("mine",)}
 

@@ -9,9 +9,11 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
+from toolweave._json_types import array_or_empty, as_object, object_or_empty
 from toolweave.cli._command import Command, CommandGroup, CommandParameter, Option, Positional
 from toolweave.cli._commands import COMMANDS, OPTIONS, load_command
 from toolweave.cli._help import HELP_NAMES
@@ -25,13 +27,13 @@ _PLAIN = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 """Names that are completed: a shell inserts them into a command line, so they must be plain words."""
 _PUBLISHED = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,127}/[A-Za-z0-9._-]{1,128}")
 """Names of a registry: as plain."""
-_MOST = 5_000
-_MOST_ARGUMENTS = 100
+_MAX_NAMES = 5_000
+_MAX_ARGUMENTS = 100
 _LINES: Mapping[str, Callable[[str, str], str]] = {
     "bash": lambda word, _: word,
-    "zsh": lambda word, said: word.replace(":", "\\:") + ":" + (said or word),
-    "fish": lambda word, said: f"{word}\t{said}",
-    "powershell": lambda word, said: f"{word}:::{said or word}",
+    "zsh": lambda word, text: word.replace(":", "\\:") + ":" + (text or word),
+    "fish": lambda word, text: f"{word}\t{text}",
+    "powershell": lambda word, text: f"{word}:::{text or word}",
 }
 """Format of a completion with its help text, by shell."""
 
@@ -45,11 +47,14 @@ def complete(instruction: str) -> int:
     `COMP_WORDS` holds the command line as it was typed, `COMP_CWORD` the number of the word to complete; without it,
     that is the last word of the line.
     """
-    line = _LINES.get(instruction.partition("_")[2])
+    shell = instruction.partition("_")[2]
+    line = _LINES.get(shell)
     if line is None:
         return 0
     try:
-        found = [line(word, said) for word, said in _offers(*_typed())]
+        words, incomplete = _typed()
+        start = "" if shell == "bash" else _option_before_value(incomplete)
+        found = [line(start + word, text) for word, text in _offers(words, incomplete)]
     except Exception:  # boundary: completion stays silent
         return 0
     if found:
@@ -58,17 +63,29 @@ def complete(instruction: str) -> int:
 
 
 def _typed() -> tuple[list[str], str]:
-    """Return the words before the one to complete, without the command's own name, and that one."""
+    """Return the words before the incomplete one, without the command's own name, and the incomplete one."""
     text = os.environ.get("COMP_WORDS", "")
     words = _words(text)
     number = os.environ.get("COMP_CWORD", "")
     if number.isdecimal():
         at = int(number)
+    elif text[-1:].isspace():
+        at = len(words)  # a new word begins
     else:
-        at = len(words) - (not text[-1:].isspace())
-    incomplete = words[at] if at < len(words) else ""
+        at = len(words) - 1
+    incomplete = "".join(words[at : at + 1])
     # bash takes `--name=value` apart at the sign
-    return [word for word in words[1:at] if word != "="], "" if incomplete == "=" else incomplete
+    if incomplete == "=":
+        incomplete = ""
+    return [word for word in words[1:at] if word != "="], incomplete
+
+
+def _option_before_value(incomplete: str) -> str:
+    """Return `--name=` of `--name=value`, which only bash completes as a word of its own."""
+    option, equals, _ = incomplete.partition("=")
+    if option.startswith("-"):
+        return option + equals if equals else ""
+    return ""
 
 
 def _words(text: str) -> list[str]:
@@ -89,10 +106,7 @@ def _words(text: str) -> list[str]:
 def _offers(words: Sequence[str], incomplete: str) -> Iterator[Offer]:
     """Yield the completions of the incomplete word."""
     if not words:
-        if incomplete.startswith("-"):
-            offered = _OWN_OPTIONS
-        else:
-            offered = COMMANDS.items()
+        offered = _OWN_OPTIONS if incomplete.startswith("-") else COMMANDS.items()
         yield from _beginning(offered, incomplete)
         return
     name, *rest = words
@@ -102,59 +116,71 @@ def _offers(words: Sequence[str], incomplete: str) -> Iterator[Offer]:
             yield from _beginning(command.summaries.items(), incomplete)
             return
         command = command.commands.get(rest.pop(0))
-    if command is not None and "--" not in rest:  # what follows that is another command
+    if command is not None and "--" not in rest:  # behind it, the words are another command
         yield from _offers_of(command, rest, incomplete)
 
 
 def _offers_of(command: Command, words: list[str], incomplete: str) -> Iterator[Offer]:
     """Yield the completions of the incomplete word, after these words of the command."""
-    named = {name: one for one, option in command.options if not option.hidden for name in option.names}
-    option, equals, value = incomplete.partition("=")
-    if incomplete.startswith("-") and not equals:
-        typed = _typed_options(command, words)
-        fitting = [option for option in _shown(command) if typed.isdisjoint(option.excludes)]
-        shown = [(name, option.help) for option in fitting for name in option.names]
-        yield from _beginning([*shown, *_HELP_OPTION], incomplete)
-        return
-    if equals and incomplete.startswith("-"):
+    if incomplete.startswith("-"):
+        option, equals, value = incomplete.partition("=")
+        if not equals:
+            yield from _beginning(_fitting_options(command, words), incomplete)
+            return
         words = [*words, option]
         incomplete = value
+    named = _options_by_name(command)
     last = named.get(words[-1]) if words else None
     if last is not None and not last.is_flag:
         yield from _values(last, incomplete)
         return
     before = [word for name, word in tokens(words, named) if not name]
-    for place, (one, _) in enumerate(command.positionals):
-        if one.many or place == len(before):
-            yield from _values(one, incomplete, before)
+    for position, (parameter, _) in enumerate(command.positionals):
+        if parameter.many or position == len(before):
+            yield from _values(parameter, incomplete, before)
             return
 
 
-def _typed_options(command: Command, words: Iterable[str]) -> set[str]:
-    """Return all names of the options that are among the words."""
-    typed = {word.partition("=")[0] for word in words}
-    return {name for _, option in command.options if not typed.isdisjoint(option.names) for name in option.names}
+def _options_by_name(command: Command) -> dict[str, CommandParameter]:
+    named: dict[str, CommandParameter] = {}
+    for parameter, option in command.options:
+        if not option.hidden:
+            named.update(dict.fromkeys(option.names, parameter))
+    return named
 
 
-def _shown(command: Command) -> Iterator[Option]:
-    return (option for _, option in command.options if not option.hidden)
+def _fitting_options(command: Command, words: Iterable[str]) -> Iterator[Offer]:
+    """Yield the options that do not contradict one that was typed, each with its help."""
+    words = {word.partition("=")[0] for word in words}
+    typed: set[str] = set()
+    for _, option in command.options:
+        if not words.isdisjoint(option.names):
+            typed.update(option.names)
+    for _, option in command.options:
+        if not option.hidden and typed.isdisjoint(option.excludes):
+            for name in option.names:
+                yield name, option.help
+    yield _HELP_OPTION
 
 
-def _values(one: CommandParameter, incomplete: str, before: Sequence[str] = ()) -> Iterator[Offer]:
-    offered = one.choices
-    if isinstance(one.declared, Positional) and one.declared.complete_after is not None:
-        offered = one.declared.complete_after(before, incomplete)
-    if isinstance(one.declared, Option | Positional) and one.declared.complete is not None:
-        offered = one.declared.complete(incomplete)
-    yield from _beginning(((value, "") for value in offered), incomplete)
+def _values(parameter: CommandParameter, incomplete: str, before: Sequence[str] = ()) -> Iterator[Offer]:
+    declared = parameter.declared
+    offered = parameter.choices
+    if isinstance(declared, Positional) and declared.complete_after is not None:
+        offered = declared.complete_after(before, incomplete)
+    if isinstance(declared, Option | Positional) and declared.complete is not None:
+        offered = declared.complete(incomplete)
+    for value in offered:
+        if value.startswith(incomplete):
+            yield value, ""
 
 
 def _beginning(offered: Iterable[Offer], incomplete: str) -> Iterator[Offer]:
-    return ((word, said) for word, said in offered if word.startswith(incomplete))
+    return ((word, text) for word, text in offered if word.startswith(incomplete))
 
 
-_HELP_OPTION = ((HELP_NAMES[-1], "Show this message and exit."),)
-_OWN_OPTIONS = (*((names.rpartition(" ")[2], said) for names, said in OPTIONS), *_HELP_OPTION)
+_HELP_OPTION: Offer = (HELP_NAMES[-1], "Show this message and exit.")
+_OWN_OPTIONS: Sequence[Offer] = (*((names.rpartition(" ")[2], text) for names, text in OPTIONS), _HELP_OPTION)
 
 
 def server_names(incomplete: str) -> list[str]:
@@ -171,7 +197,8 @@ def server_names(incomplete: str) -> list[str]:
 
 def tool_names(incomplete: str) -> list[str]:
     """Return the remembered tool names that start with `incomplete`."""
-    return [name for names in _remembered().values() for name in names if name.startswith(incomplete)]
+    names = chain.from_iterable(_remembered().values())
+    return [name for name in names if name.startswith(incomplete)]
 
 
 def argument_names(before: Sequence[str], incomplete: str) -> list[str]:
@@ -184,15 +211,20 @@ def argument_names(before: Sequence[str], incomplete: str) -> list[str]:
     if not before:
         return []
     tool, *given = before
-    known: Sequence[str] = ()
-    for server, tools in _remembered().items():
-        for name, arguments in tools.items():
-            if tool in (name, *_other_names(server, name)):
-                known = known or arguments
+    known = _arguments_of_tool(tool)
     if given and given[-1] in known:  # bash takes `name=value` apart: this is a value
         return []
     named = {re.split(r"[=:]", word, maxsplit=1)[0] for word in given}
     return [f"{name}=" for name in known if name.startswith(incomplete) and name not in named]
+
+
+def _arguments_of_tool(tool: str) -> Sequence[str]:
+    """Return the remembered arguments of a tool by any of its names; of several tools of one name the first counts."""
+    for server, tools in _remembered().items():
+        for name, arguments in tools.items():
+            if arguments and tool in (name, *_other_names(server, name)):
+                return arguments
+    return ()
 
 
 def _other_names(server: str, name: str) -> tuple[str, ...]:
@@ -206,8 +238,9 @@ def remember_tools(tools: Mapping[str, Sequence[ToolSpec]]) -> None:
     import json  # as late as the cache is written
     import tempfile
 
-    kept = {server: {spec.name: _arguments_of(spec) for spec in specs[:_MOST]} for server, specs in tools.items()}
-    kept = {server: _plain(names) for server, names in kept.items()}
+    kept: dict[str, dict[str, list[str]]] = {}
+    for server, specs in tools.items():
+        kept[server] = _plain({spec.name: _arguments_of(spec) for spec in specs[:_MAX_NAMES]})
     path = _path()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -225,68 +258,54 @@ def remember_published(names: Sequence[str]) -> None:
 
     from toolweave.config._trust import write_privately
 
-    known = dict.fromkeys([*(name for name in names if _PUBLISHED.fullmatch(name)), *published_names("")])
+    known = dict.fromkeys([*filter(_PUBLISHED.fullmatch, names), *published_names("")])
     path = _path("published.json")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_privately(path, json.dumps(list(known)[:_MOST]).encode())
+        write_privately(path, json.dumps(list(known)[:_MAX_NAMES]).encode())
     except OSError:
         return  # no cache, no completion
 
 
 def published_names(incomplete: str) -> list[str]:
     """Return the remembered names of the registry that start with `incomplete`."""
-    import json  # as late as the cache is read
-
-    try:
-        value: Any = json.loads(_path("published.json").read_text("utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return []
-    if isinstance(value, list):
-        names = cast("list[Any]", value)
-    else:
-        names = []
-    return [one for one in names if isinstance(one, str) and one.startswith(incomplete) and _PUBLISHED.fullmatch(one)]
+    names = _plain_names(_read_cache("published.json"), _PUBLISHED)
+    return [name for name in names if name.startswith(incomplete)]
 
 
 def _remembered() -> dict[str, dict[str, list[str]]]:
     """Return the arguments of the remembered tools, by server and tool."""
-    import json  # as late as the cache is read
-
-    try:
-        value: Any = json.loads(_path().read_text("utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return {}
-    servers: Mapping[str, Any] = cast("Mapping[str, Any]", value) if isinstance(value, dict) else {}
+    servers = object_or_empty(_read_cache("completion.json"))
     return {server: _plain(tools) for server, tools in servers.items()}
 
 
-def _plain(tools: Any) -> dict[str, list[str]]:
-    """Return the tools and arguments with names that a shell takes as they are.
+def _read_cache(name: str) -> object:
+    """Return the JSON value of a file in the user's cache folder; None if the file is missing or damaged."""
+    import json  # as late as the cache is read
+
+    try:
+        return json.loads(_path(name).read_text("utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None
+
+
+def _plain(tools: object) -> dict[str, list[str]]:
+    """Return the tools and arguments with names that a shell inserts as they are.
 
     A file of an earlier version holds a list of tools, without arguments.
     """
-    entries: dict[Any, Any] = {}
-    if isinstance(tools, dict):
-        entries = cast("dict[Any, Any]", tools)
-    elif isinstance(tools, list):
-        entries = {one: [] for one in cast("list[Any]", tools) if isinstance(one, str)}
+    entries = as_object(tools)
+    if entries is None:
+        return {name: [] for name in _plain_names(tools)}
     return {name: _plain_names(arguments) for name, arguments in entries.items() if _PLAIN.fullmatch(name)}
 
 
-def _plain_names(names: Any) -> list[str]:
-    if isinstance(names, list):
-        found = cast("list[Any]", names)
-    else:
-        found = []
-    return [name for name in found if isinstance(name, str) and _PLAIN.fullmatch(name)]
+def _plain_names(names: object, pattern: re.Pattern[str] = _PLAIN) -> list[str]:
+    return [name for name in array_or_empty(names) if isinstance(name, str) and pattern.fullmatch(name)]
 
 
 def _arguments_of(spec: ToolSpec) -> list[str]:
-    properties = spec.input_schema.get("properties")
-    if isinstance(properties, Mapping):
-        return list(cast("Mapping[str, Any]", properties))[:_MOST_ARGUMENTS]
-    return []
+    return list(object_or_empty(spec.input_schema.get("properties")))[:_MAX_ARGUMENTS]
 
 
 def _path(name: str = "completion.json") -> Path:

@@ -1,6 +1,6 @@
 """The completion scripts for each shell, and their installation.
 
-Each asks the command itself, which `_TOOLWEAVE_COMPLETE` tells for which shell to answer.
+Each calls the command itself with `_TOOLWEAVE_COMPLETE`, which names the shell and so the form of the output.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _toolweave_completion() {
         _TOOLWEAVE_COMPLETE=complete_zsh toolweave)}")
     if [[ -n "${found[1]}" ]]; then
         [[ "${found[1]%%:*}" == *= ]] && suffix=(-S '')
-        _describe -V toolweave found $suffix
+        _describe -V toolweave found "${suffix[@]}"
     else
         _files
     fi
@@ -47,7 +47,7 @@ fi
 """
 _FISH = r"""
 function _toolweave_completion
-    set -l found (env _TOOLWEAVE_COMPLETE=complete_fish COMP_WORDS=(commandline -cp) toolweave)
+    set -l found (env _TOOLWEAVE_COMPLETE=complete_fish COMP_WORDS=(commandline -cp | string collect) toolweave)
     if test (count $found) -gt 0
         printf '%s\n' $found
     else
@@ -79,7 +79,7 @@ def script() -> str:
     """Return the script for the shell that started this process.
 
     Raises:
-        CommandError: There is none for it.
+        CommandError: There is no script for this shell.
     """
     return _SCRIPTS[_shell()].strip()
 
@@ -88,7 +88,7 @@ def install() -> str:
     """Install the script for the shell that started this process, and return a description of that.
 
     Raises:
-        CommandError: There is none for it.
+        CommandError: There is no script for this shell.
     """
     shell = _shell()
     path = _placed(shell, f"{_SCRIPTS[shell].strip()}\n")
@@ -102,7 +102,7 @@ def _shell() -> str:
         name = ""
     if name not in _SCRIPTS:
         known = "bash, zsh, fish and PowerShell"
-        raise CommandError(f"there is no completion for {name or 'this shell'}; there is for {known}")
+        raise CommandError(f"completion is not available for {name or 'this shell'}, only for {known}")
     return name
 
 

@@ -160,8 +160,8 @@ def merge_loaded(loaded: Iterable[LoadedConfig]) -> LoadedConfig:
     # `taken` is computed before anything of a file is added: inside one file, the entry that counts was chosen already.
     for one in loaded:
         taken = {*servers, *errors, *disabled}
-        servers.update(_only(one.servers, one.servers.keys() - taken))
-        errors.update(_only(one.errors, one.errors.keys() - taken))
+        servers.update({name: config for name, config in one.servers.items() if name not in taken})
+        errors.update({name: error for name, error in one.errors.items() if name not in taken})
         disabled.update(dict.fromkeys(name for name in one.disabled if name not in taken))
         warnings += one.warnings
         gateway_sections += one.gateway_sections

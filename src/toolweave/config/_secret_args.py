@@ -32,6 +32,7 @@ _KNOWN_PREFIX = (
 _PORT_OR_PATH = r"(?s)(?:[\d.]+:)*\d+(?:-\d+)?(?::\d+(?:-\d+)?)?(?:/(?:tcp|udp))?|[~.]|.*[/\\].*|@.*"
 """A number, a port or ports of a container, a path, a scoped package."""
 _FLAG = r"(?s)(--?[A-Za-z][\w.-]*)(=?)(.*)"
+_OPTION = r"(?s)--?[A-Za-z]{1,24}\d?(?:[-_.][A-Za-z]{1,24}\d?){0,8}(?:=.*)?"
 _HEADER_ARGUMENT = r"(?s)([A-Za-z][\w-]*): *(.+)"
 _MAX_DEPTH = 6
 """The maximum of nested encodings. A text with more is masked as a whole."""
@@ -127,7 +128,7 @@ def _mask_words(words: Sequence[str], hide: Hide, depth: int, *, bare_password: 
     hide_next = False
     for number, word in enumerate(words):
         flag = re.fullmatch(_FLAG, word)
-        if hide_next and flag is None:
+        if hide_next and not _is_option(word):
             # the whole value is masked, but a program may repeat a secret inside it alone
             _mask_argument(word, hide, depth)
             shown.append(hide(word))
@@ -139,6 +140,15 @@ def _mask_words(words: Sequence[str], hide: Hide, depth: int, *, bare_password: 
             hide_next = number + 1 < len(words) and _may_be_password(words[number + 1], words[:number])
         shown.append(_mask_argument(word, hide, depth))
     return tuple(shown)
+
+
+def _is_option(word: str) -> bool:
+    """Return whether a word behind `--token` is the next option, and not a value that begins with a dash.
+
+    Options are words: letters in groups, each perhaps with a digit at its end. A random token, such as one of base64
+    for URLs, has digits among its letters.
+    """
+    return re.fullmatch(_OPTION, word) is not None
 
 
 def _mask_argument(arg: str, hide: Hide, depth: int) -> str:

@@ -1,4 +1,4 @@
-"""Bundles of servers (`.mcpb`, before it `.dxt`): the manifest, the values it asks for, and its command.
+"""Bundles of servers (`.mcpb`, formerly `.dxt`): the manifest, the values it asks for, and its command.
 
 Source: the manifest of 0.1 to 0.4 of the MCP Bundle specification.
 """
@@ -9,8 +9,7 @@ import hashlib
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
@@ -35,7 +34,7 @@ _REFERENCE = re.compile(r"\$\{([^{}]*)\}")
 _USER = "user_config."
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _FORMATS = {"number": "number", "boolean": "boolean", "file": "filepath", "directory": "filepath"}
-_MOST_CONFIG = 200
+_MAX_SETTINGS = 200
 
 
 class BundleCommand(Value, frozen=True, kw_only=True):
@@ -43,8 +42,16 @@ class BundleCommand(Value, frozen=True, kw_only=True):
 
     command: str | None = None
     args: tuple[str, ...] | None = None
-    env: dict[str, str] | None = None
+    env: dict[str, str] = msgspec.field(default_factory=dict[str, str])
     platform_overrides: dict[str, BundleCommand] = msgspec.field(default_factory=dict[str, "BundleCommand"])
+
+
+class BundledCommand(Value, frozen=True, kw_only=True):
+    """The command of a bundle for this system, with all overrides applied."""
+
+    program: str
+    args: tuple[str, ...]
+    env: Mapping[str, str]
 
 
 class BundledServer(Value, frozen=True, kw_only=True):
@@ -76,7 +83,7 @@ class BundleCompatibility(Value, frozen=True, kw_only=True):
 
 
 class BundleManifest(Value, frozen=True, kw_only=True):
-    """The `manifest.json` of a bundle; members that start nothing are passed over."""
+    """The `manifest.json` of a bundle; members that start nothing are ignored."""
 
     name: str
     version: str
@@ -100,7 +107,8 @@ class ServerBundle:
         sha256: The digest of the file, in hexadecimal.
 
     Raises:
-        RegistryError: It is no bundle, its manifest is wrong, it is not for this system, or a member of it is refused.
+        RegistryError: The data is not a bundle, its manifest is wrong, it is not for this system, or a member of it is
+            refused.
     """
 
     def __init__(self, data: bytes) -> None:
@@ -125,15 +133,18 @@ class ServerBundle:
         try:
             path = path.expanduser()
             data = read_file(path, max_bytes=max_bytes)
-        except (OSError, ValueError, RuntimeError) as exc:  # the last for a ~ without a home
-            reason = getattr(exc, "strerror", None) or exc
-            raise RegistryError(f"the bundle {str(path)!r} cannot be read: {reason}") from None
+        except OSError as exc:
+            raise RegistryError(f"the bundle {str(path)!r} cannot be read: {exc.strerror or exc}") from None
+        except (ValueError, RuntimeError) as exc:  # a null character, a ~ without a home
+            raise RegistryError(f"the bundle {str(path)!r} cannot be read: {exc}") from None
         return cls(data)
 
     def folder(self, base: Path | None = None) -> Path:
         """Return where it is unpacked below a folder, by default the user's own: a name for each content."""
+        if base is None:
+            base = installed_folder() / "bundles"
         name = re.sub(r"[^A-Za-z0-9._-]+", "-", f"{self.manifest.name}-{self.manifest.version}").strip(".-")[:80]
-        return (installed_folder() / "bundles" if base is None else base) / f"{name or 'bundle'}-{self.sha256[:12]}"
+        return base / f"{name or 'bundle'}-{self.sha256[:12]}"
 
     def unpack(self, base: Path | None = None) -> Path:
         """Unpack it and return its folder; an earlier one is replaced.
@@ -159,26 +170,22 @@ class ServerBundle:
         folder = self.folder(base)
         questions = {name: self._question(name) for name in self._settings()}
         command = _on_this_platform(self.manifest.server)
-        words = (command.command or "", *(command.args or ()), *(command.env or {}).values())
-        for word in words:
-            for name in _REFERENCE.findall(word):
-                if name.startswith(_USER) and name.removeprefix(_USER) not in questions:
-                    raise RegistryError(f"the bundle's command refers to {shown(name)!r}, which it does not ask for")
-        for name in command.env or {}:
-            if not _ENV_NAME.fullmatch(name):
-                raise RegistryError(f"{shown(name)!r} is no name of a variable")
+        _check_references(command, questions)
 
         def build(answers: LaunchAnswers) -> ServerLaunch:
             return _launch(command, folder, answers)
 
-        build(LaunchAnswers([one.replace(required=False) for one in questions.values()], {}))  # its texts are judged
+        # Built once without answers: texts of the publisher that may not go into a config are refused before anybody is
+        # asked for a value.
+        optional = [question.replace(required=False) for question in questions.values()]
+        build(LaunchAnswers(optional, {}))
         what = f"{self.manifest.name}@{self.manifest.version}"
         return InstallOption(kind="mcpb", what=what, questions=merged(questions.values()), build=build)
 
     def _settings(self) -> Mapping[str, BundleSetting]:
         settings = self.manifest.user_config
-        if len(settings) > _MOST_CONFIG:
-            raise RegistryError(f"the bundle asks for {len(settings):,} values; at most {_MOST_CONFIG} are taken")
+        if len(settings) > _MAX_SETTINGS:
+            raise RegistryError(f"the bundle asks for {len(settings):,} values; at most {_MAX_SETTINGS} are allowed")
         return settings
 
     def _question(self, name: str) -> LaunchQuestion:
@@ -200,55 +207,75 @@ def _manifest(data: bytes) -> BundleManifest:
     try:
         manifest = decode_json(data, BundleManifest)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
-        raise RegistryError(f"the bundle's manifest.json is not taken: {shown(str(exc))}") from None
-    version = manifest.manifest_version or manifest.dxt_version or ""
-    if not _VERSIONS.fullmatch(version):
-        raise RegistryError(f"the bundle's manifest is of version {shown(version)!r}; 0.1 to 0.4 are known")
+        raise RegistryError(f"the bundle's manifest.json is not valid: {shown(str(exc))}") from None
+    version = manifest.manifest_version or manifest.dxt_version
+    if version is None or not _VERSIONS.fullmatch(version):
+        raise RegistryError(f"the bundle's manifest is of version {shown(str(version))!r}; 0.1 to 0.4 are known")
     return manifest
 
 
-def _on_this_platform(server: BundledServer) -> BundleCommand:
+def _check_references(command: BundledCommand, questions: Mapping[str, LaunchQuestion]) -> None:
+    for word in (command.program, *command.args, *command.env.values()):
+        for name in _REFERENCE.findall(word):
+            if name.startswith(_USER) and name.removeprefix(_USER) not in questions:
+                raise RegistryError(f"the bundle's command refers to {shown(name)!r}, which it does not ask for")
+    for name in command.env:
+        if not _ENV_NAME.fullmatch(name):
+            raise RegistryError(f"{shown(name)!r} is not a name of a variable")
+
+
+def _on_this_platform(server: BundledServer) -> BundledCommand:
     """Return the command for this system.
 
     Raises:
-        RegistryError: There is none.
+        RegistryError: The bundle has no command for it.
     """
     found = server.mcp_config
     if found is None:
         if server.type != "uv":
-            raise RegistryError("the bundle says nowhere what starts its server (mcp_config)")
-        return BundleCommand(command="uv", args=("run", "--directory", "${__dirname}", server.entry_point))
+            raise RegistryError("the bundle has no command that starts its server (mcp_config)")
+        return BundledCommand(program="uv", args=("run", "--directory", "${__dirname}", server.entry_point), env={})
     override = found.platform_overrides.get(sys.platform, BundleCommand())
-    if override.command is not None:
-        command = override.command
-    else:
-        command = found.command
-    if not command:
+    program = found.command if override.command is None else override.command
+    if not program:
         raise RegistryError("the bundle names no program that starts its server")
-    return BundleCommand(
-        command=command,
-        args=override.args if override.args is not None else found.args,
-        env={**(found.env or {}), **(override.env or {})},
-    )
+    args = found.args if override.args is None else override.args
+    return BundledCommand(program=program, args=args or (), env={**found.env, **override.env})
 
 
-def _launch(command: BundleCommand, folder: Path, answers: LaunchAnswers) -> ServerLaunch:
-    program = _filled(command.command or "", folder, answers)
-    args = [word for text in command.args or () for word in _argument(text, folder, answers)]
-    env = {name: _filled(text, folder, answers) for name, text in (command.env or {}).items()}
-    made = "".join(part for part in program if isinstance(part, str))
-    if len(program) > 1 or not made:
+def _launch(command: BundledCommand, folder: Path, answers: LaunchAnswers) -> ServerLaunch:
+    program = _filled(command.program, folder, answers)
+    args: list[LaunchWord] = []
+    for text in command.args:
+        args += _argument(text, folder, answers)
+    env: dict[str, LaunchWord] = {}
+    for name, text in command.env.items():
+        word = _filled(text, folder, answers)
+        if any(word):  # a variable without a value is not set, which programs distinguish from an empty one
+            env[name] = word
+    return ServerLaunch(command=_program(program, folder), args=tuple(args), env=env)
+
+
+def _program(word: LaunchWord, folder: Path) -> str:
+    """Return the program of a command: a name, or an absolute path.
+
+    Raises:
+        RegistryError: It is empty, or has a secret in it.
+    """
+    program = "".join(part for part in word if isinstance(part, str))
+    if not program or len(word) > 1:
         raise RegistryError("the bundle's program is empty, or a secret")
-    if not Path(made).is_absolute() and len(PurePosixPath(made).parts) > 1:
-        made = str(folder.joinpath(*PurePosixPath(made).parts))  # never relative to the working folder
-    kept = {name: word for name, word in env.items() if any(word)}
-    return ServerLaunch(command=made, args=tuple(args), env=kept)
+    path = PurePosixPath(program)
+    is_name = len(path.parts) == 1  # of a program on the PATH
+    if is_name or Path(program).is_absolute():
+        return program
+    return str(folder.joinpath(*path.parts))  # never relative to the working folder
 
 
 def _argument(text: str, folder: Path, answers: LaunchAnswers) -> list[LaunchWord]:
     """Return the words of one argument: one that is a value alone has as many as there are answers."""
     alone = _REFERENCE.fullmatch(text)
-    if alone and alone[1].startswith(_USER):
+    if alone is not None and alone[1].startswith(_USER):
         return [(part,) for part in answers[alone[1].removeprefix(_USER)]]
     return [_filled(text, folder, answers)]
 
@@ -265,42 +292,46 @@ def _filled(text: str, folder: Path, answers: LaunchAnswers) -> LaunchWord:
 
 def _resolved(name: str, folder: Path, answers: LaunchAnswers) -> list[str | SecretWord]:
     if name.startswith(_USER):
-        found = answers[name.removeprefix(_USER)]
-        return [part for at, part in enumerate(found) for part in ((",", part) if at else (part,))]
+        parts: list[str | SecretWord] = []
+        for part in answers[name.removeprefix(_USER)]:
+            parts += (",", part)
+        return parts[1:]
     if name == "__dirname":
         return [str(folder)]
-    return [_place(name)]
+    return [_variable(name)]
 
 
-def _place(name: str) -> str:
+def _variable(name: str) -> str:
     """Return the value of a variable that every manifest has.
 
     Raises:
-        RegistryError: It is none of these.
+        RegistryError: No manifest has it.
     """
     home = Path.home()
-    places: dict[str, Callable[[], str]] = {
-        "HOME": partial(str, home),
-        "DESKTOP": partial(str, home / "Desktop"),
-        "DOCUMENTS": partial(str, home / "Documents"),
-        "DOWNLOADS": partial(str, home / "Downloads"),
-        "/": partial(str, os.sep),
-        "pathSeparator": partial(str, os.sep),
+    values = {
+        "HOME": str(home),
+        "DESKTOP": str(home / "Desktop"),
+        "DOCUMENTS": str(home / "Documents"),
+        "DOWNLOADS": str(home / "Downloads"),
+        "/": os.sep,
+        "pathSeparator": os.sep,
     }
-    if name not in places:
+    if name not in values:
         raise RegistryError(f"the bundle refers to ${{{shown(name)}}}, which is not known")
-    return places[name]()
+    return values[name]
 
 
 def _plain(text: str, bundle: str) -> str:
     """Return a default with its variables replaced."""
-    filled = _REFERENCE.sub(lambda match: _place(match[1]), text)
+    filled = _REFERENCE.sub(lambda match: _variable(match[1]), text)
     return literal(filled, f"a default of the bundle {shown(bundle)!r}")
 
 
 def _texts(default: str | float | bool | tuple[str, ...] | None) -> tuple[str, ...]:
-    if default is None or default == "":
+    if default in (None, ""):
         return ()
     if isinstance(default, tuple):
         return default
-    return (str(default).lower() if isinstance(default, bool) else str(default),)
+    if isinstance(default, bool):
+        return (str(default).lower(),)
+    return (str(default),)

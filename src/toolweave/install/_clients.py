@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
+from toolweave._json_types import Json
 from toolweave._value import Value
 from toolweave.install._launch import LaunchWord, SecretWord, ServerLaunch, rendered
+
+_TRANSPORTS = ("stdio", "http", "sse")
 
 
 class ClientFormat(Value, frozen=True, kw_only=True):
@@ -18,12 +21,12 @@ class ClientFormat(Value, frozen=True, kw_only=True):
         name: The program, as it is named on the command line.
         kind: Its name among `editor_config_files`; empty for Toolweave's own.
         section: The path of the object that holds the servers.
-        types: The `type` of an entry for stdio, HTTP and SSE; empty where it has none.
-        urls: The key of the URL for HTTP and for SSE; empty for what the program cannot reach.
+        types: The `type` of an entry for stdio, HTTP and SSE; empty for an entry without one.
+        urls: The key of the URL for HTTP and for SSE; empty for a transport that the program does not have.
         headers: The key of the headers.
         env: The key of the variables.
         joined: Whether the program and its arguments are one list.
-        file: A reference to the text of a file, with `{path}` in it; empty where the program has none.
+        file: A reference to the text of a file, with `{path}` in it; empty if the program has none.
         asks: Whether the program asks for secrets itself, by `${input:ID}`, and keeps them.
     """
 
@@ -39,14 +42,19 @@ class ClientFormat(Value, frozen=True, kw_only=True):
     asks: bool = False
 
     def reason_for_relay(self, launch: ServerLaunch) -> str:
-        """Return why Toolweave has to start the server for the program, or nothing where that can do it itself."""
-        if launch.transport != "stdio" and not self.urls[launch.transport == "sse"]:
+        """Return why Toolweave has to start the server for the program; `""` if the program can do it itself."""
+        if launch.transport != "stdio" and not self._url_key(launch):
             return f"{self.name} reaches no server over {launch.transport} by itself"
-        if launch.secrets and not (self.file or self.asks):
-            return f"{self.name} has no way to refer to a secret but to write it down"
+        can_refer = self.asks or self.file != ""
+        if launch.secrets and not can_refer:
+            return f"{self.name} can only refer to a secret by writing it down"
         return ""
 
-    def entry(self, launch: ServerLaunch, paths: Mapping[str, Path], *, server: str) -> dict[str, Any]:
+    def _url_key(self, launch: ServerLaunch) -> str:
+        http, sse = self.urls
+        return sse if launch.transport == "sse" else http
+
+    def entry(self, launch: ServerLaunch, paths: Mapping[str, Path], *, server: str) -> Json:
         """Return the entry of a server, with references instead of its secrets.
 
         Args:
@@ -60,39 +68,41 @@ class ClientFormat(Value, frozen=True, kw_only=True):
                 return f"${{input:{self.input_id(server, secret)}}}"
             return self.file.replace("{path}", str(paths[secret.name]))
 
-        at = {"stdio": 0, "http": 1, "sse": 2}[launch.transport]
-        entry: dict[str, Any] = {"type": self.types[at]} if self.types[at] else {}
+        entry: Json = {}
+        kind = self.types[_TRANSPORTS.index(launch.transport)]
+        if kind:
+            entry["type"] = kind
         if launch.transport == "stdio":
             args = [rendered(word, reference) for word in launch.args]
-            entry |= {"command": [launch.command, *args]} if self.joined else {"command": launch.command, "args": args}
+            if self.joined:
+                entry["command"] = [launch.command, *args]
+            else:
+                entry |= {"command": launch.command, "args": args}
         else:
-            entry[self.urls[launch.transport == "sse"]] = rendered(launch.url, reference)
-        return entry | _some(self.env, launch.env, reference) | _some(self.headers, launch.headers, reference)
+            entry[self._url_key(launch)] = rendered(launch.url, reference)
+        for key, values in ((self.env, launch.env), (self.headers, launch.headers)):
+            if values:
+                entry[key] = _rendered_values(values, reference)
+        return entry
 
-    def inputs(self, launch: ServerLaunch, *, server: str) -> list[dict[str, Any]]:
+    def inputs(self, launch: ServerLaunch, *, server: str) -> list[Json]:
         """Return the definitions of the values that the program asks for, which are beside the servers."""
         if not self.asks:
             return []
-        return [
-            {
-                "type": "promptString",
-                "id": self.input_id(server, secret),
-                "description": secret.description or secret.name,
-                "password": True,
-            }
-            for secret in launch.secrets
-        ]
+        definitions: list[Json] = []
+        for secret in launch.secrets:
+            about = secret.description or secret.name
+            name = self.input_id(server, secret)
+            definitions.append({"type": "promptString", "id": name, "description": about, "password": True})
+        return definitions
 
     def input_id(self, server: str, secret: SecretWord) -> str:
         """Return the id of an input, of letters that its references may have."""
-        return "".join(char if char.isascii() and (char.isalnum() or char in "_-") else "-" for char in
-                       f"{server}-{secret.name.lstrip('-')}")  # fmt: skip
+        return re.sub("[^A-Za-z0-9_-]", "-", f"{server}-{secret.name.lstrip('-')}")
 
 
-def _some(key: str, values: Mapping[str, LaunchWord], reference: Callable[[SecretWord], str]) -> dict[str, Any]:
-    if values:
-        return {key: {name: rendered(word, reference) for name, word in values.items()}}
-    return {}
+def _rendered_values(values: Mapping[str, LaunchWord], reference: Callable[[SecretWord], str]) -> dict[str, str]:
+    return {name: rendered(word, reference) for name, word in values.items()}
 
 
 OWN_FORMAT = ClientFormat(name="toolweave", types=("", "http", "sse"), file="${file:{path}}")
@@ -117,5 +127,5 @@ _FORMATS = (
         file="{file:{path}}",
     ),
 )
-CLIENT_FORMATS: Mapping[str, ClientFormat] = MappingProxyType({one.name: one for one in _FORMATS})
+CLIENT_FORMATS: Mapping[str, ClientFormat] = MappingProxyType({form.name: form for form in _FORMATS})
 """The programs whose configs are written, by name."""

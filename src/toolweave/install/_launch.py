@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
 from typing import ClassVar, Literal
 
 import msgspec
@@ -21,9 +22,9 @@ class SecretWord(Value, frozen=True, kw_only=True):
     """A secret in a word of a command line, a variable, a header or a URL.
 
     Attributes:
-        name: Under which it is kept.
-        description: For the person who is asked for it.
-        value: The secret; None where it is asked for later, by the program that starts the server.
+        name: The name under which it is kept.
+        description: The description for the user who is asked for it.
+        value: The secret; None if it is asked for later, by the program that starts the server.
     """
 
     quiet: ClassVar[frozenset[str]] = frozenset({"value"})
@@ -45,8 +46,8 @@ class ServerLaunch(Value, frozen=True, kw_only=True):
         args: Its arguments, each one word: no shell ever reads them.
         env: The variables it gets beside those that every server gets.
         url: The URL of a server that runs elsewhere.
-        headers: The headers it is sent.
-        notes: Remarks for the person who installs it.
+        headers: The headers of every request to it.
+        notes: Remarks for the user who installs it.
     """
 
     transport: Literal["stdio", "http", "sse"] = "stdio"
@@ -60,24 +61,33 @@ class ServerLaunch(Value, frozen=True, kw_only=True):
     @property
     def secrets(self) -> tuple[SecretWord, ...]:
         """Its secrets, one for each name."""
-        words = (*self.args, *self.env.values(), self.url, *self.headers.values())
-        found = {part.name: part for word in words for part in word if isinstance(part, SecretWord)}
-        return tuple(found.values())
+        return _secrets_in((*self.args, *self.env.values(), self.url, *self.headers.values()))
 
     @property
     def secrets_in_arguments(self) -> tuple[str, ...]:
         """The names of the secrets that the server takes on its command line, where other programs can read them."""
-        found = (part.name for word in self.args for part in word if isinstance(part, SecretWord))
-        return tuple(dict.fromkeys(found))
+        return tuple(secret.name for secret in _secrets_in(self.args))
 
     def lines(self) -> Iterator[str]:
         """Yield the command or the address, one fact a line, with secrets by their names alone."""
         if self.transport == "stdio":
-            yield " ".join(map(_quoted, (self.command, *(rendered(word, _named) for word in self.args))))
+            words = [self.command, *(rendered(word, _named) for word in self.args)]
+            yield " ".join(map(_quoted, words))
         else:
             yield rendered(self.url, _named)
-        for name, word in (*self.env.items(), *self.headers.items()):
-            yield f"  {name}{'=' if self.transport == 'stdio' else ': '}{rendered(word, _named)}"
+        for name, word in self.env.items():
+            yield f"  {name}={rendered(word, _named)}"
+        for name, word in self.headers.items():
+            yield f"  {name}: {rendered(word, _named)}"
+
+
+def _secrets_in(words: Iterable[LaunchWord]) -> tuple[SecretWord, ...]:
+    """Return the secrets in words, one for each name."""
+    found: dict[str, SecretWord] = {}
+    for part in chain.from_iterable(words):
+        if isinstance(part, SecretWord):
+            found[part.name] = part
+    return tuple(found.values())
 
 
 def rendered(word: LaunchWord, reference: Callable[[SecretWord], str]) -> str:
@@ -102,8 +112,8 @@ def joined(parts: Iterable[str | SecretWord]) -> LaunchWord:
 def literal(text: str, what: str) -> str:
     """Return a publisher's text that goes into a config as it is.
 
-    A config replaces `${VAR}` and `${file:PATH}`: in the publisher's hand these would send variables and files of the
-    user to wherever the server is.
+    A config replaces `${VAR}` and `${file:PATH}`. In a publisher's text, these would send variables and files of the
+    user to the publisher's server.
 
     Raises:
         RegistryError: It holds such a reference, or a control character.
@@ -111,7 +121,7 @@ def literal(text: str, what: str) -> str:
     if _REFERENCE.search(text):
         raise RegistryError(
             f"{what} is {shown(text)!r}: a config would replace a part of it by a variable or a file of yours, "
-            "which is not for a publisher to ask for"
+            "which a publisher must not request"
         )
     if _CONTROL.search(text):
         raise RegistryError(f"{what} is {shown(text)!r}, which has a control character")
@@ -123,7 +133,7 @@ def _named(secret: SecretWord) -> str:
 
 
 def _quoted(word: str) -> str:
-    import shlex  # only for a person
+    import shlex  # only where a command is shown
 
     if re.fullmatch(r"[\w@%+=:,./<>~{}-]+", word):
         return word

@@ -6,9 +6,9 @@ import hashlib
 import os
 import re
 from collections.abc import AsyncIterator, Mapping
-from typing import Any, cast
 from urllib.parse import quote, urlencode
 
+from toolweave._json_types import Json, JsonObject, as_array, object_or_empty, text_or_empty
 from toolweave._value import Value
 from toolweave.errors import ConfigError, ErrorKind, RegistryError
 from toolweave.install._bundle import MAX_BUNDLE_BYTES
@@ -22,8 +22,8 @@ REGISTRY_VARIABLE = "TOOLWEAVE_REGISTRY"
 MAX_ANSWER_BYTES = 8 * 1024 * 1024
 _SECONDS = 20.0
 _BUNDLE_SECONDS = 300.0
-_MOST_ON_A_PAGE = 100
-_MOST_PAGES = 50
+_MAX_ON_A_PAGE = 100
+_MAX_PAGES = 50
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -33,7 +33,7 @@ class RegistryPage(Value, frozen=True, kw_only=True):
     Attributes:
         servers: The servers on it.
         next_cursor: The cursor of the next page; empty on the last one.
-        problems: The reasons why entries on it were left out.
+        problems: The reasons why entries on it were excluded.
     """
 
     servers: tuple[PublishedServer, ...] = ()
@@ -50,7 +50,7 @@ class McpRegistry:
         seconds: The time for one answer.
 
     Raises:
-        ConfigError: The URL is none that is asked.
+        ConfigError: The URL is not one that may be connected to.
     """
 
     def __init__(self, url: str | None = None, *, seconds: float = _SECONDS) -> None:
@@ -65,27 +65,22 @@ class McpRegistry:
         """Return a page of the latest versions whose name, or description at some registries, contains a word.
 
         Raises:
-            RegistryError: The registry is not reached, or answers something else.
+            RegistryError: The registry cannot be reached, or its response is not a list of servers.
         """
-        asked = {"search": word, "cursor": cursor, "limit": str(min(limit, _MOST_ON_A_PAGE)), "version": "latest"}
-        query = urlencode({name: value for name, value in asked.items() if value})
-        answer = await self._asked(f"{self.url}/v0.1/servers?{query}", "the list of servers")
-        listed = answer.get("servers")
-        if not isinstance(listed, list):
+        parameters = {"search": word, "cursor": cursor, "limit": str(min(limit, _MAX_ON_A_PAGE)), "version": "latest"}
+        query = urlencode({name: value for name, value in parameters.items() if value})
+        answer = await self._get(f"{self.url}/v0.1/servers?{query}", "the list of servers")
+        listed = as_array(answer.get("servers"))
+        if listed is None:
             raise RegistryError(f"the registry {shown_url(self.url)} answered without a list of servers")
         servers: list[PublishedServer] = []
         problems: list[str] = []
-        for entry in cast("list[Any]", listed):
+        for entry in listed:
             try:
                 servers.append(read_server(entry))
             except RegistryError as exc:
                 problems.append(exc.message)
-        metadata = answer.get("metadata")
-        if isinstance(metadata, dict):
-            following = cast("dict[str, Any]", metadata).get("nextCursor")
-        else:
-            following = None
-        next_cursor = following if isinstance(following, str) else ""
+        next_cursor = text_or_empty(object_or_empty(answer.get("metadata")).get("nextCursor"))
         return RegistryPage(servers=tuple(servers), next_cursor=next_cursor, problems=tuple(problems))
 
     async def search(self, *words: str, cursor: str = "", limit: int = 30) -> RegistryPage:
@@ -96,12 +91,12 @@ class McpRegistry:
         Raises:
             RegistryError: As `page`, or the registry sends pages in a circle.
         """
-        wanted = [part.casefold() for word in words for part in word.split()]
+        wanted = " ".join(words).casefold().split()
         found: list[PublishedServer] = []
         problems: list[str] = []
         last = cursor
         async for page in self._pages(max(wanted, key=len, default=""), cursor, limit):
-            found += (one for one in page.servers if _matches(one, wanted))
+            found += (server for server in page.servers if _matches(server, wanted))
             problems += page.problems
             last = page.next_cursor
             if len(found) >= limit:
@@ -112,10 +107,11 @@ class McpRegistry:
         """Return one version of a server, also a deprecated or deleted one.
 
         Raises:
-            RegistryError: There is none (`NOT_FOUND`), the registry is not reached, or answers something else.
+            RegistryError: The server does not exist (`NOT_FOUND`), the registry cannot be reached, or its response is
+                not a server.
         """
         path = f"{quote(name, safe='')}/versions/{quote(version, safe='')}"
-        server = read_server(await self._asked(f"{self.url}/v0.1/servers/{path}", f"the server {shown(name)!r}"))
+        server = read_server(await self._get(f"{self.url}/v0.1/servers/{path}", f"the server {shown(name)!r}"))
         if server.name != name:
             raise RegistryError(f"asked for {shown(name)!r}, the registry answered {shown(server.name)!r}")
         return server
@@ -124,12 +120,12 @@ class McpRegistry:
         """Download a bundle, through redirects to other hosts, and check its SHA-256.
 
         Raises:
-            RegistryError: It is not downloaded, or it is not the file that the registry's entry is about.
+            RegistryError: It cannot be downloaded, or it is not the file that the registry's entry is about.
         """
         if not _SHA256.fullmatch(sha256):
             raise RegistryError(f"the bundle {shown_url(url)} has no SHA-256 in the registry, so it is not downloaded")
         fetch = GuardedFetch([self.url], seconds=_BUNDLE_SECONDS, max_bytes=MAX_BUNDLE_BYTES, elsewhere=True)
-        answer = await _got(fetch, url, "the bundle", {"accept": "*/*"})
+        answer = await _get(fetch, url, "the bundle", {"accept": "*/*"})
         found = hashlib.sha256(answer.body).hexdigest()
         if found != sha256:
             raise RegistryError(
@@ -139,8 +135,9 @@ class McpRegistry:
         return answer.body
 
     async def _pages(self, word: str, cursor: str, limit: int) -> AsyncIterator[RegistryPage]:
+        # The registry chooses the cursors, so there are two bounds: the number of pages, and a cursor that comes again.
         seen = {cursor}
-        for _ in range(_MOST_PAGES):
+        for _ in range(_MAX_PAGES):
             page = await self.page(word, cursor=cursor, limit=limit)
             yield page
             cursor = page.next_cursor
@@ -150,10 +147,10 @@ class McpRegistry:
                 raise RegistryError(f"the registry {shown_url(self.url)} sends its pages in a circle")
             seen.add(cursor)
 
-    async def _asked(self, url: str, what: str) -> Mapping[str, Any]:
-        answer = await _got(self._fetch, url, what, {})
+    async def _get(self, url: str, what: str) -> JsonObject:
+        answer = await _get(self._fetch, url, what, {})
         try:
-            return answer.decoded(dict[str, Any])
+            return answer.decoded(Json)
         except NotFetched as exc:
             raise RegistryError(str(exc)) from None
 
@@ -161,8 +158,12 @@ class McpRegistry:
         return f"<McpRegistry {shown_url(self.url)}>"
 
 
-async def _got(fetch: GuardedFetch, url: str, what: str, headers: Mapping[str, str]) -> FetchedAnswer:
-    """Return the answer to a GET, which is one of success."""
+async def _get(fetch: GuardedFetch, url: str, what: str, headers: Mapping[str, str]) -> FetchedAnswer:
+    """Return the successful response to a GET.
+
+    Raises:
+        RegistryError: The request failed, or the response has another status than 200.
+    """
     try:
         answer = await fetch.get(url, what, headers=headers)
     except NotFetched as exc:
@@ -171,7 +172,8 @@ async def _got(fetch: GuardedFetch, url: str, what: str, headers: Mapping[str, s
         raise RegistryError(f"{what} is not there: {shown_url(url)} answered 404", kind=ErrorKind.NOT_FOUND)
     if answer.status >= 500 or answer.status == 429:
         raise RegistryError(
-            f"{shown_url(url)} answered {answer.status}: it cannot tell now; try again later", kind=ErrorKind.NOT_SENT
+            f"{shown_url(url)} answered {answer.status}: it is overloaded or broken; try again later",
+            kind=ErrorKind.NOT_SENT,
         )
     if answer.status != 200:
         raise RegistryError(f"{shown_url(url)} answered {answer.status}, where {what} was expected")

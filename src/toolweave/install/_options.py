@@ -1,6 +1,6 @@
 """The ways to use a published server: its remotes, and its packages as the command lines of their runners.
 
-Nothing a publisher says becomes part of a command line unchecked: names and versions are those of their registries,
+No text of a publisher becomes part of a command line unchecked: names and versions are those of their registries,
 runners are known ones, and an option cannot pass for a name.
 """
 
@@ -25,7 +25,8 @@ _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}")
 _VERSION = re.compile(r"[vV]?\d[\w.+!-]{0,199}", re.ASCII)
 _NPM_VERSION = re.compile(r"\d+\.\d+\.\d+([-+][\w.+-]{0,199})?", re.ASCII)  # a shorter one is a range there
-_NO_RANGE = re.compile(r"\.[xX*](\.|$)")
+_RANGE = re.compile(r"\.[xX*](\.|$)")
+_MAX_IDENTIFIER = 500
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _IDENTIFIERS = {
     "npm": re.compile(r"(?:@[a-z0-9~][\w.~-]{0,100}/)?[A-Za-z0-9~][\w.~-]{0,200}", re.ASCII),
@@ -45,7 +46,7 @@ _HOMES = {
 """The registries of these runners; a package of another registry may be of another author."""
 _DOCKER_HUB = ("docker.io", "index.docker.io", "registry-1.docker.io", "hub.docker.com", "registry.hub.docker.com")
 _HOST = re.compile(r"[A-Za-z0-9.-]+(:\d+)?")
-_MOST_INPUTS = 500
+_MAX_INPUTS = 500
 
 
 class BundleLocation(Value, frozen=True, kw_only=True):
@@ -63,7 +64,7 @@ class InstallOption(Value, frozen=True, kw_only=True):
         what: The package with its version, or the URL.
         questions: The values it needs; those of a bundle are in the bundle.
         bundle: Where the bundle is that has to be read first; None for every other kind.
-        build: Makes the server out of the answers.
+        build: Returns the server that the answers make.
     """
 
     kind: str
@@ -106,46 +107,62 @@ def _remote(remote: RemoteEndpoint) -> InstallOption:
         url = _address(remote, answers)
         made = _values(headers, answers)
         for name, word in made.items():
-            if re.search(r"[\r\n]", rendered(word, lambda secret: secret.value.reveal() if secret.value else "")):
+            if re.search(r"[\r\n]", rendered(word, _revealed)):
                 raise RegistryError(f"the header {shown(name)!r} would have a line break")
         return ServerLaunch(transport="sse" if kind == "sse" else "http", url=url, headers=made)
 
-    questions = merged(one for slot in (address, *headers.values()) for one in slot.questions())
+    questions = _questions_of((address, *headers.values()))
     return InstallOption(kind=kind, what=remote.url, questions=questions, build=build)
+
+
+def _revealed(secret: SecretWord) -> str:
+    if secret.value is None:
+        return ""
+    return secret.value.reveal()
+
+
+def _questions_of(slots: Iterable[ValueSlot]) -> tuple[LaunchQuestion, ...]:
+    questions: list[LaunchQuestion] = []
+    for slot in slots:
+        questions += slot.questions()
+    return merged(questions)
 
 
 def _example(remote: RemoteEndpoint) -> str:
     """Return the URL with an example value for each variable."""
-    text = "".join("x" if name else text for text, name in _pieces(remote))
-    begins = next((name for text, name in _pieces(remote) if text or name), None)
-    if begins:
-        return f"https://{text}"
-    return text
+    pieces = [(text, name) for text, name in _pieces(remote) if text or name]
+    example = "".join("x" if name else text for text, name in pieces)
+    if pieces and pieces[0][1]:  # the URL begins with a variable, which then holds the scheme and the host
+        return f"https://{example}"
+    return example
 
 
 def _address(remote: RemoteEndpoint, answers: LaunchAnswers) -> LaunchWord:
-    """Return the URL with its variables: escaped, but for one that the URL begins with.
+    """Return the URL with its variables, each escaped except one that the URL begins with.
 
     Raises:
-        RegistryError: It is no URL that is connected to; a host cannot come out of a path, or the other way round.
+        RegistryError: The result is not a URL that may be connected to; a host cannot come out of a path, or the other
+            way round.
     """
     parts: list[str | SecretWord] = []
-    before = ""
+    before = ""  # the URL so far, with an `x` for each secret: it is checked and shown in errors
     for text, name in _pieces(remote):
         if name is None:
             parts.append(text)
             before += text
             continue
-        fixed = remote.variables[name].value
-        if fixed is None:
-            given = next(iter(answers[name]), "")
-        else:
-            given = fixed
-        part = _escaped(given, name, before)
+        part = _escaped(_value_of(remote, name, answers), name, before)
         parts.append(part)
         before += part if isinstance(part, str) else "x"
     _checked_address(before)
     return joined(parts)
+
+
+def _value_of(remote: RemoteEndpoint, variable: str, answers: LaunchAnswers) -> str | SecretWord:
+    fixed = remote.variables[variable].value
+    if fixed is not None:
+        return fixed
+    return next(iter(answers[variable]), "")
 
 
 def _pieces(remote: RemoteEndpoint) -> Iterator[tuple[str, str | None]]:
@@ -160,25 +177,20 @@ def _pieces(remote: RemoteEndpoint) -> Iterator[tuple[str, str | None]]:
 
 def _escaped(part: str | SecretWord, name: str, before: str) -> str | SecretWord:
     """Return a variable's value, escaped for a URL after the text `before`."""
-    if isinstance(part, str):
-        text = part
-    elif part.value:
-        text = part.value.reveal()
-    else:
-        text = ""
     if not before:
         return part
-    if before.count("/") < 3:
+    text = part if isinstance(part, str) else _revealed(part)
+    is_in_host = before.count("/") < 3
+    if is_in_host:
         if text and not re.fullmatch(r"[A-Za-z0-9.-]+", text):
-            raise RegistryError(f"{shown(name)!r} is a part of a host name: letters, digits, dots and dashes are taken")
+            raise RegistryError(f"{shown(name)!r} is a part of a host name, which has letters, digits, dots and dashes")
         return part
     escaped = quote(text, safe="/:@,~")
-    if isinstance(part, str) or part.value is None:
-        if isinstance(part, str):
-            return escaped
+    if isinstance(part, str):
+        return escaped
+    if part.value is None or escaped == text:
         return part
-    if escaped == text:
-        return part
+    # Another name: the file of the secret holds it escaped, and a header may need it as it is.
     return part.replace(name=f"{part.name}.url", value=Secret(escaped))
 
 
@@ -221,9 +233,10 @@ def _run_by(program: str, runner: PackageRunner, package: ServerPackage, what: s
         notes = (*_notes(package, program, what), *runner.remarks(given))
         return ServerLaunch(command=program, args=tuple(words), env=made, notes=notes)
 
-    slots = (*(one.place for one in before), *env.values(), *(one.place for one in after))
-    questions = merged(one for slot in slots for one in slot.questions())
-    return InstallOption(kind=package.registry_type, what=what, questions=questions, build=build)
+    slots = [slot.place for slot in before]
+    slots += env.values()
+    slots += (slot.place for slot in after)
+    return InstallOption(kind=package.registry_type, what=what, questions=_questions_of(slots), build=build)
 
 
 def _bundle(package: ServerPackage) -> InstallOption:
@@ -242,22 +255,20 @@ def _identifier(package: ServerPackage) -> str:
     """Return the package as its runner takes it, with its version.
 
     Raises:
-        RegistryError: It is none of this kind, comes from another registry, or its version is not an exact one.
+        RegistryError: Its name is not one of this kind, it comes from another registry, or its version is not exact.
     """
     kind = package.registry_type
     name = package.identifier
     version = package.version
-    if len(name) <= 500:
-        match = _IDENTIFIERS[kind].fullmatch(name)
-    else:
-        match = None
-    if match is None:
-        raise RegistryError(f"{shown(name)!r} is no name of such a package")
+    match = _IDENTIFIERS[kind].fullmatch(name[:_MAX_IDENTIFIER])
+    if match is None or len(name) > _MAX_IDENTIFIER:
+        raise RegistryError(f"{shown(name)!r} is not a name of such a package")
     home = package.registry_base_url.rstrip("/")
     if kind == "oci":
-        return _image(name, version, home, pinned=bool(match["tag"] or match["digest"]))
+        is_pinned = match["tag"] is not None or match["digest"] is not None
+        return _image(name, version, home, pinned=is_pinned)
     if home and home not in _HOMES[kind]:
-        raise RegistryError(f"the package {shown(name)!r} is in {shown(home)}, which its runner does not ask")
+        raise RegistryError(f"the package {shown(name)!r} is in {shown(home)}, which its runner does not read")
     exact = _exact(name, version, _NPM_VERSION if kind == "npm" else _VERSION)
     if kind == "pypi":
         return f"{name}=={exact}"
@@ -265,28 +276,33 @@ def _identifier(package: ServerPackage) -> str:
 
 
 def _exact(name: str, version: str, pattern: re.Pattern[str] = _VERSION) -> str:
-    if not pattern.fullmatch(version) or _NO_RANGE.search(version):
-        raise RegistryError(f"the version of {shown(name)!r} is {shown(version)!r}, which is no exact one")
+    if not pattern.fullmatch(version) or _RANGE.search(version):
+        raise RegistryError(f"the version of {shown(name)!r} is {shown(version)!r}, which is not an exact one")
     return version
 
 
 def _image(name: str, version: str, home: str, *, pinned: bool) -> str:
-    host = (urlsplit(home).netloc or home) if home else ""
-    first, slash, _ = name.partition("/")
-    if host and host not in _DOCKER_HUB and not (slash and ("." in first or ":" in first)):
+    host = urlsplit(home).netloc or home
+    if host not in ("", *_DOCKER_HUB) and not _names_host(name):
         if not _HOST.fullmatch(host):
-            raise RegistryError(f"the registry of the image {shown(name)!r} is {shown(host)!r}, which is no host")
+            raise RegistryError(f"the registry of the image {shown(name)!r} is {shown(host)!r}, which is not a host")
         name = f"{host}/{name}"
     if pinned:
         return name
     if "+" in version or "!" in version:
-        raise RegistryError(f"the image {shown(name)!r} has no tag, and {shown(version)!r} is none")
+        raise RegistryError(f"the image {shown(name)!r} has no tag, and {shown(version)!r} cannot be one")
     return f"{name}:{_exact(name, version)}"
+
+
+def _names_host(image: str) -> bool:
+    """Return whether an image's name begins with the host of its registry, as Docker tells it from a user's name."""
+    first, slash, _ = image.partition("/")
+    return slash != "" and re.search("[.:]", first) is not None
 
 
 def _notes(package: ServerPackage, program: str, what: str) -> Iterator[str]:
     if package.registry_type == "oci" and what.endswith(":latest"):
-        yield f"the tag of {shown(what)} is 'latest': what it stands for may change, no version is pinned"
+        yield f"the tag of {shown(what)} is 'latest': the image may change, since no version is pinned"
     if package.file_sha256:
         yield f"its SHA-256 is not checked: {program} downloads it"
 
@@ -300,22 +316,29 @@ def _arguments(sources: Sequence[ServerInput]) -> list[ArgumentSlot]:
 
 
 def _words(slots: Iterable[ArgumentSlot], answers: LaunchAnswers) -> list[LaunchWord]:
-    return [word for slot in slots for word in slot.words(answers)]
+    words: list[LaunchWord] = []
+    for slot in slots:
+        words += slot.words(answers)
+    return words
 
 
 def _named(sources: Sequence[ServerInput], pattern: re.Pattern[str], what: str) -> dict[str, ValueSlot]:
     _bounded(sources)
     for source in sources:
         if not pattern.fullmatch(source.name):
-            raise RegistryError(f"{shown(source.name)!r} is no name of {what}")
+            raise RegistryError(f"{shown(source.name)!r} is not a name of {what}")
     return {source.name: ValueSlot(name=source.name, source=source) for source in sources}
 
 
 def _values(slots: dict[str, ValueSlot], answers: LaunchAnswers) -> dict[str, LaunchWord]:
-    found = {name: slot.words(answers) for name, slot in slots.items()}
-    return {name: words[0] for name, words in found.items() if words}
+    found: dict[str, LaunchWord] = {}
+    for name, slot in slots.items():
+        words = slot.words(answers)
+        if words:
+            found[name] = words[0]
+    return found
 
 
 def _bounded(sources: Sequence[ServerInput]) -> None:
-    if len(sources) > _MOST_INPUTS:
-        raise RegistryError(f"it asks for {len(sources):,} values; at most {_MOST_INPUTS} are taken")
+    if len(sources) > _MAX_INPUTS:
+        raise RegistryError(f"it asks for {len(sources):,} values; at most {_MAX_INPUTS} are allowed")

@@ -34,7 +34,7 @@ class FoundProgram(Value, frozen=True, kw_only=True):
     needs_path: bool
 
     def remark(self, reader: str) -> str:
-        """Return the remark for a person who lets a program start it; `""` if there is nothing to say.
+        """Return the readable remark for a program that is to start it; `""` if there is none.
 
         Args:
             reader: The name of the program that starts it.
@@ -52,15 +52,27 @@ def find_program(command: str, path: str | None = None) -> FoundProgram:
     if found is None:
         return FoundProgram(command=command, path=None, needs_path=False)
     absolute = str(Path(found).absolute())
-    is_bare = os.sep not in command
-    needs_path = os.name == "posix" and ((is_bare and _is_hidden(command, found)) or _needs_interpreter(found, path))
-    return FoundProgram(command=command, path=absolute, needs_path=needs_path)
+    return FoundProgram(command=command, path=absolute, needs_path=_needs_path(command, found, path))
+
+
+def _needs_path(command: str, found: str, path: str | None) -> bool:
+    if os.name != "posix":  # every program of a user has the whole PATH there
+        return False
+    if os.sep not in command and _is_hidden(command, found):
+        return True
+    return _needs_interpreter(found, path)
 
 
 def programs_of(servers: Iterable[ServerConfig]) -> list[FoundProgram]:
-    """Find the programs of the servers that are processes and have no PATH of their own, each command once."""
-    started = [one for one in servers if one.transport == "stdio" and one.command and "PATH" not in one.env]
-    commands = {one.command if one.cwd is None else _within(one.cwd, one.command) for one in started if one.command}
+    """Find the programs of the servers that are processes and whose entry sets no PATH, each command once."""
+    commands: set[str] = set()
+    for server in servers:
+        if server.transport != "stdio" or "PATH" in server.env:
+            continue
+        if server.cwd is None:
+            commands.add(server.command)
+        else:
+            commands.add(_within(server.cwd, server.command))
     return [find_program(command) for command in sorted(commands)]
 
 
@@ -77,7 +89,9 @@ def with_full_path(launch: ServerLaunch) -> tuple[ServerLaunch, list[FoundProgra
         return launch, [program]
     if not program.needs_path:
         return launch, []
-    env: dict[str, LaunchWord] = {**launch.env, **{name: (value,) for name, value in own_path().items()}}
+    env: dict[str, LaunchWord] = dict(launch.env)
+    for name, value in own_path().items():
+        env[name] = (value,)
     return launch.replace(command=program.path, env=env), [program]
 
 
@@ -91,26 +105,40 @@ def own_path() -> Mapping[str, str]:
 
 
 def _is_hidden(command: str, found: str) -> bool:
-    """Whether the system's PATH has not this program, or another one of its name."""
+    """Return whether the system's PATH does not have this program, or has another one of its name."""
     usual = shutil.which(command, path=SYSTEM_PATH)
+    if usual is None:
+        return True
     # A link to the same program is another command: in a virtual environment, it has other packages.
-    return usual is None or Path(usual).parent.resolve() != Path(found).parent.resolve()
+    return Path(usual).parent.resolve() != Path(found).parent.resolve()
 
 
 def _needs_interpreter(script: str, path: str | None) -> bool:
-    """Whether a script names an interpreter by `env`, as most scripts do, that the system's PATH has not."""
+    """Return whether a script names an interpreter by `env`, as most do, that the system's PATH does not have."""
+    name = _interpreter_by_env(script)
+    if not name:
+        return False
+    found = shutil.which(name, path=path)
+    return found is not None and _is_hidden(name, found)
+
+
+def _interpreter_by_env(script: str) -> str:
+    """Return the interpreter in a first line such as `#!/usr/bin/env -S A=B node`; `""` for any other file."""
     try:
         with Path(script).open("rb") as file:
             line = file.readline(_MAX_LINE)
     except OSError:
-        return False
-    words = line.removeprefix(b"#!").split()
-    if not line.startswith(b"#!") or len(words) < 2 or words[0].rpartition(b"/")[2] != b"env":
-        return False
-    names = [word for word in words[1:] if not word.startswith(b"-") and b"=" not in word]
-    name = os.fsdecode(names[0]) if names else ""
-    found = shutil.which(name, path=path) if name else None
-    return found is not None and _is_hidden(name, found)
+        return ""
+    if not line.startswith(b"#!"):
+        return ""
+    env, *words = line.removeprefix(b"#!").split() or [b""]
+    if env.rpartition(b"/")[2] != b"env":
+        return ""
+    for word in words:
+        is_option = word.startswith(b"-")
+        if not is_option and b"=" not in word:
+            return os.fsdecode(word)
+    return ""
 
 
 def _within(cwd: str, command: str) -> str:

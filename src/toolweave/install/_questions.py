@@ -20,16 +20,16 @@ class LaunchQuestion(Value, frozen=True, kw_only=True):
     """A value that a server needs, as its publisher describes it.
 
     Attributes:
-        name: Under which it is answered: of a variable, a header, an argument.
-        required: Whether the server cannot do without it.
+        name: The name of the variable, header or argument, by which it is answered.
+        required: Whether the server needs it.
         secret: Whether it is kept apart from the config.
         format: `string`, `number`, `boolean` or `filepath`.
-        defaults: Taken where there is no answer; several only of a repeated one.
-        choices: The only answers that are taken, if there are any.
+        defaults: The values without an answer; several only of a repeated one.
+        choices: The only valid answers; empty if any answer is valid.
         placeholder: An example of an answer.
         repeated: Whether it may have several answers.
-        minimum: The least number.
-        maximum: The greatest number.
+        minimum: The least valid number.
+        maximum: The greatest valid number.
     """
 
     name: str
@@ -48,12 +48,12 @@ class LaunchQuestion(Value, frozen=True, kw_only=True):
         """Return an answer in the form it is written down: paths absolute, booleans as `true` and `false`.
 
         Raises:
-            ConfigError: It is none of the choices, not of the format, empty, or has a character that nothing takes.
+            ConfigError: The answer is not one of the choices, not of the format, empty, or has a NUL character.
         """
         if not text:
-            raise self._error("an empty answer is none")
+            raise self._error("the answer is empty")
         if "\x00" in text:
-            raise self._error("a NUL character is in it")
+            raise self._error("the answer has a NUL character")
         if self.choices and text not in self.choices:
             raise self._error(f"expected {', '.join(map(shown, self.choices))}, got {self._quoted(text)}")
         if self.format == "number":
@@ -97,15 +97,17 @@ class LaunchQuestion(Value, frozen=True, kw_only=True):
 def merged(questions: Iterable[LaunchQuestion]) -> tuple[LaunchQuestion, ...]:
     """Return the questions with one for each name: required, or secret, if any of its uses is."""
     found: dict[str, LaunchQuestion] = {}
-    for one in questions:
-        before = found.get(one.name)
-        if before is not None:
-            one = before.replace(
-                required=before.required or one.required,
-                secret=before.secret or one.secret,
-                repeated=before.repeated and one.repeated,
-            )
-        found[one.name] = one
+    for question in questions:
+        earlier = found.get(question.name)
+        if earlier is None:
+            found[question.name] = question
+            continue
+        uses = (earlier, question)
+        found[question.name] = earlier.replace(
+            required=any(use.required for use in uses),
+            secret=any(use.secret for use in uses),
+            repeated=all(use.repeated for use in uses),
+        )
     return tuple(found.values())
 
 
@@ -128,21 +130,25 @@ class LaunchAnswers:
         *,
         deferred: bool = False,
     ) -> None:
-        known = {one.name: one for one in questions}
+        names = [question.name for question in questions]
         for name in given:
-            if name not in known:
-                raise ConfigError(f"{name!r} is nothing that is asked for; there is {_listed(known) or 'nothing'}")
-        missing = [
-            one.name
-            for one in questions
-            if one.required and not one.defaults and not given.get(one.name) and not (deferred and one.secret)
-        ]
+            if name not in names:
+                raise ConfigError(f"{name!r} is not a value of this server; it has: {_listed(names) or 'none'}")
+        missing: list[str] = []
+        for question in questions:
+            is_asked_later = deferred and question.secret
+            if is_asked_later or given.get(question.name):
+                continue
+            if question.required and not question.defaults:
+                missing.append(question.name)
         if missing:
             raise ConfigError(f"a value is missing for {_listed(missing)}")
-        self._words = {one.name: _answered(one, given.get(one.name, ()), deferred=deferred) for one in questions}
+        self._words: dict[str, list[str | SecretWord]] = {}
+        for question in questions:
+            self._words[question.name] = _answered(question, given.get(question.name, ()), deferred=deferred)
 
     def __getitem__(self, name: str) -> list[str | SecretWord]:
-        """Return the answers to one question, none where it is left out."""
+        """Return the answers to one question, none if it is left out."""
         return self._words.get(name, [])
 
 
@@ -154,11 +160,11 @@ def _answered(question: LaunchQuestion, given: Sequence[str], *, deferred: bool)
     texts = [question.checked(text) for text in given or question.defaults]
     if not question.secret:
         return list(texts)
-    names = (question.name if at == 1 else f"{question.name}.{at}" for at in range(1, len(texts) + 1))
-    return [
-        SecretWord(name=name, description=question.description, value=Secret(text))
-        for name, text in zip(names, texts, strict=True)
-    ]
+    words: list[str | SecretWord] = []
+    for number, text in enumerate(texts, 1):
+        name = question.name if number == 1 else f"{question.name}.{number}"  # each is kept in a file of its name
+        words.append(SecretWord(name=name, description=question.description, value=Secret(text)))
+    return words
 
 
 def _listed(names: Iterable[str]) -> str:

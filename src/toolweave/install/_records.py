@@ -1,4 +1,4 @@
-"""Entries of the MCP registry as values, read tolerantly: a member that is not known is passed over.
+"""Entries of the MCP registry as values, read tolerantly: an unknown member is ignored.
 
 Sources: `server.json` of 2025-12-11, and `/v0.1/servers` of the registry's API.
 """
@@ -6,11 +6,11 @@ Sources: `server.json` of 2025-12-11, and `/v0.1/servers` of the registry's API.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any, Literal, cast
+from typing import Literal
 
 import msgspec
 
+from toolweave._json_types import object_or_empty
 from toolweave._text import one_line
 from toolweave._value import Value
 from toolweave.errors import RegistryError
@@ -30,9 +30,9 @@ class ServerInput(Value, frozen=True, kw_only=True, rename="camel"):
     """A value that a server needs: an environment variable, a header, an argument, or a variable in one of these.
 
     Attributes:
-        name: Of a variable, a header or a named argument, with its dashes.
+        name: The name of a variable, a header or a named argument, with its dashes.
         type: `positional` or `named` for an argument.
-        value: Fixed by the publisher, so that it is not asked for; `{x}` in it comes from `variables`.
+        value: The value that the publisher fixed, so that it is not asked for; `{x}` in it comes from `variables`.
         value_hint: The name of a positional argument.
         format: `string`, `number`, `boolean` or `filepath`.
         is_repeated: Whether an argument may be given several times.
@@ -98,9 +98,9 @@ class PublishedServer(Value, frozen=True, kw_only=True, rename="camel"):
 
     Attributes:
         name: A reversed domain and a name, such as `io.github.ada/notes`.
-        status: Whether the publisher still stands by it.
-        status_message: The reason, as the publisher says it.
-        published_at: When it was published, as the registry says it (RFC 3339).
+        status: The publisher's own status of it.
+        status_message: The publisher's reason for the status.
+        published_at: The time of its publication in the registry (RFC 3339).
         is_latest: Whether the registry has no later version.
     """
 
@@ -119,39 +119,32 @@ class PublishedServer(Value, frozen=True, kw_only=True, rename="camel"):
     @property
     def kinds(self) -> tuple[str, ...]:
         """The kinds of its packages and remotes, such as `npm` and `http`, in its own order."""
-        found = (*(one.type for one in self.remotes), *(one.registry_type for one in self.packages))
-        return tuple(dict.fromkeys("http" if kind == "streamable-http" else kind for kind in found))
+        kinds = ["http" if remote.type == "streamable-http" else remote.type for remote in self.remotes]
+        kinds += (package.registry_type for package in self.packages)
+        return tuple(dict.fromkeys(kinds))
 
 
 def read_server(answer: object) -> PublishedServer:
     """Return the server of one entry of the registry's answers: `{"server": ..., "_meta": ...}`.
 
     Raises:
-        RegistryError: It is none, or its name is none that a registry may have.
+        RegistryError: The entry is not a server, or its name is not one that a registry may have.
     """
-    entry = _mapping(answer)
-    members = _mapping(entry.get("server"))
-    official = _mapping(_mapping(entry.get("_meta")).get(_OFFICIAL))
-    known = {name: value for name, value in official.items() if value is not None and name in _OF_REGISTRY}
+    entry = object_or_empty(answer)
+    members = dict(object_or_empty(entry.get("server")))
+    official = object_or_empty(object_or_empty(entry.get("_meta")).get(_OFFICIAL))
+    for name in _OF_REGISTRY:  # last, so that a publisher's own `status` counts for nothing
+        if official.get(name) is not None:
+            members[name] = official[name]
     try:
-        server = msgspec.convert({**members, **known}, PublishedServer)
+        server = msgspec.convert(members, PublishedServer)
     except (msgspec.ValidationError, RecursionError) as exc:
         name = shown(str(members.get("name", "without a name")))
-        raise RegistryError(f"the registry's entry {name!r} is not taken: {shown(str(exc))}") from None
+        raise RegistryError(f"the registry's entry {name!r} is not valid: {shown(str(exc))}") from None
     if not _NAME.fullmatch(server.name):
         raise RegistryError(f"the registry's entry {shown(server.name)!r} is not named by a domain, a / and a name")
     return server
 
 
-_OF_REGISTRY = frozenset(
-    encoded
-    for name, encoded in zip(PublishedServer.__struct_fields__, PublishedServer.__struct_encode_fields__, strict=True)
-    if name in ("status", "status_message", "published_at", "is_latest")
-)
-"""The members that the registry itself says, which no publisher can."""
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    if isinstance(value, Mapping):
-        return cast("Mapping[str, Any]", value)
-    return {}
+_OF_REGISTRY = ("status", "statusMessage", "publishedAt", "isLatest")
+"""The members that the registry itself reports, and no publisher."""

@@ -1,7 +1,7 @@
 """Programs that fetch a package and run it: their command lines, and the words that a publisher may add to them.
 
-A runner's own options could fetch something else than the package, or from elsewhere: those that are not known to do
-neither are refused, as is a word that would stand in the package's place.
+A runner's options could fetch something else than the package, or from elsewhere. Options that are not known to be
+harmless are refused, and so is a word that would stand in the package's place.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ class PackageRunner(Value, frozen=True, kw_only=True):
 
     Attributes:
         programs: The programs, the usual one first.
-        flags: Their options without a value that a publisher may give.
-        options: Those with a value.
-        opening: Those of both that give the server more of this machine, which a person is warned of.
-        line: Makes the words after the program: of the package, the runtime's words, the server's, and the variables.
+        flags: The options without a value that a publisher may give.
+        options: The options with a value that a publisher may give.
+        opening: The options among both that give the server more of this machine, of which the user is warned.
+        line: Returns the words after the program: of the package, the runtime's words, the server's, and the variables.
     """
 
     programs: tuple[str, ...]
@@ -42,60 +42,79 @@ class PackageRunner(Value, frozen=True, kw_only=True):
     line: Callable[[str, list[LaunchWord], list[LaunchWord], list[str]], list[LaunchWord]]
 
     def remarks(self, words: Sequence[LaunchWord]) -> Iterator[str]:
-        """Yield the remarks about the runtime's words, for a person."""
+        """Yield readable remarks about the runtime's words."""
         for at, word in enumerate(words):
             flag = rendered(word, _named)
-            if flag in self.opening:
-                if flag in self.options:
-                    value = f" {rendered(words[at + 1], _named)}"
-                else:
-                    value = ""
-                yield f"the server gets more of this machine by {shown(flag + value)}"
+            if flag not in self.opening:
+                continue
+            value = f" {rendered(words[at + 1], _named)}" if flag in self.options else ""
+            yield f"the server gets more of this machine by {shown(flag + value)}"
 
 
 def runtime_arguments(runner: PackageRunner, sources: Sequence[ServerInput], env: Sequence[str]) -> list[ServerInput]:
     """Return the arguments that a publisher gives a runner, flags as such.
 
     Raises:
-        RegistryError: One of them is not taken.
+        RegistryError: A publisher may not give one of them.
     """
     found: list[ServerInput] = []
     for number, source in enumerate(sources, 1):
-        if source.type == "positional":
-            name = source.value or ""
-        else:
-            name = source.name
-        if name in runner.flags and (source.type == "positional" or source.value in (None, "", "true")):
+        name = _option_name(source)
+        if name in runner.flags and _is_flag(source):
             found.append(source.replace(type="named", name=name, value=""))
-        elif source.type == "named" and name in runner.options and source.value != "":
+        elif name in runner.options and _is_option(source):
             _check_variable(name, source, env)
             found.append(source)
-        elif not (source.type == "positional" and number == 1 and name == "run" and "docker" in runner.programs):
+        elif number > 1 or not _is_subcommand(runner, source):
             raise RegistryError(
-                f"its runtime argument {shown(name) or number!r} is no option of {runner.programs[0]} that a publisher "
-                "may give: it could change what is run, or from where"
+                f"its runtime argument {shown(name) or number!r} is not an option of {runner.programs[0]} that a "
+                "publisher may give: it could change the program that is run, or its source"
             )
     return found
+
+
+def _option_name(source: ServerInput) -> str:
+    if source.type == "positional":
+        return source.value or ""
+    return source.name
+
+
+def _is_flag(source: ServerInput) -> bool:
+    return source.type == "positional" or source.value in (None, "", "true")
+
+
+def _is_option(source: ServerInput) -> bool:
+    return source.type == "named" and source.value != ""
+
+
+def _is_subcommand(runner: PackageRunner, source: ServerInput) -> bool:
+    """Return whether an argument is the `run` of a container's program, which its command line has already."""
+    if "docker" not in runner.programs:
+        return False
+    return source.type == "positional" and source.value == "run"
 
 
 def variables(sources: Sequence[ServerInput]) -> Sequence[ServerInput]:
     """Return the variables that a publisher gives a runner.
 
     Raises:
-        RegistryError: One that steers the runner has a value which is not the user's.
+        RegistryError: A variable that steers the runner has a value that is not the user's.
     """
     for source in sources:
-        if _STEERING.fullmatch(source.name) and (source.value is not None or source.default is not None):
+        is_preset = source.value is not None or source.default is not None
+        if is_preset and _STEERING.fullmatch(source.name):
             raise RegistryError(
-                f"it sets the variable {shown(source.name)!r}, which says what a runner fetches or what else is run"
+                f"it sets the variable {shown(source.name)!r}, which decides on the packages and programs of a runner"
             )
     return sources
 
 
 def _check_variable(flag: str, source: ServerInput, env: Sequence[str]) -> None:
     """Refuse `-e NAME`, by which a container gets a variable of the user's, unless the server asks for that one."""
-    if flag in ("-e", "--env") and source.value is not None and "=" not in source.value and source.value not in env:
-        raise RegistryError(f"it would take the variable {shown(source.value)!r} of yours into the container")
+    if flag not in ("-e", "--env") or source.value is None:
+        return
+    if "=" not in source.value and source.value not in env:
+        raise RegistryError(f"it would pass your variable {shown(source.value)!r} to the container")
 
 
 def _named(secret: SecretWord) -> str:
@@ -103,8 +122,10 @@ def _named(secret: SecretWord) -> str:
 
 
 def _npx(what: str, before: list[LaunchWord], after: list[LaunchWord], env: list[str]) -> list[LaunchWord]:
-    asks = not {("-y",), ("--yes",)} & set(before)  # it would ask on the pipe of the protocol
-    return [*([("-y",)] if asks else []), *before, (what,), *after]
+    line: list[LaunchWord] = [*before, (what,), *after]
+    if ("-y",) in before or ("--yes",) in before:
+        return line
+    return [("-y",), *line]  # it would ask on the pipe of the protocol
 
 
 def _plain(what: str, before: list[LaunchWord], after: list[LaunchWord], env: list[str]) -> list[LaunchWord]:
@@ -113,15 +134,22 @@ def _plain(what: str, before: list[LaunchWord], after: list[LaunchWord], env: li
 
 def _container(what: str, before: list[LaunchWord], after: list[LaunchWord], env: list[str]) -> list[LaunchWord]:
     given = {value for flag, value in pairwise(before) if flag in (("-e",), ("--env",))}
-    # the variable by its name alone: its value is in the environment of the runner, not in a command line
-    passed = [word for name in env if (name,) not in given for word in (("-e",), (name,))]
-    usual = [(flag,) for flag in ("-i", "--rm") if (flag,) not in before]
-    return [("run",), *usual, *passed, *before, (what,), *after]
+    line: list[LaunchWord] = [("run",)]
+    line += ((flag,) for flag in ("-i", "--rm") if (flag,) not in before)
+    for name in env:
+        if (name,) not in given:
+            # the variable by its name alone: its value is in the environment of the runner, not in a command line
+            line += (("-e",), (name,))
+    return [*line, *before, (what,), *after]
 
 
 def _dnx(what: str, before: list[LaunchWord], after: list[LaunchWord], env: list[str]) -> list[LaunchWord]:
-    asks = [] if ("--yes",) in before else [("--yes",)]
-    return [*before, (what,), *asks, *([("--",), *after] if after else [])]
+    line: list[LaunchWord] = [*before, (what,)]
+    if ("--yes",) not in before:
+        line.append(("--yes",))
+    if after:
+        line += (("--",), *after)
+    return line
 
 
 _OPENING = (

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
 from pathlib import Path
 
-from toolweave.config import Secret
 from toolweave.config._trust import write_privately
 from toolweave.errors import StoreError
 from toolweave.install._launch import ServerLaunch
@@ -26,8 +24,8 @@ class SecretFiles:
 
     Args:
         server: The name of its entry.
-        owner: All that tells it from other servers of that name, such as the config's path and the published name: no
-            server comes by the secrets of another.
+        owner: Texts that distinguish it from other servers of that name, such as the config's path and the published
+            name, so that no server gets the secrets of another.
         base: The folder for all of them; by default below the user's data.
 
     Attributes:
@@ -48,17 +46,19 @@ class SecretFiles:
         Raises:
             StoreError: The folder is not the user's own, or cannot be written.
         """
-        values: Mapping[str, Secret] = {one.name: one.value for one in launch.secrets if one.value is not None}
         paths = self.paths(launch)
         written: list[Path] = []
-        if values:
-            private_folder(self.folder)
-        for name, value in values.items():
+        for secret in launch.secrets:
+            if secret.value is None:  # the program that starts the server asks for it
+                continue
+            if not written:
+                private_folder(self.folder)
+            path = paths[secret.name]
             try:
-                write_privately(paths[name], value.reveal().encode())
+                write_privately(path, secret.value.reveal().encode())
             except OSError as exc:
-                raise StoreError(f"cannot write {str(paths[name])!r}: {exc.strerror or exc}") from None
-            written.append(paths[name])
+                raise StoreError(f"cannot write {str(path)!r}: {exc.strerror or exc}") from None
+            written.append(path)
         return written
 
 

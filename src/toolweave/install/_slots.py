@@ -19,8 +19,8 @@ class ValueSlot(Value, frozen=True, kw_only=True):
     """A slot for a value: that of a variable, a header or an argument, or a URL.
 
     Attributes:
-        name: The name of the question where the value itself is asked for.
-        source: What the publisher says of it.
+        name: The name of the question if the value itself is asked for.
+        source: The publisher's description of it.
     """
 
     name: str
@@ -30,7 +30,7 @@ class ValueSlot(Value, frozen=True, kw_only=True):
         """Yield the questions: the value, or the variables in a fixed one.
 
         Raises:
-            RegistryError: The publisher's own texts are none that may go into a config.
+            RegistryError: A text of the publisher may not go into a config.
         """
         source = self.source
         if source.value is None:
@@ -52,17 +52,19 @@ class ValueSlot(Value, frozen=True, kw_only=True):
                 literal(variable.value, f"the value of {shown(part)!r}")
 
     def words(self, answers: LaunchAnswers) -> list[LaunchWord]:
-        """Return the words that the answers make: none where it is left out, several where it is repeated."""
+        """Return the words that the answers make: none if it is left out, several if it is repeated."""
         if self.source.value is None:
             return [(part,) for part in answers[self.name]]
-        texts = [(self._texts(part, answers) if is_variable else [part]) for part, is_variable in self._parts()]
-        if not all(texts) and not self.source.is_required:
+        columns: list[Sequence[str | SecretWord]] = []  # of each part one value, or several if it is repeated
+        for part, is_variable in self._parts():
+            columns.append(self._texts(part, answers) if is_variable else (part,))
+        is_left_out = not self.source.is_required and not all(columns)
+        if is_left_out:
             return []
+        count = 1
         if self.source.is_repeated:
-            count = max(map(len, texts), default=1)
-        else:
-            count = 1
-        return [joined(_nth(found, at) for found in texts) for at in range(max(count, 1))]
+            count = max(1, *map(len, columns))
+        return [joined(_nth(column, at) for column in columns) for at in range(count)]
 
     def _texts(self, name: str, answers: LaunchAnswers) -> list[str | SecretWord]:
         fixed = self.source.variables[name].value
@@ -72,7 +74,9 @@ class ValueSlot(Value, frozen=True, kw_only=True):
 
     def _parts(self) -> Iterator[tuple[str, bool]]:
         """Yield the parts of a fixed value: texts, and the variables among them; unknown braces are text."""
-        value = self.source.value or ""
+        value = self.source.value
+        if value is None:
+            return
         start = 0
         for match in _VARIABLE.finditer(value):
             if match[1] in self.source.variables:
@@ -98,7 +102,7 @@ class ArgumentSlot(Value, frozen=True, kw_only=True):
         """Return the slot of the `number`th argument of a package.
 
         Raises:
-            RegistryError: It is neither positional nor named, or its name is none.
+            RegistryError: It is neither positional nor named, or its name is not an option's.
         """
         if source.type not in ("named", "positional"):
             raise RegistryError(f"argument {number} is of the type {shown(source.type)!r}, which is not known")
@@ -114,12 +118,17 @@ class ArgumentSlot(Value, frozen=True, kw_only=True):
         values = self.place.words(answers)
         if not self.flag:
             return values
-        alone = self.place.source.value == ""
-        return [word for value in values for word in (((self.flag,),) if alone else ((self.flag,), value))]
+        is_switch = self.place.source.value == ""
+        words: list[LaunchWord] = []
+        for value in values:
+            words.append((self.flag,))
+            if not is_switch:
+                words.append(value)
+        return words
 
 
 def _nth(found: Sequence[str | SecretWord], at: int) -> str | SecretWord:
-    """Return the answer at a position, the last one beyond it, and nothing where there is none."""
+    """Return the answer at a position, the last one beyond the end, and an empty text if there is none."""
     if found:
         return found[min(at, len(found) - 1)]
     return ""
@@ -145,7 +154,7 @@ def _question(
 
 
 def _defaults(source: ServerInput, what: str) -> tuple[str, ...]:
-    if source.default is None or source.default == "":
+    if source.default in (None, ""):
         return ()
     if isinstance(source.default, bool):
         text = str(source.default).lower()

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from toolweave._json_types import JsonObject
 from toolweave.cli._conformance.findings import (
     Evidence,
     Judgement,
@@ -28,7 +29,7 @@ _NEEDED: Mapping[str, tuple[str, ...]] = {
     "resource_link": ("uri", "name"),
     "resource": (),
 }
-_LONGEST_LINE = 500  # characters that are searched for a line of a stack: some of the patterns are quadratic
+_MAX_LINE = 500  # characters that are searched for a line of a stack: some of the patterns are quadratic
 _STACK = re.compile(
     r"Traceback \(most recent call last\)"
     r"|^[ \t]*File \"[^\"\n]+\", line \d+"
@@ -49,13 +50,9 @@ def envelope(evidence: Evidence) -> Judgement:
     seen = [answer for answer in evidence.of_tools if answer.result is not None]
     wrong: list[str] = []
     for answer in seen:
-        result = members(answer.result)
-        if "content" not in result and "result" in result:
-            wrong.append(f"{answer.what}: the result is wrapped once more, as result.result")
-        elif not isinstance(result.get("content"), list):
-            wrong.append(f"{answer.what}: the result has no list 'content'")
-        elif evidence.modern and not isinstance(result.get("resultType"), str):
-            wrong.append(f"{answer.what}: the result has no resultType")
+        problem = _odd_result(members(answer.result), evidence.modern)
+        if problem is not None:
+            wrong.append(f"{answer.what}: the result {problem}")
     if wrong:
         return fail(wrong)
     if seen:
@@ -63,36 +60,61 @@ def envelope(evidence: Evidence) -> Judgement:
     return not_applicable("no call was answered with a result")
 
 
+def _odd_result(result: JsonObject, modern: bool) -> str | None:
+    if "result" in result and "content" not in result:
+        return "is wrapped once more, as result.result"
+    if not isinstance(result.get("content"), list):
+        return "has no list 'content'"
+    if modern and not isinstance(result.get("resultType"), str):
+        return "has no resultType"
+    return None
+
+
 def content_types(evidence: Evidence) -> Judgement:
     """Box 7: every content block has a type and the members that the type requires."""
-    seen = [(answer.what, block) for answer in evidence.of_tools for block in answer.blocks]
-    wrong = [f"{what}: {problem}" for what, block in seen if (problem := _odd_block(block)) is not None]
+    seen = 0
+    wrong: list[str] = []
+    for answer in evidence.of_tools:
+        for block in answer.blocks:
+            seen += 1
+            problem = _odd_block(block)
+            if problem is not None:
+                wrong.append(f"{answer.what}: {problem}")
     if wrong:
         return fail(wrong)
     if seen:
-        return ok(f"{len(seen)} blocks seen")
+        return ok(f"{seen} blocks seen")
     return not_applicable("no content was seen")
 
 
 def error_flags(evidence: Evidence) -> Judgement:
     """Box 8: arguments that do not fit are answered with `isError: true`."""
-    odd = [
-        f"{answer.what}: isError is no boolean"
-        for answer in evidence.of_tools
-        if not isinstance(members(answer.result).get("isError", False), bool)
-    ]
+    flags = [(answer.what, members(answer.result).get("isError", False)) for answer in evidence.of_tools]
+    odd = [f"{what}: isError is not a boolean" for what, flag in flags if not isinstance(flag, bool)]
     if odd:
         return fail(odd)
     if not evidence.refused:
         return not_applicable("no tool could be called with wrong arguments without a risk; --call tries more")
-    taken = [f"{answer.what}: taken as if nothing was wrong" for answer in evidence.refused if _was_taken(answer)]
-    if taken:
-        return fail(taken)
-    other = [f"{answer}; a model sees only results" for answer in evidence.refused if answer.code is not None]
-    other += [str(answer) for answer in evidence.refused if answer.code is None and answer.result is None]
+    accepted, other = _not_flagged(evidence)
+    if accepted:
+        return fail(accepted)
     if other:
         return warn(other)
     return ok(f"{len(evidence.refused)} wrong calls were refused with isError")
+
+
+def _not_flagged(evidence: Evidence) -> tuple[list[str], list[str]]:
+    """Return the wrong calls that were accepted, and those that were refused in another way than by `isError`."""
+    accepted: list[str] = []
+    other: list[str] = []
+    for answer in evidence.refused:
+        if answer.code is not None:
+            other.append(f"{answer}; a model sees only results")
+        elif answer.result is None:
+            other.append(str(answer))
+        elif not answer.is_error:
+            accepted.append(f"{answer.what}: accepted as if nothing was wrong")
+    return accepted, other
 
 
 def structured_output(evidence: Evidence) -> Judgement:
@@ -105,7 +127,8 @@ def structured_output(evidence: Evidence) -> Judgement:
         if schema is None or answer.result is None or answer.is_error:
             continue
         seen += 1
-        if (problem := _unfit(schema, answer.result)) is not None:
+        problem = _unfit(schema, answer.result)
+        if problem is not None:
             wrong.append(f"{answer.what}: {problem}")
         elif not _mirrored(answer):
             odd.append(f"{answer.what}: no text block repeats it for clients that know only text")
@@ -120,36 +143,38 @@ def structured_output(evidence: Evidence) -> Judgement:
 
 def codes(evidence: Evidence) -> Judgement:
     """Box 10: errors carry the codes that the specification gives them."""
+    of_resource = (INVALID_PARAMS,) if evidence.modern else (INVALID_PARAMS, RESOURCE_NOT_FOUND)
     expected: list[tuple[ServerAnswer | None, tuple[int, ...]]] = [
         (evidence.unknown_tool, (INVALID_PARAMS,)),
         (evidence.unknown_method, (METHOD_NOT_FOUND,)),
-        (evidence.unknown_resource, (INVALID_PARAMS,) if evidence.modern else (INVALID_PARAMS, RESOURCE_NOT_FOUND)),
+        (evidence.unknown_resource, of_resource),
     ]
-    wrong = [
-        f"{answer}; error {' or '.join(map(str, right))} is expected"
-        for answer, right in expected
-        if answer is not None and answer.code not in right
-    ]
+    wrong: list[str] = []
+    for answer, right in expected:
+        if answer is not None and answer.code not in right:
+            wrong.append(f"{answer}; error {' or '.join(map(str, right))} is expected")
     if wrong:
         return fail(wrong)
-    return ok("unknown tools, methods and resources are told apart by their codes")
+    return ok("the codes distinguish unknown tools, methods and resources")
 
 
 def messages(evidence: Evidence) -> Judgement:
     """Box 11: errors have a meaningful message."""
     if not evidence.errors:
         return not_applicable("no error was seen")
-    empty = [f"{answer.what}: the error says nothing" for answer in evidence.errors if answer.text.strip() in _SILENT]
+    empty: list[str] = []
+    generic: list[str] = []
+    for answer in evidence.errors:
+        text = answer.text.strip()
+        if text in _SILENT:
+            empty.append(f"{answer.what}: the error has no message")
+        elif _GENERIC.fullmatch(text):
+            generic.append(f"{answer.what}: {answer.text!r} does not name the mistake")
     if empty:
         return fail(empty)
-    generic = [
-        f"{answer.what}: {answer.text!r} does not say what was wrong"
-        for answer in evidence.errors
-        if _GENERIC.fullmatch(answer.text.strip())
-    ]
     if generic:
         return warn(generic)
-    return ok(f"{len(evidence.errors)} errors say what was wrong")
+    return ok(f"{len(evidence.errors)} errors name the mistake")
 
 
 def no_stacks(evidence: Evidence) -> Judgement:
@@ -167,11 +192,11 @@ def validation_details(evidence: Evidence) -> Judgement:
     refusals = [answer for answer in evidence.refused if answer.is_error or answer.code is not None]
     if not refusals:
         return not_applicable("no wrong arguments were refused")
-    vague = [
-        f"{answer.what}: the answer names none of {', '.join(answer.wrong)}"
-        for answer in refusals
-        if not any(name in answer.text or name in json.dumps(answer.data) for name in answer.wrong)
-    ]
+    vague: list[str] = []
+    for answer in refusals:
+        text = f"{answer.text} {json.dumps(answer.data)}"
+        if not any(name in text for name in answer.wrong):
+            vague.append(f"{answer.what}: the response names none of {', '.join(answer.wrong)}")
     if vague:
         return warn(vague)
     return ok(f"{len(refusals)} refusals name the property")
@@ -186,7 +211,8 @@ def _odd_block(block: Any) -> str | None:
     inner = members(block)
     if kind == "resource":
         inner = members(inner.get("resource"))
-        if not isinstance(inner.get("uri"), str) or not ({"text", "blob"} & inner.keys()):
+        has_content = "text" in inner or "blob" in inner
+        if not has_content or not isinstance(inner.get("uri"), str):
             return "an embedded resource needs a uri, and text or blob"
     lacking = [name for name in _NEEDED[kind] if not isinstance(inner.get(name), str)]
     if lacking:
@@ -194,17 +220,13 @@ def _odd_block(block: Any) -> str | None:
     return None
 
 
-def _was_taken(answer: ServerAnswer) -> bool:
-    return answer.result is not None and not answer.is_error
-
-
-def _unfit(schema: Any, result: Mapping[str, Any]) -> str | None:
+def _unfit(schema: Any, result: JsonObject) -> str | None:
     if "structuredContent" not in result:
         return "structuredContent is missing"
     try:
         problems = Validator(schema).problems(result["structuredContent"])
     except SchemaError:
-        return "its outputSchema is no valid JSON Schema"
+        return "its outputSchema is not a valid JSON Schema"
     if problems:
         return f"structuredContent does not fit: {problems[0]}"
     return None
@@ -212,15 +234,20 @@ def _unfit(schema: Any, result: Mapping[str, Any]) -> str | None:
 
 def _mirrored(answer: ServerAnswer) -> bool:
     wanted = members(answer.result).get("structuredContent")
-    said = [value for text in _texts(answer) for value in (text, _parsed(text))]
-    return any(wanted in (value, {"result": value}) for value in said)  # a scalar may be wrapped
+    for text in _texts(answer):
+        for value in (text, _parsed(text)):
+            if wanted in (value, {"result": value}):  # a scalar may be wrapped
+                return True
+    return False
 
 
 def _texts(answer: ServerAnswer) -> Iterator[str]:
-    return (str(members(block).get("text")) for block in answer.blocks if members(block).get("type") == "text")
+    for block in map(members, answer.blocks):
+        if block.get("type") == "text":
+            yield str(block.get("text"))
 
 
-def _parsed(text: str) -> Any:
+def _parsed(text: str) -> object:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -232,5 +259,5 @@ def _has_stack(answer: ServerAnswer) -> bool:
         data = answer.data
     else:
         data = json.dumps(answer.data, indent=0).replace("\\n", "\n")
-    lines = (line[:_LONGEST_LINE].replace('\\"', '"') for text in (answer.text, data) for line in text.splitlines())
-    return any(map(_STACK.search, lines))
+    lines = f"{answer.text}\n{data}".splitlines()
+    return any(_STACK.search(line[:_MAX_LINE].replace('\\"', '"')) for line in lines)

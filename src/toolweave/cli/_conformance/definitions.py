@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from typing import Any, cast
+from collections.abc import Iterator
+from typing import Any
 
+from toolweave._json_types import JsonObject, as_array, as_object, text_or_empty
 from toolweave.cli._conformance.findings import Evidence, Judgement, fail, members, not_applicable, ok, warn
 from toolweave.errors import SchemaError
 from toolweave.schema import Validator
@@ -16,18 +17,17 @@ _HINTS = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
 
 
 def names(evidence: Evidence) -> Judgement:
-    """Box 1: every tool has a name, of its own."""
-    if not evidence.tools:
-        return not_applicable("it lists no tools")
-    broken = [f"tool {place} has no name" for place, name in enumerate(map(_name, evidence.tools), 1) if not name]
-    counted = Counter(name for name in map(_name, evidence.tools) if name)
+    """Box 1: every tool has a name, and no two have the same."""
+    broken: list[str] = []
+    counted: Counter[str] = Counter()
+    for place, name in enumerate(map(_name, evidence.tools), 1):
+        if name:
+            counted[name] += 1
+        else:
+            broken.append(f"tool {place} has no name")
     broken += [f"{name!r} is listed {count} times" for name, count in counted.items() if count > 1]
-    if broken:
-        return fail(broken)
     odd = [f"{name!r} has characters or a length that clients may refuse" for name in counted if not _fits(name)]
-    if odd:
-        return warn(odd)
-    return ok(f"{len(evidence.tools)} tools")
+    return _judged(evidence, broken, odd, f"{len(evidence.tools)} tools")
 
 
 def descriptions(evidence: Evidence) -> Judgement:
@@ -35,10 +35,10 @@ def descriptions(evidence: Evidence) -> Judgement:
     wrong: list[str] = []
     silent: list[str] = []
     for name, tool in _tools(evidence):
-        text = tool.get("description")
+        text = tool.get("description", "")
         if text is not None and not isinstance(text, str):
-            wrong.append(f"{name}: the description is no string")
-        elif not (text or "").strip():
+            wrong.append(f"{name}: the description is not a string")
+        elif text is None or not text.strip():
             silent.append(f"{name} has no description; a model chooses by it")
     return _judged(evidence, wrong, silent, "every tool has one")
 
@@ -47,60 +47,67 @@ def input_schemas(evidence: Evidence) -> Judgement:
     """Box 3: every input schema is a JSON Schema of an object."""
     wrong: list[str] = []
     for name, tool in _tools(evidence):
-        schema = tool.get("inputSchema")
-        if not isinstance(schema, Mapping):
-            wrong.append(f"{name}: no inputSchema")
-        elif members(schema).get("type") != "object":
-            wrong.append(f"{name}: the root needs type 'object'")
-        elif (problem := _problem(schema)) is not None:
+        problem = _input_problem(as_object(tool.get("inputSchema")))
+        if problem is not None:
             wrong.append(f"{name}: {problem}")
     return _judged(evidence, wrong, [], "every schema compiles")
 
 
+def _input_problem(schema: JsonObject | None) -> str | None:
+    if schema is None:
+        return "no inputSchema"
+    if schema.get("type") != "object":
+        return "the root needs type 'object'"
+    return _problem(schema)
+
+
 def closed_inputs(evidence: Evidence) -> Judgement:
     """Box 4: input schemas reject unknown properties; recommended only."""
-    open_ones = [
-        f"{name} takes any other property"
-        for name, tool in _tools(evidence)
-        if members(tool.get("inputSchema")).get("additionalProperties") is not False
-    ]
+    open_ones: list[str] = []
+    for name, tool in _tools(evidence):
+        if members(tool.get("inputSchema")).get("additionalProperties") is not False:
+            open_ones.append(f"{name} accepts any other property")
     return _judged(evidence, [], open_ones, "every schema has additionalProperties: false")
 
 
 def optional_fields(evidence: Evidence) -> Judgement:
     """Box 5: title, output schema, annotations, icons and `_meta` are valid if present."""
-    wrong = [f"{name}: {problem}" for name, tool in _tools(evidence) for problem in _odd_fields(tool, evidence.modern)]
+    wrong: list[str] = []
+    for name, tool in _tools(evidence):
+        wrong += (f"{name}: {problem}" for problem in _odd_fields(tool, evidence.modern))
     return _judged(evidence, wrong, [], "title, outputSchema, annotations, icons and _meta are well formed")
 
 
-def _odd_fields(tool: Mapping[str, Any], modern: bool) -> Iterator[str]:
+def _odd_fields(tool: JsonObject, modern: bool) -> Iterator[str]:
     if not isinstance(tool.get("title", ""), str):
-        yield "title is no string"
+        yield "title is not a string"
     for key in ("annotations", "_meta"):
-        if not isinstance(tool.get(key, {}), Mapping):
-            yield f"{key} is no object"
+        if as_object(tool.get(key, {})) is None:
+            yield f"{key} is not an object"
     hints = members(tool.get("annotations"))
-    yield from (f"annotations.{key} is no boolean" for key in _HINTS if not isinstance(hints.get(key, True), bool))
+    for key in _HINTS:
+        if not isinstance(hints.get(key, True), bool):
+            yield f"annotations.{key} is not a boolean"
     if "outputSchema" in tool:
-        yield from _odd_output(tool["outputSchema"], modern)
-    icons = tool.get("icons", [])
-    if isinstance(icons, list):
-        listed = cast("list[Any]", icons)
-    else:
-        listed = [None]
-    for icon in listed:
-        source = members(icon).get("src")
-        if not isinstance(source, str) or not source.startswith(("https:", "data:")):
+        problem = _output_problem(tool["outputSchema"], modern)
+        if problem is not None:
+            yield problem
+    icons = as_array(tool.get("icons", []))
+    for icon in [None] if icons is None else icons:
+        if not text_or_empty(members(icon).get("src")).startswith(("https:", "data:")):
             yield "an icon has no src of https: or data:"
 
 
-def _odd_output(schema: Any, modern: bool) -> Iterator[str]:
-    if not isinstance(schema, Mapping) and not (modern and isinstance(schema, bool)):
-        yield "outputSchema is no schema"
-    elif not modern and members(schema).get("type") != "object":
-        yield "before 2026-07-28 an outputSchema has type 'object' at its root"
-    elif (problem := _problem(schema)) is not None:
-        yield f"outputSchema: {problem}"
+def _output_problem(schema: object, modern: bool) -> str | None:
+    is_schema = as_object(schema) is not None
+    if modern:
+        is_schema = is_schema or isinstance(schema, bool)
+    if not is_schema:
+        return "outputSchema is not a schema"
+    if not modern and members(schema).get("type") != "object":
+        return "before 2026-07-28 an outputSchema has type 'object' at its root"
+    problem = _problem(schema)
+    return None if problem is None else f"outputSchema: {problem}"
 
 
 def _judged(evidence: Evidence, wrong: list[str], odd: list[str], fine: str) -> Judgement:
@@ -117,20 +124,18 @@ def _problem(schema: Any) -> str | None:
     try:
         Validator(schema)
     except SchemaError as error:
-        return f"it is no valid JSON Schema: {error}"
+        return f"it is not a valid JSON Schema: {error}"
     return None
 
 
-def _tools(evidence: Evidence) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _tools(evidence: Evidence) -> Iterator[tuple[str, JsonObject]]:
     for place, tool in enumerate(evidence.tools, 1):
-        yield repr(_name(tool)) if _name(tool) else f"tool {place}", members(tool)
+        name = _name(tool)
+        yield repr(name) if name else f"tool {place}", members(tool)
 
 
-def _name(tool: Any) -> str:
-    name = members(tool).get("name")
-    if isinstance(name, str):
-        return name
-    return ""
+def _name(tool: object) -> str:
+    return text_or_empty(members(tool).get("name"))
 
 
 def _fits(name: str) -> bool:

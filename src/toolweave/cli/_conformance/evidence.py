@@ -6,12 +6,21 @@ every tool. Knows the connection; judges nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, cast
 
 import anyio
 
+from toolweave._json_types import (
+    Json,
+    JsonObject,
+    array_or_empty,
+    as_array,
+    as_object,
+    as_text,
+    object_entries,
+    text_or_empty,
+)
 from toolweave.cli._conformance.findings import Evidence, ServerAnswer, members
 from toolweave.connect import McpConnection
 from toolweave.errors import ProtocolError, SchemaError, ServerError, ToolError
@@ -20,7 +29,7 @@ from toolweave.schema import Validator
 from toolweave.tools import Progress
 
 _DEPTH = 4
-_SCALARS: Mapping[str, Any] = {
+_SCALARS: JsonObject = {
     "string": "example",
     "integer": 1,
     "number": 1,
@@ -28,75 +37,83 @@ _SCALARS: Mapping[str, Any] = {
     "null": None,
     "array": [],
 }
-_WRONG: Mapping[str, Any] = {"string": 17, "array": 17, "object": 17, "integer": "x", "number": "x", "boolean": "x"}
+_WRONG: JsonObject = {"string": 17, "array": 17, "object": 17, "integer": "x", "number": "x", "boolean": "x"}
 
 
-def fitting(schema: Mapping[str, Any]) -> dict[str, Any] | None:
+def fitting(schema: JsonObject) -> Json | None:
     """Return arguments with every required property, from defaults, examples or generated; None if impossible.
 
     Generated values are valid by the schema.
     """
-    made = _value(schema, _DEPTH)
+    made = as_object(_value(schema, _DEPTH))
+    if made is None:
+        return None
     try:
-        fits = isinstance(made, dict) and Validator(schema).is_valid(made)
+        fits = Validator(schema).is_valid(made)
     except SchemaError:
         return None
-    if fits:
-        return cast("dict[str, Any]", made)
-    return None
+    return dict(made) if fits else None
 
 
-def unfit(schema: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]] | None:
+def unfit(schema: JsonObject) -> tuple[Json, tuple[str, ...]] | None:
     """Return arguments that the schema rejects and their invalid properties; None when it allows everything."""
+    candidates: list[tuple[Json, tuple[str, ...]]] = []
     names = _required(schema)
-    candidates: list[tuple[dict[str, Any], tuple[str, ...]]] = [({}, names)] if names else []
+    if names:
+        candidates.append(({}, names))
     for name, part in members(schema.get("properties")).items():
-        kind = members(part).get("type")
-        if isinstance(kind, str) and kind in _WRONG:
-            rest = members(fitting(schema) or {})
-            candidates.append(({**rest, name: _WRONG[kind]}, (name,)))
+        kind = text_or_empty(members(part).get("type"))
+        if kind in _WRONG:
+            candidates.append(({**members(fitting(schema)), name: _WRONG[kind]}, (name,)))
             break
     try:
         validator = Validator(schema)
     except SchemaError:
         return None
-    return next((found for found in candidates if not validator.is_valid(found[0])), None)
+    for arguments, invalid in candidates:
+        if not validator.is_valid(arguments):
+            return arguments, invalid
+    return None
 
 
-def _value(schema: Any, depth: int) -> Any:
+def _value(schema: object, depth: int) -> object:
+    """Return a value that a schema probably allows; `depth` bounds schemas that contain themselves."""
     part = members(schema)
     for key in ("const", "default"):
         if key in part:
             return part[key]
     for key in ("examples", "enum"):
-        if isinstance(part.get(key), list) and part[key]:
-            return part[key][0]
+        listed = array_or_empty(part.get(key))
+        if listed:
+            return listed[0]
     kind = part.get("type")
-    if isinstance(kind, list):
-        kind = next(iter(cast("list[Any]", kind)), None)
+    kinds = as_array(kind)
+    if kinds is not None:
+        kind = kinds[0] if kinds else None
     if kind == "object" or "properties" in part:
-        properties = members(part.get("properties"))
-        if depth:
-            return {name: _value(properties.get(name), depth - 1) for name in _required(part)}
-        return {}
+        return _object(part, depth)
     low = part.get("minimum")
-    if kind in ("integer", "number") and low is not None:
+    if low is not None and kind in ("integer", "number"):
         return low
     return _SCALARS.get(str(kind), "example")
 
 
-def _required(schema: Mapping[str, Any]) -> tuple[str, ...]:
-    names = schema.get("required")
-    if isinstance(names, list):
-        return tuple(name for name in cast("list[Any]", names) if isinstance(name, str))
-    return ()
+def _object(schema: JsonObject, depth: int) -> Json:
+    if not depth:
+        return {}
+    properties = members(schema.get("properties"))
+    return {name: _value(properties.get(name), depth - 1) for name in _required(schema)}
 
 
-NOBODY = "toolweave_doctor_no_such_tool"
-NOWHERE = "toolweave-doctor:///no-such-resource"
-_MOST_PAGES = 1_000
-_MOST_CALLS = 10
-_MOST_REFUSALS = 5
+def _required(schema: JsonObject) -> tuple[str, ...]:
+    return tuple(name for name in array_or_empty(schema.get("required")) if isinstance(name, str))
+
+
+UNKNOWN_TOOL = "toolweave_doctor_no_such_tool"
+UNKNOWN_URI = "toolweave-doctor:///no-such-resource"
+_MAX_PAGES = 1_000
+_MAX_CALLS = 10
+_MAX_REFUSALS = 5
 _SECONDS = 20.0
 """Timeout of one request in seconds; a config may set a shorter one."""
 
@@ -109,12 +126,14 @@ async def gather(connection: McpConnection, *, bold: bool = False) -> Evidence:
     Raises:
         ServerError: The connection was lost and not restored.
     """
+    # The order matters for servers with state: lists and unknown names first, then calls that must be refused, and
+    # last those that do something.
     version = connection.protocol_version or ""
     evidence = Evidence(version=version, modern=version >= "2026", capabilities=connection.capabilities)
     if "tools" in evidence.capabilities:
         await _list_tools(connection, evidence)
         evidence.bad_cursor = await _ask(connection, methods.TOOLS_LIST, {"cursor": "toolweave-doctor-no-such-cursor"})
-        params: dict[str, Any] = {"name": NOBODY, "arguments": {}}
+        params: Json = {"name": UNKNOWN_TOOL, "arguments": {}}
         evidence.unknown_tool = await _ask(connection, methods.TOOLS_CALL, params, what="an unknown tool")
     evidence.unknown_method = await _ask(connection, "toolweave/no-such-method", {}, what="an unknown method")
     await _look_around(connection, evidence)
@@ -128,12 +147,11 @@ async def gather(connection: McpConnection, *, bold: bool = False) -> Evidence:
 
 async def _list_tools(connection: McpConnection, evidence: Evidence) -> None:
     cursors: set[str] = set()
-    params: dict[str, Any] = {}
-    while len(evidence.pages) < _MOST_PAGES:
+    params: Json = {}
+    while len(evidence.pages) < _MAX_PAGES:
         page = await _ask(connection, methods.TOOLS_LIST, params)
         evidence.pages.append(page)
-        tools = members(page.result).get("tools")
-        evidence.tools += cast("list[Any]", tools) if isinstance(tools, list) else []
+        evidence.tools += array_or_empty(members(page.result).get("tools"))
         cursor = members(page.result).get("nextCursor")
         if not isinstance(cursor, str) or cursor in cursors:
             return
@@ -142,20 +160,20 @@ async def _list_tools(connection: McpConnection, evidence: Evidence) -> None:
 
 
 async def _look_around(connection: McpConnection, evidence: Evidence) -> None:
-    for method in (methods.RESOURCES_LIST, methods.PROMPTS_LIST, *(() if evidence.pages else (methods.TOOLS_LIST,))):
+    lists = [methods.RESOURCES_LIST, methods.PROMPTS_LIST]
+    if not evidence.pages:
+        lists.append(methods.TOOLS_LIST)
+    for method in lists:
         evidence.lists[method] = await _ask(connection, method, {})
     declared = evidence.capabilities.get("resources")
     if declared is None:
         return
     evidence.unknown_resource = await _ask(
-        connection, methods.RESOURCES_READ, {"uri": NOWHERE}, what="an unknown resource"
+        connection, methods.RESOURCES_READ, {"uri": UNKNOWN_URI}, what="an unknown resource"
     )
-    listed: Any = members(evidence.lists[methods.RESOURCES_LIST].result).get("resources")
-    if isinstance(listed, list) and listed:
-        first = members(cast("list[Any]", listed)[0]).get("uri")
-    else:
-        first = None
-    if not isinstance(first, str):
+    listed = array_or_empty(members(evidence.lists[methods.RESOURCES_LIST].result).get("resources"))
+    first = as_text(members(listed[0]).get("uri")) if listed else None
+    if first is None:
         return
     evidence.contents = await _ask(connection, methods.RESOURCES_READ, {"uri": first}, what=f"resource {first!r}")
     if members(declared).get("subscribe") is True and not evidence.modern:
@@ -163,39 +181,49 @@ async def _look_around(connection: McpConnection, evidence: Evidence) -> None:
         await _ask(connection, methods.RESOURCES_UNSUBSCRIBE, {"uri": first})
 
 
-def _refusing(evidence: Evidence, bold: bool) -> Iterator[Mapping[str, Any]]:
+def _refusing(evidence: Evidence, bold: bool) -> Iterator[JsonObject]:
     """Yield tools that can be called with arguments that their schema rejects; read-only ones first."""
-    tools = [tool for tool in _named(evidence) if unfit(members(tool.get("inputSchema"))) is not None]
-    careful = [tool for tool in tools if bold or not _destroys(tool)]
-    yield from sorted(careful, key=lambda tool: not _reads_only(tool))[:_MOST_REFUSALS]
+    found: list[JsonObject] = []
+    for tool in _named(evidence):
+        if unfit(members(tool.get("inputSchema"))) is None:
+            continue
+        if bold or not _destroys(tool):
+            found.append(tool)
+    yield from sorted(found, key=lambda tool: not _reads_only(tool))[:_MAX_REFUSALS]
 
 
-def _callable(evidence: Evidence, bold: bool) -> Iterator[tuple[Mapping[str, Any], dict[str, Any]]]:
+def _callable(evidence: Evidence, bold: bool) -> Iterator[tuple[JsonObject, Json]]:
     """Yield tools that may be called, each with arguments; those without an output schema last."""
-    tools = [tool for tool in _named(evidence) if bold or _reads_only(tool)]
-    ready = [(tool, fitting(members(tool.get("inputSchema")))) for tool in tools]
-    ordered = sorted(ready, key=lambda pair: "outputSchema" not in pair[0])
-    yield from [(tool, arguments) for tool, arguments in ordered if arguments is not None][:_MOST_CALLS]
+    found: list[tuple[JsonObject, Json]] = []
+    for tool in _named(evidence):
+        if not bold and not _reads_only(tool):
+            continue
+        arguments = fitting(members(tool.get("inputSchema")))
+        if arguments is not None:
+            found.append((tool, arguments))
+    yield from sorted(found, key=lambda pair: "outputSchema" not in pair[0])[:_MAX_CALLS]
 
 
-def _named(evidence: Evidence) -> list[Mapping[str, Any]]:
-    tools = [members(tool) for tool in evidence.tools]
-    return [
-        tool for tool in tools if isinstance(tool.get("name"), str) and isinstance(tool.get("inputSchema"), Mapping)
-    ]
+def _named(evidence: Evidence) -> list[JsonObject]:
+    return [tool for tool in object_entries(evidence.tools) if _is_callable(tool)]
 
 
-def _reads_only(tool: Mapping[str, Any]) -> bool:
+def _is_callable(tool: JsonObject) -> bool:
+    return isinstance(tool.get("name"), str) and as_object(tool.get("inputSchema")) is not None
+
+
+def _reads_only(tool: JsonObject) -> bool:
     return members(tool.get("annotations")).get("readOnlyHint") is True
 
 
-def _destroys(tool: Mapping[str, Any]) -> bool:
+def _destroys(tool: JsonObject) -> bool:
     return members(tool.get("annotations")).get("destructiveHint") is True and not _reads_only(tool)
 
 
-async def _ask(connection: McpConnection, method: str, params: Mapping[str, Any], *, what: str = "") -> ServerAnswer:
-    """Make a request; an error is an answer too."""
-    what = what or method
+async def _ask(connection: McpConnection, method: str, params: JsonObject, *, what: str = "") -> ServerAnswer:
+    """Make a request; an error is a response, too."""
+    if not what:
+        what = method
     try:
         seconds = min(_SECONDS, connection.config.timeout.read)
         return ServerAnswer(what=what, result=await connection.request(method, params, timeout=seconds))
@@ -206,7 +234,7 @@ async def _ask(connection: McpConnection, method: str, params: Mapping[str, Any]
 
 
 async def _call(
-    connection: McpConnection, tool: Mapping[str, Any], arguments: dict[str, Any], *, wrong: tuple[str, ...] = ()
+    connection: McpConnection, tool: JsonObject, arguments: Json, *, wrong: tuple[str, ...] = ()
 ) -> ServerAnswer:
     name = str(tool["name"])
     what = f"tool {name!r}{' with wrong arguments' if wrong else ''}"
@@ -217,7 +245,7 @@ async def _call(
         with anyio.fail_after(seconds):
             result = await connection.call_tool(name, arguments, on_progress=seen.append)
     except ProtocolError as error:
-        if error.data is None and "neither 'content'" in error.message:  # not a call's result: see what it is
+        if error.data is None and "neither 'content'" in error.message:  # not a call's result: request it as it is
             return await _ask(connection, methods.TOOLS_CALL, {"name": name, "arguments": arguments}, what=what)
         return ServerAnswer(what=what, code=error.code, message=error.message, data=error.data, tool=tool, wrong=wrong)
     except (ServerError, ToolError, TimeoutError) as error:

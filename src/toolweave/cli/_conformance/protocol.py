@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
-from typing import Any, cast
 
+from toolweave._json_types import JsonObject, array_or_empty, as_object, text_or_empty
 from toolweave.cli._conformance.findings import (
     Evidence,
     Judgement,
@@ -54,13 +54,14 @@ def capabilities(evidence: Evidence) -> Judgement:
     wrong = list(_odd_members(evidence.capabilities))
     odd: list[str] = []
     for method, answer in evidence.lists.items():
-        declared = _OWNERS[method] in evidence.capabilities
-        if declared and answer.result is None:
-            wrong.append(f"{_OWNERS[method]} are declared, but {answer}")
-        elif not declared and answer.result is not None and _has_items(answer):
-            wrong.append(f"{_OWNERS[method]} are not declared, but {method} lists some")
-        elif not declared and answer.code != METHOD_NOT_FOUND:
-            odd.append(f"{_OWNERS[method]} are not declared; {answer}, error {METHOD_NOT_FOUND} is expected")
+        owner = _OWNERS[method]
+        if owner in evidence.capabilities:
+            if answer.result is None:
+                wrong.append(f"{owner} are declared, but {answer}")
+        elif answer.result is not None and _has_items(answer):
+            wrong.append(f"{owner} are not declared, but {method} lists some")
+        elif answer.code != METHOD_NOT_FOUND:
+            odd.append(f"{owner} are not declared; {answer}, error {METHOD_NOT_FOUND} is expected")
     subscribed = evidence.subscribed
     if subscribed is not None and subscribed.result is None:
         wrong.append(f"resources.subscribe is declared, but {subscribed}")
@@ -76,21 +77,22 @@ def progress(evidence: Evidence) -> Judgement:
     reported = [answer for answer in evidence.calls if answer.progress]
     if not reported:
         return not_applicable("no call that was made reported progress")
-    wrong = [
-        f"{answer.what}: progress went from {a.progress:g} to {b.progress:g}"
-        for answer in reported
-        for a, b in pairwise(answer.progress)
-        if b.progress <= a.progress
-    ]
+    wrong: list[str] = []
+    for answer in reported:
+        for before, after in pairwise(answer.progress):
+            if after.progress <= before.progress:
+                wrong.append(f"{answer.what}: progress went from {before.progress:g} to {after.progress:g}")
     if wrong:
         return fail(wrong)
     return ok(f"{sum(len(answer.progress) for answer in reported)} reports, each higher")
 
 
 def resources(evidence: Evidence) -> Judgement:
-    """Box 17: resources have URIs, the first can be read by its own, and an unknown one is refused."""
+    """Box 17: resources have URIs, the first can be read by its URI, and an unknown one is refused."""
     listed = evidence.lists.get(methods.RESOURCES_LIST)
-    if "resources" not in evidence.capabilities or listed is None or listed.result is None:
+    if listed is None or listed.result is None:
+        return not_applicable("it offers no resources")
+    if "resources" not in evidence.capabilities:
         return not_applicable("it offers no resources")
     entries = _items(listed, "resources")
     wrong = [f"resource {place} {problem}" for place, problem in _odd_entries(entries)]
@@ -102,34 +104,32 @@ def resources(evidence: Evidence) -> Judgement:
         wrong.append(f"{unknown.what}: answered as if it were there")
     if wrong:
         return fail(wrong)
-    if contents is not None:
-        read = "one was read"
-    else:
-        read = "none was there to read"
+    read = "the list had none to read" if contents is None else "one was read"
     return ok(f"{len(entries)} listed, {read}, an unknown one was refused")
 
 
-def _odd_members(declared: Mapping[str, Any]) -> Iterator[str]:
+def _odd_members(declared: JsonObject) -> Iterator[str]:
     for name, flags in _FLAGS.items():
         if name not in declared:
             continue
-        if not isinstance(declared[name], Mapping):
-            yield f"capability {name} is no object"
+        given = as_object(declared[name])
+        if given is None:
+            yield f"capability {name} is not an object"
             continue
-        for flag, value in members(declared[name]).items():
-            if flag in flags and not isinstance(value, bool):
-                yield f"capability {name}.{flag} is no boolean"
-            elif flag not in flags and name == "logging":
+        for flag, value in given.items():
+            if flag in flags:
+                if not isinstance(value, bool):
+                    yield f"capability {name}.{flag} is not a boolean"
+            elif name == "logging":
                 yield f"capability logging has no member {flag!r}"
 
 
-def _odd_entries(entries: list[Any]) -> Iterator[tuple[int, str]]:
-    for place, entry in enumerate(entries, 1):
-        uri = members(entry).get("uri")
-        name = members(entry).get("name")
-        if not isinstance(uri, str) or not _URI.fullmatch(uri):
+def _odd_entries(entries: list[object]) -> Iterator[tuple[int, str]]:
+    for place, entry in enumerate(map(members, entries), 1):
+        uri = entry.get("uri")
+        if not _URI.fullmatch(text_or_empty(uri)):
             yield place, f"has no absolute URI: {str(uri)[:80]!r}"
-        elif not isinstance(name, str) or not name:
+        elif not text_or_empty(entry.get("name")):
             yield place, f"({uri}) has no name"
 
 
@@ -139,17 +139,15 @@ def _odd_contents(answer: ServerAnswer) -> Iterator[str]:
         return
     contents = _items(answer, "contents")
     if not contents:
-        yield "the answer has no contents"
+        yield "the response has no contents"
     for part in map(members, contents):
-        if not isinstance(part.get("uri"), str) or not ({"text", "blob"} & part.keys()):
+        has_content = "text" in part or "blob" in part
+        if not has_content or not isinstance(part.get("uri"), str):
             yield "contents need a uri, and text or blob"
 
 
-def _items(answer: ServerAnswer, name: str) -> list[Any]:
-    items = members(answer.result).get(name)
-    if isinstance(items, list):
-        return cast("list[Any]", items)
-    return []
+def _items(answer: ServerAnswer, name: str) -> list[object]:
+    return array_or_empty(members(answer.result).get(name))
 
 
 def _has_items(answer: ServerAnswer) -> bool:

@@ -24,7 +24,7 @@ def read_toml(text: str, source: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:
-        raise CommandError(f"{source}: this is no valid TOML: {error}") from None
+        raise CommandError(f"{source}: this is not valid TOML: {error}") from None
 
 
 def with_table(text: str, path: Sequence[str], value: Mapping[str, Any], source: str) -> str:

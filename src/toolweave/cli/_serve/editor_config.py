@@ -32,9 +32,9 @@ def read_object(text: str, source: str) -> dict[str, Any]:
         value = parse_json(text)
     except json.JSONDecodeError as error:
         where = f"line {error.lineno}, column {error.colno}"
-        raise CommandError(f"{source}: this is no valid JSON: {error.msg} ({where})") from None
+        raise CommandError(f"{source}: this is not valid JSON: {error.msg} ({where})") from None
     except (ValueError, RecursionError) as error:
-        raise CommandError(f"{source}: this is no valid JSON: {error}") from None
+        raise CommandError(f"{source}: this is not valid JSON: {error}") from None
     if not isinstance(value, dict):
         raise CommandError(f"{source}: it holds no JSON object")
     return cast("dict[str, Any]", value)

@@ -1,6 +1,6 @@
 """Import of the object to serve from `FILE.py[:object]`, `MODULE:OBJECT` or a folder. Starts and serves nothing.
 
-What an object of a file is, and what can be served of it, is in `kinds`.
+The kinds of objects, and how each is served, are in `kinds`.
 """
 
 from __future__ import annotations
@@ -29,31 +29,41 @@ def parse_place(target: str) -> ObjectPath:
     A name without a slash that is both a folder and a module here is the module.
 
     Raises:
-        CommandError: There is no such file, or it is none of them.
+        CommandError: The file does not exist, or the target is neither a folder, a Python file nor a module.
     """
     if _is_folder(target):
         found = Path(target).expanduser().resolve()
         return ObjectPath(file=None, module="folder", path="", folder=found)
-    head, colon, path = target.rpartition(":")
-    if not colon or not path or not all(part.isidentifier() for part in path.split(".")) or not head:
+    head, _, path = target.rpartition(":")
+    if not head or not _is_dotted_name(path):  # a colon may be in a path, such as `C:\\server.py`
         head = target
         path = ""
-    if "/" in head or "\\" in head or Path(head).suffix in (".py", *_CONFIGS):
-        file = Path(head).expanduser().resolve()
-        if not file.is_file():
-            raise CommandError(
-                f"there is no file {head!r}", hint="FILE.py, FILE.py:object, MODULE:OBJECT or a folder is expected"
-            )
-        if file.suffix != ".py":
-            if file.suffix in _CONFIGS:
-                hint = f"a config is served with --config {head}"
-            else:
-                hint = None
-            raise CommandError(f"{head!r} is no Python file", hint=hint)
-        return ObjectPath(file=file, module=file.stem, path=path)
-    if not all(part.isidentifier() for part in head.split(".")):
+    if _looks_like_file(head):
+        return ObjectPath(file=_python_file(head), module=Path(head).stem, path=path)
+    if not _is_dotted_name(head):
         raise CommandError(f"{target!r} is neither a Python file nor the name of a module")
     return ObjectPath(file=None, module=head, path=path)
+
+
+def _is_dotted_name(text: str) -> bool:
+    return all(map(str.isidentifier, text.split(".")))
+
+
+def _looks_like_file(text: str) -> bool:
+    if "/" in text or "\\" in text:
+        return True
+    return Path(text).suffix in (".py", *_CONFIGS)
+
+
+def _python_file(name: str) -> Path:
+    file = Path(name).expanduser().resolve()
+    if not file.is_file():
+        expected = "FILE.py, FILE.py:object, MODULE:OBJECT or a folder is expected"
+        raise CommandError(f"the file {name!r} does not exist", hint=expected)
+    if file.suffix != ".py":
+        hint = f"a config is served with --config {name}" if file.suffix in _CONFIGS else None
+        raise CommandError(f"{name!r} is not a Python file", hint=hint)
+    return file
 
 
 def find(place: ObjectPath) -> ServedObject:
@@ -94,11 +104,11 @@ def load(place: ObjectPath) -> ModuleType:
             return _import_file(place.file, place.module)
         return _import_module(place.module)
     except ModuleNotFoundError as error:
-        if place.file is None and error.name is not None and f"{place.module}.".startswith(f"{error.name}."):
+        if place.file is None and f"{place.module}.".startswith(f"{error.name}."):
             raise CommandError(
-                f"there is no module {error.name!r} here", hint="run it from the folder it is in, or name its file"
+                f"the module {error.name!r} was not found", hint="run it from the folder it is in, or name its file"
             ) from None
-        raise _broken(place, error) from None
+        raise _broken(place, error) from None  # a module that the user's code imports
     except SystemExit as error:
         hint = "start servers below `if __name__ == '__main__':`"
         raise CommandError(f"{place}: it ended the program (exit {error.code!r}) while loading", hint=hint) from None
@@ -110,8 +120,10 @@ def _is_folder(target: str) -> bool:
     path = Path(target).expanduser()
     if not path.is_dir():
         return False
-    here = (path / "__init__.py", path.parent / f"{target}.py")
-    return not target.isidentifier() or not any(file.is_file() for file in here)
+    if not target.isidentifier():
+        return True
+    is_module = (path / "__init__.py").is_file() or (path.parent / f"{target}.py").is_file()
+    return not is_module
 
 
 def _parts_of_folder(path: Path) -> ServedFolder:
@@ -119,10 +131,7 @@ def _parts_of_folder(path: Path) -> ServedFolder:
 
     if (path / "manage.py").is_file():
         found = sorted(file.parent.name for file in path.glob("*/asgi.py"))
-        if found:
-            hint = f"serve its application: toolweave serve {found[0]}.asgi"
-        else:
-            hint = "serve its asgi.py"
+        hint = f"serve its application: toolweave serve {found[0]}.asgi" if found else "serve its asgi.py"
         raise CommandError(f"{str(path)!r} is a Django project", hint=hint)
     try:
         return folder(path)
@@ -140,11 +149,12 @@ def _import_file(file: Path, name: str) -> ModuleType:
         if root not in sys.path:
             sys.path.insert(0, root)
         return importlib.import_module(whole_name)
-    if not name.isidentifier() or name in sys.modules or name in sys.stdlib_module_names:  # `json.py` is not `json`
+    is_taken = name in sys.modules or name in sys.stdlib_module_names  # `json.py` is not `json`
+    if is_taken or not name.isidentifier():
         name = f"toolweave_served_{name}"
     spec = importlib.util.spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
-        raise CommandError(f"{str(file)!r} is no Python file")
+        raise CommandError(f"{str(file)!r} is not a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
@@ -156,7 +166,7 @@ def _import_file(file: Path, name: str) -> ModuleType:
 
 
 def _is_file(path: Path) -> bool:
-    """Whether there is a file that this process may look at."""
+    """Return whether there is a file that this process may look at."""
     try:
         return path.is_file()
     except OSError:
@@ -166,25 +176,32 @@ def _is_file(path: Path) -> bool:
 def _package_of(file: Path) -> tuple[str, str] | None:
     """Return the folder above the package that a file is in, and the module's name; None for a file in no package.
 
-    Files of a package import one another by its name. A package whose name is that of another module is none.
+    Files of a package import one another by its name. A package whose name is that of another module does not count.
     """
     parts = [file.stem]
     above = file.parent
-    while _is_file(above / "__init__.py") and above.name.isidentifier() and above != above.parent:
+    while _is_package(above):
         parts.insert(0, above.name)
         above = above.parent
     if len(parts) == 1 or not file.stem.isidentifier():
         return None
-    top = parts[0]
-    loaded = sys.modules.get(top)
-    if loaded is None:
-        places = []
-    else:
-        places = [str(Path(place).resolve()) for place in getattr(loaded, "__path__", ())]
-    taken = top in sys.stdlib_module_names or (loaded is not None and str(above / top) not in places)
-    if taken:
+    if _is_name_taken(parts[0], above / parts[0]):
         return None
     return (str(above), ".".join(parts))
+
+
+def _is_package(folder: Path) -> bool:
+    return folder.name.isidentifier() and _is_file(folder / "__init__.py")
+
+
+def _is_name_taken(name: str, folder: Path) -> bool:
+    """Return whether a module's name stands for another one than the package in a folder."""
+    if name in sys.stdlib_module_names:
+        return True
+    loaded = sys.modules.get(name)
+    if loaded is None:
+        return False
+    return folder not in [Path(place).resolve() for place in getattr(loaded, "__path__", ())]
 
 
 def _import_module(name: str) -> ModuleType:
@@ -200,8 +217,9 @@ def _attribute(module: ModuleType, place: ObjectPath) -> Any:
         try:
             value = getattr(value, part)
         except AttributeError:
-            names = ", ".join(sorted(name for name in vars(module) if not name.startswith("_"))[:20]) or "nothing"
-            raise CommandError(f"{place}: there is no {part!r}; it has {names}") from None
+            public = sorted(name for name in vars(module) if not name.startswith("_"))
+            names = ", ".join(public[:20]) or "nothing"
+            raise CommandError(f"{place}: it has no {part!r}, but {names}") from None
     return value
 
 
