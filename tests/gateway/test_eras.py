@@ -116,7 +116,7 @@ async def test_a_subscription_is_made_in_the_era_of_its_caller(version: str) -> 
         async with talking(before(server), version, {}) as talk:
             await talk.ask("resources/subscribe", {"uri": "res://a"})
             server.resource("res://a", "two")
-            assert await talk.heard("notifications/resources/updated") == [{"uri": "res://a"}]
+            assert await talk.received("notifications/resources/updated") == [{"uri": "res://a"}]
 
     assert [one.params["uri"] for one in server.requests if one.method == "resources/subscribe"] == ["res://a"]
 
@@ -229,9 +229,9 @@ async def test_a_gateway_that_stands_in_for_one_upstream_passes_its_announcement
         async with talking(before(server), version, {}) as talk:
             if version == MODERN:
                 await talk.send("subscriptions/listen", {"notifications": {listed: True}})
-                await talk.heard("notifications/subscriptions/acknowledged")
+                await talk.received("notifications/subscriptions/acknowledged")
             server.notify(method)
-            assert len(await talk.heard(method)) == 1
+            assert len(await talk.received(method)) == 1
 
 
 # changes of a caller
@@ -305,7 +305,7 @@ async def test_a_caller_that_was_led_to_a_page_by_an_error_is_notified_of_the_vi
             with pytest.raises(RequestError) as refused:
                 await led.ask("tools/call", {"name": "page"})
             await another.ask("tools/call", {"name": "visited"})
-            told = await led.heard(complete)
+            told = await led.received(complete)
             await another.ask("ping")
 
     assert refused.value.code == -32042

@@ -119,7 +119,7 @@ async def test_a_retry_that_its_caller_breaks_off_ends_the_call_upstream() -> No
             number = await talk.send("tools/call", again)
             await waits.wait()
             assert not ended.is_set()
-            await talk.tell("notifications/cancelled", {"requestId": number})
+            await talk.notify("notifications/cancelled", {"requestId": number})
             await ended.wait()
             assert (await refused(talk, again)).code == -32602
 

@@ -206,8 +206,8 @@ async def test_a_call_that_its_caller_cancels_is_cancelled_upstream(version: str
         gateway = gateway_to(config)
         async with talking(gateway, version) as talk:
             slow = await talk.send("tools/call", call, progressToken="mine")
-            await talk.heard("notifications/progress")
-            await talk.tell("notifications/cancelled", {"requestId": slow})
+            await talk.received("notifications/progress")
+            await talk.notify("notifications/cancelled", {"requestId": slow})
             seen: Json = {}
             while not seen.get("cancelled"):
                 await anyio.sleep(0.05)

@@ -79,7 +79,7 @@ async def grown(talk: Talk, name: str = "more") -> str:
     before = {method: len(talk.of(method)) for method in CHANGED}
     where = (await call(talk, "grow", name=name)).removeprefix("grown ")
     for method in CHANGED:
-        await talk.heard(method, before[method] + 1)
+        await talk.received(method, before[method] + 1)
     return where
 
 
@@ -141,7 +141,7 @@ async def test_a_change_of_an_upstream_that_callers_share_is_announced_once_to_c
                 reviews = len(reviewed)
                 await call(modern, "s_grow", name="shared")
                 for method in CHANGED:
-                    await talk.heard(method, 1)
+                    await talk.received(method, 1)
                 await eventually(lambda: len(reviewed) > reviews)
                 await grown(talk)
 
@@ -179,7 +179,7 @@ async def test_updates_of_a_resource_reach_the_caller_whose_call_made_them(
             await started(talk, level)
             await talk.ask("resources/subscribe", {"uri": "state://now"})
             await other.send("subscriptions/listen", {"notifications": {"resourceSubscriptions": ["state://now"]}})
-            await other.heard("notifications/subscriptions/acknowledged")
+            await other.received("notifications/subscriptions/acknowledged")
             while not talk.of(UPDATED):  # its first call starts the process to which the subscription moves
                 await call(talk, "touch")
             await talk.ask("resources/unsubscribe", {"uri": "state://now"})
@@ -203,7 +203,7 @@ async def test_a_caller_whose_process_dies_sees_the_shared_lists_again_and_is_no
             where = await grown(talk)
             count = len(talk.of(CHANGED[0]))
             assert (await talk.ask("tools/call", {"name": "die"}))["isError"]
-            await talk.heard(CHANGED[0], count + 1)
+            await talk.received(CHANGED[0], count + 1)
             for method, (_, _, name) in LISTS.items():
                 assert name not in await listed(talk, method)
             assert (await call(talk, "pid")).removeprefix("pid ") != where
@@ -217,7 +217,7 @@ async def test_a_process_without_calls_ends_and_its_caller_sees_the_shared_lists
             await started(talk)
             await grown(talk)
             count = len(talk.of(CHANGED[0]))
-            await talk.heard(CHANGED[0], count + 1)
+            await talk.received(CHANGED[0], count + 1)
 
             assert "more" not in await listed(talk)
 
@@ -240,7 +240,7 @@ async def test_a_tool_that_only_one_process_of_a_caller_has_waits_for_that_proce
             await started(talk)
             where = await grown(talk)
             asking = await talk.send("tools/call", {"name": "ask"})
-            await talk.heard("elicitation/create")
+            await talk.received("elicitation/create")
             waiting = await talk.send("tools/call", {"name": "more"})
             assert (await call(talk, "pid")) != f"pid {where}"  # another process
             question = next(one for one in talk.notifications if one["method"] == "elicitation/create")
@@ -266,7 +266,7 @@ async def test_rules_judge_what_only_the_process_of_a_caller_offers(mode: str, a
             await call(talk, "grow", name="bad")
             await call(talk, "grow", name="last")
             while "last" not in await listed(talk):
-                await talk.heard(CHANGED[0], len(talk.of(CHANGED[0])))
+                await talk.received(CHANGED[0], len(talk.of(CHANGED[0])))
             assert "bad" not in await listed(talk)
             with pytest.raises(RequestError) as refused:
                 await call(talk, "bad")
@@ -302,7 +302,7 @@ async def test_a_view_of_the_tools_is_the_same_view_of_those_of_every_process(
             await call(talk, "my_grow", name="hidden")
             where = (await call(talk, "my_grow", name="more")).removeprefix("grown ")
             while "my_more" not in await listed(talk):
-                await talk.heard(CHANGED[0], len(talk.of(CHANGED[0])))
+                await talk.received(CHANGED[0], len(talk.of(CHANGED[0])))
             assert "my_hidden" not in await listed(talk)
             assert await call(talk, "my_more") == f"more {where}"
             with pytest.raises(RequestError):

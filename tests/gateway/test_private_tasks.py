@@ -116,7 +116,7 @@ async def test_a_question_of_such_a_task_reaches_the_caller_that_waits_for_its_r
             await grown(talk, "asks")
             name = await begun(talk)
             waiting = await talk.send("tasks/result", {"taskId": name})
-            await talk.heard("elicitation/create")
+            await talk.received("elicitation/create")
             question = next(one for one in talk.notifications if one["method"] == "elicitation/create")
             await talk.answer(question["id"], {"action": "accept", "content": {"name": "Ann"}})
             result = await talk.result(waiting)

@@ -91,12 +91,12 @@ async def test_a_resource_that_the_caller_may_not_use_is_not_subscribed_to() -> 
     async with gateway.running() as tasks, anyio.create_task_group() as listening:
         listening.start_soon(lambda: asked(gateway, peer, "subscriptions/listen", notifications=wanted))
         with anyio.fail_after(30):
-            while not peer.told:
+            while not peer.notifications:
                 await anyio.sleep(0.01)
         listening.cancel_scope.cancel()
         assert not tasks.cancel_scope.cancel_called
 
-    ((method, params),) = peer.told
+    ((method, params),) = peer.notifications
     assert method == "notifications/subscriptions/acknowledged"
     assert params["notifications"] == {"resourceSubscriptions": ["mine://x"]}
 
@@ -165,25 +165,25 @@ async def test_a_caller_is_told_of_the_changes_that_it_sees() -> None:
         for one in (peer, everybody):
             listening.start_soon(lambda one=one: asked(gateway, one, "subscriptions/listen", notifications=wanted))
         with anyio.fail_after(30):
-            while not (peer.told and everybody.told):
+            while not (peer.notifications and everybody.notifications):
                 await anyio.sleep(0.01)
             for server, name in ((theirs, "theirs2"), (mine, "mine2")):
                 server.tool(name=name)(answer)
                 server.prompt(name=name)(answer)
                 server.resource(f"{name}://x")(answer)
-                count = len(everybody.told) + 3
-                while len(everybody.told) < count:
+                count = len(everybody.notifications) + 3
+                while len(everybody.notifications) < count:
                     await anyio.sleep(0.01)
-                told = len(peer.told)
-                while server is mine and len(peer.told) < 4:
+                told = len(peer.notifications)
+                while server is mine and len(peer.notifications) < 4:
                     await anyio.sleep(0.01)
-                assert server is mine or told == 1, peer.told
+                assert server is mine or told == 1, peer.notifications
         listening.cancel_scope.cancel()
 
-    assert {method for method, _ in peer.told[1:]} == {
+    assert {method for method, _ in peer.notifications[1:]} == {
         f"notifications/{kind}/list_changed" for kind in ("tools", "prompts", "resources")
     }
-    assert len(peer.told) == 4
+    assert len(peer.notifications) == 4
 
 
 @ERAS

@@ -184,7 +184,7 @@ async def test_subscriptions_to_what_is_hidden_are_not_honoured() -> None:
         with anyio.move_on_after(0.2):
             await server.endpoint.answer(request)
 
-    assert peer.told[0][1]["notifications"] == {"resourceSubscriptions": [shown]}
+    assert peer.notifications[0][1]["notifications"] == {"resourceSubscriptions": [shown]}
 
 
 async def test_pages_and_cursors_tell_nothing_of_what_is_hidden() -> None:

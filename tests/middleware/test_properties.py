@@ -91,14 +91,14 @@ async def check_subscription(server: McpServer, peer: Peer, uri: str) -> None:
     if not peer.client.modern:
         assert not await works(server, peer, "resources/subscribe", uri=uri)
         return
-    peer.told.clear()
+    peer.notifications.clear()
     request = peer.request("subscriptions/listen", notifications={"resourceSubscriptions": [uri]})
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(server.endpoint.answer, request)
-        while not peer.told:
+        while not peer.notifications:
             await anyio.sleep(0)
         tasks.cancel_scope.cancel()
-    assert peer.told[0][1]["notifications"] == {}
+    assert peer.notifications[0][1]["notifications"] == {}
 
 
 @pytest.mark.slow

@@ -99,11 +99,11 @@ class _Replayed:
 
 
 class Provider:
-    """The company's identity provider: whoever comes is `person`, and signs in at once.
+    """The company's identity provider: every user is `person`, and signs in at once.
 
     Attributes:
         asked: The forms that its token endpoint got.
-        person: The claims of whoever signs in.
+        person: The claims of the user.
         refuses: An error that its token endpoint answers.
     """
 
@@ -119,7 +119,8 @@ class Provider:
 
     def sign_in(self, url: str) -> str:
         """Sign somebody in at the URL a browser was sent to; return where it is sent back."""
-        asked, code = query_of(url), secrets.token_urlsafe(8)
+        asked = query_of(url)
+        code = secrets.token_urlsafe(8)
         self._codes[code] = asked
         return f"{asked['redirect_uri']}?{urlencode({'code': code, 'state': asked['state']})}"
 

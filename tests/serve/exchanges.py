@@ -1,4 +1,4 @@
-"""HTTP by hand, for what no conforming client says: one request over a socket of its own, every byte ours."""
+"""HTTP by hand, for bytes that a conforming client does not send: one request for each socket."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ async def read_answer(stream: SocketStream, *, method: str = "POST") -> Answer:
         async for chunk in stream:
             data += chunk
     except anyio.BrokenResourceError:
-        pass  # a reset after the answer is no concern here
+        pass  # a reset after the answer does not matter
     if not data:
         raise EOFError("the server closed without a word")
     response = HTTPResponse(cast("Any", _Bytes(data)), method=method)
@@ -162,8 +162,8 @@ async def handshake(
     if "mcp-session-id" in answer.headers:
         session["Mcp-Session-Id"] = answer.headers["mcp-session-id"]
     if answer.status == 200:
-        told = json.dumps({"jsonrpc": "2.0", "method": "notifications/initialized"}).encode()
-        await exchange(url, headers=session, body=told, address=address)
+        initialized = json.dumps({"jsonrpc": "2.0", "method": "notifications/initialized"}).encode()
+        await exchange(url, headers=session, body=initialized, address=address)
     return answer, session
 
 

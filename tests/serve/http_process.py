@@ -1,4 +1,4 @@
-"""A server over HTTP in a process of its own: `http_process.py OPTIONS-AS-JSON`; its first line is its address.
+"""A server over HTTP in its own process: `http_process.py OPTIONS-AS-JSON`; its first line is its address.
 
 The tool `hold` says that it runs, and answers once the file FOLDER/release is there.
 """
@@ -19,7 +19,7 @@ from toolweave.tools import CallContext
 
 
 def main(folder: Path, keys: list[str], limits: dict[str, Any], **options: Any) -> None:
-    """Serve until told to stop."""
+    """Serve until a signal."""
 
     async def hold(ctx: CallContext) -> str:
         """Wait for the file."""

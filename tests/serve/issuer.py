@@ -1,4 +1,4 @@
-"""An issuer on a port of its own that answers what a test says, and counts what it is asked. Judges nothing."""
+"""An issuer on its own port that answers as a test sets, and counts its requests. Asserts nothing."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def running_issuer() -> Generator[Issuer]:
                 self.end_headers()
                 self.wfile.write(body)
             except OSError:
-                pass  # whoever asked did not want to read it all
+                pass  # the client did not read all of it
 
         def log_message(self, format: str, *args: Any) -> None:
             """Stay silent."""

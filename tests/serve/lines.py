@@ -1,4 +1,4 @@
-"""A client's end of a request, for tests that say what a conforming client cannot: it keeps what it is told."""
+"""A client's end of a request, for messages that a conforming client cannot send: it keeps all notifications."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Peer:
     """A client that makes requests of an endpoint without a carrier between them.
 
     Attributes:
-        told: The notifications it got, as (method, params).
+        notifications: The received notifications, as (method, params).
         questions: The requests it was sent, as (method, params).
     """
 
@@ -34,12 +34,12 @@ class Peer:
         answer: Callable[[str], Any] | None = None,
     ) -> None:
         self.client = Client(version, capabilities, None, principal, conversation)
-        self.told: list[tuple[str, Json]] = []
+        self.notifications: list[tuple[str, Json]] = []
         self.questions: list[tuple[str, Json]] = []
         self._answer = answer
 
     async def notify(self, method: str, params: Mapping[str, Any]) -> None:
-        self.told.append((method, dict(params)))
+        self.notifications.append((method, dict(params)))
 
     async def ask(self, method: str, params: Mapping[str, Any]) -> Json:
         self.questions.append((method, dict(params)))

@@ -123,7 +123,7 @@ def _offer_slow(server: McpServer) -> None:
 
 @asynccontextmanager
 async def http_program() -> AsyncGenerator[str]:
-    """Run the server over HTTP as a process of its own for the block; yield the URL of its endpoint."""
+    """Run the server over HTTP as its own process for the block; yield the URL of its endpoint."""
     command = [sys.executable, "-m", "tests.serve.program", "--http"]
     with anyio.fail_after(90):
         async with await anyio.open_process(command, stderr=None) as process:

@@ -1,4 +1,4 @@
-"""A client that says what it likes: whole JSON texts to a server, over any carrier of conversations.
+"""A client that sends anything: whole JSON texts to a server, over any carrier of conversations.
 
 For what a conforming client cannot say. Judges nothing.
 """
@@ -23,7 +23,8 @@ from toolweave.serve import McpServer
 __all__ = ["ENVELOPE", "LEGACY", "MODERN", "Json", "Piped", "Raw", "raw_client", "running_program", "speaking"]
 
 Json = dict[str, Any]
-LEGACY, MODERN = "2025-11-25", "2026-07-28"
+LEGACY = "2025-11-25"
+MODERN = "2026-07-28"
 ENVELOPE: Json = {
     PROTOCOL_VERSION: MODERN,
     CLIENT_CAPABILITIES: {"elicitation": {}, "sampling": {}, "roots": {}},
@@ -56,7 +57,8 @@ class Raw:
 
     def take_early(self) -> list[Any]:
         """Return what came before the answers that were waited for."""
-        early, self._early = self._early, []
+        early = self._early
+        self._early = []
         return early
 
     async def notify(self, method: str, **params: Any) -> None:
@@ -137,7 +139,7 @@ class Piped(Raw):
         """Return the next line as it is.
 
         Raises:
-            anyio.IncompleteRead: There is none.
+            anyio.IncompleteRead: The stream ended.
         """
         return await self._stdout.receive_until(b"\n", _LINE_BYTES)
 

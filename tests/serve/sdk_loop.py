@@ -90,7 +90,7 @@ class _EndpointMiddleware:
             return writable(decoded(await self._endpoint.answer(request)))
         except RequestError as exc:
             raise _refusal(exc) from None
-        except (TypeError, ValueError):  # boundary: a result that is no JSON, which the SDK fails to send
+        except (TypeError, ValueError):  # boundary: a result that is not JSON, which the SDK fails to send
             _log.exception("the result of %s cannot be written", ctx.method)
             raise MCPError(code=INTERNAL_ERROR, message="Internal error") from None
 
@@ -153,7 +153,7 @@ class _SdkReplyChannel:
 
 
 def _refusal(error: RequestError) -> MCPError:
-    """Return an error as the SDK sends it; `data` that is no JSON is left out."""
+    """Return an error as the SDK sends it; `data` that is not JSON is left out."""
     try:
         data = writable(error.data)
     except (TypeError, ValueError):
@@ -174,10 +174,13 @@ def _conversation(connection: Connection) -> str:
 def _client(ctx: ServerRequestContext[Any, Any], connection: Connection) -> Client:
     if ctx.protocol_version == MODERN_VERSION:
         meta = cast("Json", (ctx.params or {}).get("_meta") or {})
-        declared, info, conversation = meta.get(CLIENT_CAPABILITIES), meta.get(CLIENT_INFO), None
+        declared = meta.get(CLIENT_CAPABILITIES)
+        info = meta.get(CLIENT_INFO)
+        conversation = None
     else:
         handshake = connection.state.get(_DECLARED, {})
-        declared, info = handshake.get("capabilities"), handshake.get("clientInfo")
+        declared = handshake.get("capabilities")
+        info = handshake.get("clientInfo")
         conversation = _conversation(connection) if connection.has_standalone_channel else None
     return Client(
         version=ctx.protocol_version,

@@ -84,7 +84,8 @@ class Doings:
         """Note that a tool begins."""
         self.begun.append(name)
         self.keys.append(ctx.meta.get("io.toolweave/idempotency-key"))
-        news, self.news = self.news, anyio.Event()
+        news = self.news
+        self.news = anyio.Event()
         news.set()
 
     async def work(self, ctx: CallContext) -> str:
@@ -178,7 +179,7 @@ class Nobody:
     """The line to a client that only waits for its answer."""
 
     async def notify(self, method: str, params: Mapping[str, Any]) -> None:
-        """Tell nobody."""
+        """Notify nobody."""
 
     async def ask(self, method: str, params: Mapping[str, Any]) -> Json:
         """Ask nobody."""

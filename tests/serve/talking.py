@@ -33,11 +33,11 @@ class Talkative(Protocol):
 
     @property
     def changes(self) -> Changes:
-        """Who is told of changes."""
+        """The subscribers of changes."""
         ...
 
     def running(self) -> AbstractAsyncContextManager[object]:
-        """Enter what it needs."""
+        """Enter the lifespan of the server."""
         ...
 
 
@@ -87,17 +87,17 @@ class Talk:
         """Answer a request of the server; its `id` is in `notifications`, where all that the server says is."""
         await self._write({"id": number, "result": result})
 
-    async def tell(self, method: str, params: Mapping[str, Any] | None = None) -> None:
+    async def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
         """Send a notification."""
         await self._write({"method": method, "params": params or {}})
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        """Wait until something that was heard makes a condition true."""
+        """Wait until a received message makes a condition true."""
         with anyio.fail_after(30):
             while not condition():
                 await self._news.wait()
 
-    async def heard(self, method: str, count: int = 1) -> list[Json]:
+    async def received(self, method: str, count: int = 1) -> list[Json]:
         """Wait for so many notifications of a method; return the params of all that came."""
         await self.until(lambda: len(self.of(method)) >= count)
         return self.of(method)
@@ -117,7 +117,8 @@ class Talk:
                 self.notifications.append(message)
             else:
                 self.answers[message["id"]] = message
-            news, self._news = self._news, anyio.Event()
+            news = self._news
+            self._news = anyio.Event()
             news.set()
 
     async def _write(self, message: Json) -> None:
@@ -141,7 +142,7 @@ async def talking(
         if version != MODERN_VERSION:
             info = {"name": "test", "version": "1"}
             await talk.ask("initialize", {"protocolVersion": version, "capabilities": able, "clientInfo": info})
-            await talk.tell("notifications/initialized")
-            await talk.ask("ping")  # what was told before is taken in by now
+            await talk.notify("notifications/initialized")
+            await talk.ask("ping")  # notifications before it are handled by now
         yield talk
         tasks.cancel_scope.cancel()

@@ -1,4 +1,4 @@
-"""A worker in a process of its own: `task_worker.py URL FOLDER`; its first line says that it takes jobs.
+"""A worker in its own process: `task_worker.py URL FOLDER`; its first line says that it takes jobs.
 
 Its tools note each time that they run in FOLDER/effects, and return once FOLDER/release is there.
 """

@@ -1,6 +1,6 @@
 """Attacks on an endpoint by a web page in the victim's browser: rebinding, simple requests, reading the answers.
 
-Each is stopped as the server comes; each gets through once the defence is switched off, so the test can tell.
+Each is stopped as the server comes; each gets through once the defence is switched off: the test can see the attack.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ async def test_a_name_that_was_rebound_to_us_is_refused(host: str) -> None:
             await exchange(url, "GET", headers={"Host": host}),
         ]
 
-    # what is no Host header at all is refused by the HTTP parser already
+    # a value that is not a host is refused by the HTTP parser already
     assert {answer.status for answer in answers} <= {421, 400}
     assert doings.calls == 0
 

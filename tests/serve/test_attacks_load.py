@@ -55,7 +55,8 @@ async def test_a_body_without_a_length_is_read_to_the_limit_only(era: str) -> No
     if era == "legacy":
         headers = {"Content-Type": "application/json", "Accept": "*/*", "Transfer-Encoding": "chunked"}
     chunk = b"8000\r\n" + b"x" * 0x8000 + b"\r\n"
-    sent, answer = 0, None
+    sent = 0
+    answer = None
     async with served_http(doing_server(), limits=limits) as url:
         with anyio.fail_after(60):
             async with connected(url) as stream, anyio.create_task_group() as tasks:
@@ -185,7 +186,8 @@ async def test_headers_are_bounded(headers: dict[str, str]) -> None:
 async def test_what_follows_a_request_that_is_refused_for_its_size_is_not_read_as_another(
     large: dict[str, str], status: int
 ) -> None:
-    doings, body = Doings(), call_body("add", {"a": 1, "b": 2})
+    doings = Doings()
+    body = call_body("add", {"a": 1, "b": 2})
     limits = HttpLimits(body_bytes=100_000, keep_alive_seconds=300, **HOUSEHOLD)
     async with served_http(doing_server(doings), limits=limits) as url:
         sent = {**modern_headers("add"), "Connection": "keep-alive", "Content-Length": "0"}
@@ -241,7 +243,7 @@ async def slow_clients(url: str, count: int, said: bytes) -> AsyncGenerator[list
 
 
 async def dropped(streams: list[SocketStream]) -> list[bytes]:
-    """Wait until the server has dropped every one of them; return what it said."""
+    """Wait until the server has dropped every one of them; return the bytes that it sent."""
     said: list[bytes] = []
     for stream in streams:
         try:
@@ -399,13 +401,13 @@ async def test_many_calls_at_once_are_all_answered() -> None:
 
 @asynccontextmanager
 async def unread_changes(limits: HttpLimits) -> AsyncGenerator[tuple[SocketStream, Callable[[], Awaitable[None]]]]:
-    """Fill the stream of a session that reads nothing; yield it, and what tells of more changes."""
+    """Fill the stream of a session that reads nothing; yield it, and a function that announces more changes."""
     server = doing_server()
 
-    async def tell() -> None:
+    async def announce() -> None:
         for _ in range(100):
             for topic in (TOOLS, PROMPTS, RESOURCES):
-                server.changes.tell(topic, {"_meta": {"much": "x" * 500_000}})
+                server.changes.publish(topic, {"_meta": {"much": "x" * 500_000}})
             await anyio.sleep(0.005)  # or they become one change
 
     async with served_http(server, limits=limits) as url:
@@ -414,16 +416,16 @@ async def unread_changes(limits: HttpLimits) -> AsyncGenerator[tuple[SocketStrea
         async with connected(url) as stream:
             await stream.send(head(url, "GET", session))
             assert b"200 OK" in await stream.receive()
-            await tell()
-            yield stream, tell
+            await announce()
+            yield stream, announce
 
 
 @pytest.mark.slow
 async def test_changes_that_a_client_does_not_read_do_not_pile_up() -> None:
-    async with unread_changes(HttpLimits(shutdown_seconds=2)) as (_, tell):
+    async with unread_changes(HttpLimits(shutdown_seconds=2)) as (_, announce):
         filled = len(anyio.get_running_tasks())
         for _ in range(4):
-            await tell()
+            await announce()
         assert len(anyio.get_running_tasks()) < filled + 20
 
 

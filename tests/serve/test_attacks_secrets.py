@@ -88,8 +88,8 @@ async def test_what_a_crash_says_stays_in_the_log(caplog: pytest.LogCaptureFixtu
         assert b"Traceback" not in answer.body
         assert b"RuntimeError" not in answer.body
     assert modern.json()["result"]["isError"] is True
-    assert "only on Mondays" in meant.body.decode(), "what a tool says on purpose is told"
-    assert "hunter2" in caplog.text, "and whoever runs the server can read the rest"
+    assert "only on Mondays" in meant.body.decode(), "the message of a ToolError is sent"
+    assert "hunter2" in caplog.text, "and the log of the server has the rest"
 
 
 async def test_what_a_crash_says_is_told_where_that_is_wanted() -> None:

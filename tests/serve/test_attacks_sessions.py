@@ -89,7 +89,7 @@ async def first_event_id(url: str, headers: Mapping[str, str], body: bytes) -> s
 
 
 async def replayed(url: str, session: Mapping[str, str], event_id: str) -> bytes:
-    """Come back for the events after one; return what was sent until nothing comes any more."""
+    """Come back for the events after one; return all that was sent."""
     said = b""
     async with connected(url) as stream:
         await stream.send(head(url, "GET", {**session, "Last-Event-ID": event_id}))

@@ -20,7 +20,8 @@ pytestmark = pytest.mark.anyio
 
 SECRET = "k" * 64
 ISSUER = "https://login.example"
-V1, V2 = "https://sts.example/tenant/", "https://login.example/tenant/v2.0"
+V1 = "https://sts.example/tenant/"
+V2 = "https://login.example/tenant/v2.0"
 WEAK = rsa.generate_private_key(public_exponent=65537, key_size=1024)
 EDWARDS = Ed25519PrivateKey.generate()
 

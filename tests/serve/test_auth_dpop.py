@@ -26,7 +26,8 @@ pytestmark = pytest.mark.anyio
 MINE = ec.generate_private_key(ec.SECP256R1())
 OTHERS = ec.generate_private_key(ec.SECP256R1())
 OF_RSA = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-BOUND, FREE = "bound-0123456789abcdef", "free-0123456789abcdef"
+BOUND = "bound-0123456789abcdef"
+FREE = "free-0123456789abcdef"
 
 
 def jwk(key: Any) -> dict[str, Any]:
@@ -190,7 +191,8 @@ async def test_a_key_of_rsa_proves_too_where_its_algorithm_is_accepted() -> None
 
 async def test_two_proofs_are_none() -> None:
     async with protected() as url:
-        one, two = proof(url), proof(url)
+        one = proof(url)
+        two = proof(url)
         headers = {"Content-Type": "application/json", "Authorization": f"DPoP {BOUND}", "DPoP": one, "dpop": two}
         answer = await exchange(url, headers=headers, body=b"{}")
 

@@ -150,7 +150,8 @@ async def test_the_issuer_is_asked_as_a_client_with_its_own_secret() -> None:
 async def test_an_answer_is_remembered_for_a_time_and_never_beyond_the_end_of_the_token() -> None:
     with running_issuer() as issuer:
         issuer.pages["/introspect"] = Page(GOOD)
-        auth, forgetful = introspecting(issuer), introspecting(issuer, cache_seconds=0)
+        auth = introspecting(issuer)
+        forgetful = introspecting(issuer, cache_seconds=0)
         for _ in range(3):
             await auth.identify("token")
         assert len(issuer.asked) == 1
@@ -186,7 +187,8 @@ async def test_many_requests_with_one_token_ask_once() -> None:
 
     with running_issuer() as issuer:
         issuer.pages["/introspect"] = slowly
-        auth, found = introspecting(issuer, cache_seconds=0), list[object]()
+        auth = introspecting(issuer, cache_seconds=0)
+        found = list[object]()
 
         async def ask() -> None:
             found.append(await auth.identify("token"))
@@ -272,7 +274,8 @@ async def test_no_secret_is_shown() -> None:
         assert SECRET not in repr(introspecting(issuer))
 
 
-GREEDY, HONEST = "127.0.0.2", "127.0.0.3"
+GREEDY = "127.0.0.2"
+HONEST = "127.0.0.3"
 
 
 async def status_of(url: str, token: str, address: str) -> tuple[int, str]:

@@ -173,7 +173,8 @@ async def test_many_requests_at_once_fetch_the_keys_once_and_one_that_gives_up_s
 
         issuer.pages["/keys"] = slowly
         auth = JwtAuth(issuer=issuer.url, audience=AUDIENCE, jwks_url=f"{issuer.url}/keys")
-        token, known = issuer.token(), list[bool]()
+        token = issuer.token()
+        known = list[bool]()
 
         async def ask() -> None:
             known.append(await auth.identify(token) is not None)

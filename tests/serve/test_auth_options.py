@@ -1,4 +1,4 @@
-"""Options of authorizations: a misspelled one is refused, as it would leave open what it was meant to protect."""
+"""Options of authorizations: a misspelled one is refused, as it would leave the server open."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from toolweave.serve._auth.token_auth import ProtectionOptions, TokenAuth
 from toolweave.state import MemoryStore
 
 TOKEN = "alice-0123456789abcdef"
-ISSUER, AUDIENCE = "https://login.example", "https://api.example/mcp"
+ISSUER = "https://login.example"
+AUDIENCE = "https://api.example/mcp"
 UPSTREAM = Upstream.oidc(ISSUER, "client", "secret")
 
 

@@ -119,9 +119,9 @@ async def test_arguments_that_do_not_fit_are_an_error_result_that_says_why(carri
     assert wrong.is_error
     assert "expected integer" in wrong.text
     assert '"c"' in wrong.text
-    told = wrong.meta["io.toolweave/error"]
-    assert told["code"] == "INVALID_INPUT"
-    assert told["data"]["problems"]
+    answered = wrong.meta["io.toolweave/error"]
+    assert answered["code"] == "INVALID_INPUT"
+    assert answered["data"]["problems"]
 
 
 @EACH_CARRIER
@@ -353,7 +353,8 @@ async def test_a_tool_that_turns_out_wrong_later_is_left_out_and_the_others_stay
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     changing = Changing()
-    wrong, changing.specs = changing.specs, changing.specs[:1]
+    wrong = changing.specs
+    changing.specs = changing.specs[:1]
     server = serve(changing)
     changing.specs = wrong
 
@@ -445,12 +446,12 @@ async def test_a_client_learns_of_a_deprecated_name_from_the_list_and_from_each_
 
     async with connected(server, carrier, era) as connection:
         (tool,) = await connection.list_tools()
-        told = await connection.call_tool("plus", {"a": 1, "b": 1})
+        answered = await connection.call_tool("plus", {"a": 1, "b": 1})
         gone = await connection.call_tool("sum", {"a": 1, "b": 1})
 
     notice = {"name": "plus", "use": "add", "message": "use 'add'", "sunset": "2999-01-01"}
     assert tool.raw["_meta"]["io.toolweave/deprecated"][0] == notice
-    assert (told.text, told.meta["io.toolweave/deprecated"]) == ("2", notice)
+    assert (answered.text, answered.meta["io.toolweave/deprecated"]) == ("2", notice)
     assert gone.require_error().kind is ErrorKind.NOT_FOUND
     assert "gone since 2020-01-01: use 'add'" in gone.text
     assert gone.meta["io.toolweave/deprecated"]["sunset"] == "2020-01-01"
@@ -513,7 +514,7 @@ class Parrot:
                 raise ToolError("the parrot is dead")
             return f"{self.name} says {message}"
 
-        return tool(run, name=self._tool_name, description="Repeats what it hears.")
+        return tool(run, name=self._tool_name, description="Repeats a text.")
 
 
 @pytest.mark.requirement("R85", "C22", "C23", "D24")

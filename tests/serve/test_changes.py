@@ -27,7 +27,7 @@ DECLARED = {"tools": {"listChanged": True}, "resources": {"subscribe": True}}
 
 
 class Inbox:
-    """A conversation that keeps what is pushed to it."""
+    """A conversation that keeps all notifications."""
 
     def __init__(self) -> None:
         self.pushed: list[tuple[str, Mapping[str, Any]]] = []
@@ -35,7 +35,8 @@ class Inbox:
 
     def push(self, method: str, params: Mapping[str, Any]) -> None:
         self.pushed.append((method, params))
-        news, self._news = self._news, anyio.Event()
+        news = self._news
+        self._news = anyio.Event()
         news.set()
 
     async def until(self, method: str) -> None:
@@ -67,7 +68,9 @@ class SlowLine:
 
 async def test_a_change_told_in_a_thread_is_pushed_on_the_conversations_own_loop() -> None:
     asyncio.get_running_loop().set_debug(True)  # refuses to be called from a thread
-    changes, inbox, threads = Changes(), Inbox(), list[int]()
+    changes = Changes()
+    inbox = Inbox()
+    threads = list[int]()
 
     def push(method: str, params: Mapping[str, Any]) -> None:
         threads.append(threading.get_ident())
@@ -82,7 +85,9 @@ async def test_a_change_told_in_a_thread_is_pushed_on_the_conversations_own_loop
 
 
 async def test_a_tool_registered_in_a_thread_is_told_of() -> None:
-    changes, inbox, registry = Changes(), Inbox(), ToolRegistry()
+    changes = Changes()
+    inbox = Inbox()
+    registry = ToolRegistry()
     stop = changes.watch(registry)
     changes.join(inbox.push, conversation="c")
 
@@ -100,7 +105,9 @@ async def test_a_tool_registered_in_a_thread_is_told_of() -> None:
 
 
 async def test_who_left_hears_nothing_not_even_what_was_due() -> None:
-    changes, gone, there = Changes(), Inbox(), Inbox()
+    changes = Changes()
+    gone = Inbox()
+    there = Inbox()
     leave = changes.join(gone.push, conversation="gone")
     changes.join(there.push, conversation="there")
     changes.tools_changed()
@@ -116,7 +123,8 @@ async def test_who_left_hears_nothing_not_even_what_was_due() -> None:
 
 
 async def test_a_conversation_that_cannot_be_told_costs_no_other_its_news(caplog: pytest.LogCaptureFixture) -> None:
-    changes, inbox = Changes(), Inbox()
+    changes = Changes()
+    inbox = Inbox()
 
     def broken(method: str, params: Mapping[str, Any]) -> None:
         raise OSError("gone")
@@ -130,7 +138,8 @@ async def test_a_conversation_that_cannot_be_told_costs_no_other_its_news(caplog
 
 
 async def test_changes_outlive_the_event_loop_of_a_conversation() -> None:
-    changes, inbox = Changes(), Inbox()
+    changes = Changes()
+    inbox = Inbox()
 
     async def visit() -> None:
         changes.join(inbox.push, conversation="elsewhere")
@@ -146,7 +155,8 @@ async def test_changes_outlive_the_event_loop_of_a_conversation() -> None:
 
 @pytest.mark.slow
 async def test_a_slow_listener_hears_the_newest_of_each_thing_and_what_waits_for_it_is_bounded() -> None:
-    changes, line = Changes(debounce=0), SlowLine()
+    changes = Changes(debounce=0)
+    line = SlowLine()
     listen = Listen(changes, declared=lambda: DECLARED)
     endpoint = Endpoint({"name": "x", "version": "1"}, features=[listen])
     wanted = {"toolsListChanged": True, "resourceSubscriptions": ["a://1", "a://2"]}
@@ -163,7 +173,7 @@ async def test_a_slow_listener_hears_the_newest_of_each_thing_and_what_waits_for
             await line.waiting.wait()
             for count in range(100_000):
                 changes.tools_changed()
-                changes.tell(Topic(UPDATED, "a://1"), {"uri": "a://1", "count": count})
+                changes.publish(Topic(UPDATED, "a://1"), {"uri": "a://1", "count": count})
             changes.resource_updated("a://2")
             changes.close()
             line.gate.set()
@@ -186,7 +196,8 @@ async def test_what_nobody_asked_for_is_not_kept_for_a_stream() -> None:
 
 
 async def test_a_stream_whose_client_is_gone_is_forgotten() -> None:
-    changes, line = Changes(most_streams=1), SlowLine()
+    changes = Changes(max_streams=1)
+    line = SlowLine()
     listen = Listen(changes, declared=lambda: DECLARED)
     client = Client(version="2026-07-28")
     params = {"notifications": {"toolsListChanged": True}}

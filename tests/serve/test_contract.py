@@ -73,7 +73,7 @@ def work(piped: Piped) -> list[Json]:
         request("completion/complete", {}),
         request("no/such/method", {"a": 1}),
         request("server/discover"),
-        {"jsonrpc": "2.0", "method": "notifications/never/heard/of", "params": {}},
+        {"jsonrpc": "2.0", "method": "notifications/unknown/one", "params": {}},
         {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "nobody's"}},
     ]
 
@@ -187,15 +187,15 @@ async def test_what_a_client_sees_does_not_depend_on_the_loop(version: str) -> N
             "args": ["-m", "tests.serve.program", "--loop", loop],
             "protocol": version,
         }
-        told: list[Any] = []
+        progress: list[Any] = []
         with anyio.fail_after(60):
             async with connect_mcp(config) as connection:
                 tools = await connection.list_tools()
                 added = await connection.call_tool("add", {"a": 1, "b": 2})
                 failed = await connection.call_tool("fail", {"text": "on purpose"})
-                napped = await connection.call_tool("nap", {"seconds": 0}, on_progress=told.append)
+                napped = await connection.call_tool("nap", {"seconds": 0}, on_progress=progress.append)
                 with pytest.raises(ProtocolError) as unknown:
                     await connection.call_tool("nobody", {})
                 server = (connection.protocol_version, connection.server_info)
-        seen.append((server, [tool.spec for tool in tools], added, failed, napped, told, unknown.value.code))
+        seen.append((server, [tool.spec for tool in tools], added, failed, napped, progress, unknown.value.code))
     assert seen[0] == seen[1]

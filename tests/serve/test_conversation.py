@@ -69,7 +69,7 @@ class Desk:
         return {"it": "came anyway"}
 
     async def _ask(self, request: Request) -> Json:
-        return {"told": await request.line.ask("roots/list", {})}
+        return {"sent_data": await request.line.ask("roots/list", {})}
 
     async def _give(self, request: Request) -> Json:
         return self.result
@@ -219,12 +219,12 @@ async def test_notifications_before_the_first_request_are_taken_and_settle_nothi
     async with raw_client(serve()) as raw:
         await raw.notify("notifications/initialized")
         await raw.notify("notifications/cancelled", requestId=4)
-        await raw.notify("notifications/never/heard/of")
+        await raw.notify("notifications/unknown/one")
         raw.version = MODERN
         assert "result" in await raw.ask(raw.request("server/discover"))
 
 
-# what is no message
+# not a message
 
 
 @pytest.mark.parametrize(
@@ -391,7 +391,8 @@ async def nothing() -> bytes:
 
 
 async def test_more_requests_at_once_than_the_bound_are_refused() -> None:
-    desk, kept = Desk(), Kept()
+    desk = Desk()
+    kept = Kept()
     kept.open.set()
     with anyio.fail_after(30):
         endpoint = Endpoint({"name": "desk", "version": "1"}, features=[desk])
@@ -409,7 +410,8 @@ async def test_more_requests_at_once_than_the_bound_are_refused() -> None:
 
 
 async def test_pings_are_answered_however_many_requests_run() -> None:
-    desk, kept = Desk(), Kept()
+    desk = Desk()
+    kept = Kept()
     kept.open.set()
     hello = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": {"name": "raw", "version": "0"}}
     with anyio.fail_after(30):
@@ -510,14 +512,14 @@ async def test_a_result_that_is_no_json_is_an_internal_error_without_details(
 
 
 @EACH_ERA
-@pytest.mark.parametrize(("data", "told"), [([1], [1]), (object(), None), (None, None)])
-async def test_a_refusal_goes_out_even_if_its_data_is_no_json(version: str, data: Any, told: Any) -> None:
+@pytest.mark.parametrize(("data", "sent_data"), [([1], [1]), (object(), None), (None, None)])
+async def test_a_refusal_goes_out_even_if_its_data_is_not_json(version: str, data: Any, sent_data: Any) -> None:
     desk = Desk()
     desk.result = data
     async with raw_client(serve(desk), version) as raw:
         answer = await raw.ask(raw.request("desk/refuse"))
 
-    assert answer["error"] == {"code": -1, "message": "refused"} | ({} if told is None else {"data": told})
+    assert answer["error"] == {"code": -1, "message": "refused"} | ({} if sent_data is None else {"data": sent_data})
 
 
 async def test_a_result_that_is_too_deep_to_write_is_an_internal_error() -> None:
@@ -610,7 +612,7 @@ async def test_a_question_to_the_client_is_answered_by_its_id() -> None:
         await raw.send({"jsonrpc": "2.0", "id": question["id"], "result": {"roots": ["twice"]}})
         answer = await raw.receive()
 
-    assert answer["result"] == {"told": {"roots": []}}
+    assert answer["result"] == {"sent_data": {"roots": []}}
 
 
 @pytest.mark.parametrize(
@@ -618,8 +620,8 @@ async def test_a_question_to_the_client_is_answered_by_its_id() -> None:
     [
         ({"error": {"code": -1, "message": "no", "data": [1]}}, -1, "no"),
         ({"error": "text"}, -32603, "the client refused"),
-        ({"result": 5}, -32603, "the client's answer is no result"),
-        ({"result": None}, -32603, "the client's answer is no result"),
+        ({"result": 5}, -32603, "the client's answer is not a result"),
+        ({"result": None}, -32603, "the client's answer is not a result"),
     ],
 )
 async def test_a_client_that_refuses_fails_the_question(reply: Json, code: int, message: str) -> None:
@@ -637,9 +639,9 @@ async def test_a_question_whose_request_is_cancelled_is_cancelled_at_the_client_
         await raw.send(raw.request("desk/ask", id=1))
         question = await raw.receive()
         await raw.notify("notifications/cancelled", requestId=1)
-        told = await raw.receive()
+        sent_data = await raw.receive()
 
-    assert (told["method"], told["params"]["requestId"]) == ("notifications/cancelled", question["id"])
+    assert (sent_data["method"], sent_data["params"]["requestId"]) == ("notifications/cancelled", question["id"])
 
 
 async def test_a_stateless_client_cannot_be_asked() -> None:
@@ -655,7 +657,7 @@ async def test_a_handshake_client_hears_of_changes_after_it_said_initialized_and
     async with raw_client(server) as early, raw_client(server, LEGACY) as raw:
         params: Json = {"protocolVersion": LEGACY, "capabilities": {}}
         assert "result" in await early.ask(early.request("initialize", params))
-        assert "result" in await raw.ask(raw.request("ping"))  # what was said before it is taken by now
+        assert "result" in await raw.ask(raw.request("ping"))  # messages before it are handled by now
         server.tool(_nothing)
         assert (await raw.receive())["method"] == "notifications/tools/list_changed"
         await early.send(early.request("ping", id="next"))

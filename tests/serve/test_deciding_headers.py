@@ -66,7 +66,8 @@ async def test_each_deciding_header_is_judged_after_a_call_whose_verdict_is_kept
                         # putheader keeps the case, and a header of the client's own is replaced by the same spelling
                         given = {known: text for known, text in headers.items() if known.lower() != name.decode()}
                         spelled = "-".join(part.capitalize() for part in name.decode().split("-"))
-                        given[spelled], sent = value, body
+                        given[spelled] = value
+                        sent = body
                         if spelled == "Transfer-Encoding":
                             given["Content-Length"] = None
                             sent = b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body)

@@ -34,7 +34,7 @@ pytestmark = pytest.mark.anyio
 EXPECTED = ("DUPLICATE", ErrorKind.DENIED, {"of": [1, None]}, True, "there is one already")
 
 
-def told(error: ToolError | None) -> tuple[Any, ...]:
+def parts_of(error: ToolError | None) -> tuple[Any, ...]:
     assert error is not None
     return error.code, error.kind, error.data, error.retryable, error.message
 
@@ -50,7 +50,7 @@ async def test_what_a_tool_says_of_its_error_comes_back_over_http(era: str) -> N
         called = await connection.call_tool("refuse", {"text": "there is one already"})
         executed = await (await connection.list_tools())["refuse"].execute({"text": "there is one already"})
 
-    assert told(called.error) == told(executed.error) == EXPECTED
+    assert parts_of(called.error) == parts_of(executed.error) == EXPECTED
     assert called.text == "there is one already"
 
 
@@ -66,7 +66,7 @@ async def test_what_a_tool_says_of_its_error_comes_back_over_stdio(era: str) -> 
     async with connect_mcp(config) as connection:
         result = await connection.call_tool("refuse", {"text": "there is one already"})
 
-    assert told(result.error) == EXPECTED
+    assert parts_of(result.error) == EXPECTED
 
 
 @pytest.mark.parametrize("era", ERAS)
@@ -75,7 +75,7 @@ async def test_what_a_tool_says_of_its_error_passes_through_a_hub_that_is_served
     async with connect_mcp({"server": gateway, "protocol": era}) as connection:
         result = await connection.call_tool("refuse", {"text": "there is one already"})
 
-    assert told(result.error) == EXPECTED
+    assert parts_of(result.error) == EXPECTED
 
 
 @EACH_CARRIER
@@ -87,7 +87,7 @@ async def test_the_data_of_an_error_that_is_no_json_is_left_out_and_the_error_co
     async with connected(create_mcp_server(name="s", version="1", tools=[odd]), carrier, era) as connection:
         result = await connection.call_tool("odd", {})
 
-    assert told(result.error) == (7, ErrorKind.EXECUTION_FAILED, None, False, "it broke")
+    assert parts_of(result.error) == (7, ErrorKind.EXECUTION_FAILED, None, False, "it broke")
 
 
 async def test_a_masked_error_says_nothing_of_itself_anywhere_in_its_result() -> None:
@@ -104,7 +104,7 @@ async def test_a_masked_error_says_nothing_of_itself_anywhere_in_its_result() ->
     raw = msgspec.json.encode(result.raw)
     assert b"hunter2" not in raw
     assert b"SecretError" not in raw
-    assert told(result.error) == (
+    assert parts_of(result.error) == (
         "EXECUTION_FAILED",
         ErrorKind.EXECUTION_FAILED,
         None,
@@ -139,7 +139,7 @@ async def test_a_foreign_server_cannot_say_what_only_its_client_knows_and_is_cal
     async with connect_mcp(server) as connection:
         result = await (await connection.list_tools())["pay"].execute({})
 
-    assert told(result.error) == (*expected, "no")
+    assert parts_of(result.error) == (*expected, "no")
     assert len(server.calls) == 1
 
 

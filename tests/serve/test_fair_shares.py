@@ -29,7 +29,8 @@ from toolweave.serve import BearerAuth, McpServer
 from toolweave.serve._http.app import HttpApp, HttpLimits, HttpOptions
 
 pytestmark = pytest.mark.anyio
-GREEDY, HONEST = "127.0.0.2", "127.0.0.3"
+GREEDY = "127.0.0.2"
+HONEST = "127.0.0.3"
 PING = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "ping"}).encode()
 TOKENS = {"greedy": "greedy-0123456789", "honest": "honest-0123456789"}
 

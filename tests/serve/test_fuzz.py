@@ -33,7 +33,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.unmeasured]  # quick tests run the s
 
 ROUND = 10
 """Messages between two valid calls."""
-STDIO_ROUNDS, HTTP_ROUNDS = 200, 200
+STDIO_ROUNDS = 200
+HTTP_ROUNDS = 200
 SECONDS = 60
 """The bound of every wait; a server that needs longer hangs."""
 
@@ -62,7 +63,7 @@ def ids_in(text: bytes) -> Iterator[str]:
 
 
 class Answers:
-    """What was asked and what was answered."""
+    """A request and its answer."""
 
     def __init__(self) -> None:
         self._asked: Counter[str] = Counter()
@@ -103,7 +104,9 @@ class Process:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         assert self._process.stderr is not None
-        self._stdin, stdout, stderr = self._process.stdin, self._process.stdout, self._process.stderr
+        self._stdin = self._process.stdin
+        stdout = self._process.stdout
+        stderr = self._process.stderr
         self._lines: SimpleQueue[bytes] = SimpleQueue()
         self._answers = Answers()
         self._calls = 0
@@ -209,7 +212,7 @@ VERBS = ("POST",) * 12 + ("GET", "DELETE", "PUT", "OPTIONS")
 
 
 class Endpoint:
-    """An HTTP endpoint: what is sent goes there one after the other over one connection, in one session if any."""
+    """An HTTP endpoint: requests go there one after the other over one connection, in one session if any."""
 
     def __init__(self, url: str, *, modern: bool) -> None:
         self._url = urlsplit(url)

@@ -97,7 +97,8 @@ async def test_a_session_answers_a_client_that_closed_its_sending_side() -> None
 
 @pytest.mark.slow
 async def test_a_slow_call_of_such_a_client_is_answered_after_interim_responses() -> None:
-    waiting, go = anyio.Event(), anyio.Event()
+    waiting = anyio.Event()
+    go = anyio.Event()
 
     @tool
     async def wait() -> str:

@@ -37,7 +37,7 @@ def command(half: str, missing: tuple[str, ...]) -> list[str]:
 
 
 def run(line: list[str], text: str = "") -> str:
-    """Run a program and return what it printed."""
+    """Run a program and return its output."""
     done = subprocess.run(line, input=text, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout

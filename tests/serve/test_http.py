@@ -108,7 +108,8 @@ async def test_both_ways_answer_alike(body: bytes) -> None:
 
 
 async def test_revisions_that_a_server_does_not_speak_have_no_method() -> None:
-    legacy, modern = doing_server(), doing_server()
+    legacy = doing_server()
+    modern = doing_server()
     legacy.speak("legacy")
     modern.speak("2026-07-28")
 

@@ -1,4 +1,4 @@
-"""Who is let in over HTTP, who is told where to sign in, and how far a token goes."""
+"""Who is let in over HTTP, who is sent to a sign-in, and how far a token goes."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ async def test_a_protected_server_is_not_mounted_where_its_authorization_is_not_
     auth = BearerAuth(tokens=[TOKEN])
     server = create_mcp_server("sums", tools=[added], auth=auth)
     app = doing_server().asgi_app()
-    with pytest.raises(ConfigError, match="an `auth` of its own"):
+    with pytest.raises(ConfigError, match="has an `auth`"):
         async with app.mounted("/sums", server.http_endpoint()):
             pass
     app = doing_server().asgi_app(auth=auth)
@@ -99,7 +99,7 @@ async def test_without_a_token_nothing_is_read_and_no_session_begins() -> None:
         ]
 
     assert [one.status for one in answers] == [401] * 4
-    assert all(one.headers["www-authenticate"] == "Bearer" for one in answers)  # no error where there is no token
+    assert all(one.headers["www-authenticate"] == "Bearer" for one in answers)  # without a token there is no error
     needed = {"error_description": "A token is required, in the header 'Authorization: Bearer TOKEN'"}
     assert [one.json() for one in answers] == [needed] * 4
     assert not any("mcp-session-id" in one.headers for one in answers)

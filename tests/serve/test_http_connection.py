@@ -167,7 +167,8 @@ async def test_a_client_that_waits_for_continue_gets_it_before_the_response() ->
 
 @pytest.mark.slow
 async def test_a_head_that_does_not_arrive_in_time_does_not_cut_off_the_response_before_it() -> None:
-    doings, limits = Doings(), HttpLimits(header_seconds=0.2, shutdown_seconds=2)
+    doings = Doings()
+    limits = HttpLimits(header_seconds=0.2, shutdown_seconds=2)
     async with served_http(doing_server(doings), limits=limits) as url, connected(url) as stream:
         with anyio.fail_after(30):
             await stream.send(call_of(url, "wait") + b"POST /mcp HTTP/1.1\r\nHost: a")

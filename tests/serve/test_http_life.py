@@ -382,7 +382,8 @@ async def test_an_open_endpoint_that_others_can_reach_is_warned_of(
 
 async def test_a_client_that_goes_away_ends_its_call_whoever_runs_the_event_loop() -> None:
     async def serve() -> bool:
-        doings, bound = Doings(), socket.create_server(("127.0.0.1", 0))
+        doings = Doings()
+        bound = socket.create_server(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{bound.getsockname()[1]}/mcp"
         server = uvicorn.Server(uvicorn.Config(doing_server(doings).asgi_app(), log_config=None))
         body = call_body("wait")
@@ -398,7 +399,7 @@ async def test_a_client_that_goes_away_ends_its_call_whoever_runs_the_event_loop
             server.should_exit = server.force_exit = True
         return doings.cancelled.is_set()
 
-    # as `uvicorn module:app` does; anyio.run would tell every timer which event loop it is on
+    # as `uvicorn module:app` does; anyio.run would show every timer which event loop it is on
     assert await anyio.to_thread.run_sync(lambda: asyncio.run(serve()))
 
 

@@ -1,4 +1,4 @@
-"""Messages over HTTP by hand: those that contradict themselves, those that are none, batches, and lists."""
+"""Messages over HTTP by hand: those that contradict themselves, those that are not messages, batches, and lists."""
 
 from __future__ import annotations
 
@@ -132,13 +132,18 @@ async def test_an_unknown_revision_is_refused_with_all_that_are_served_as_discov
         head = modern_headers("", "server/discover")
         found = await exchange(url, headers=head, body=call_body("", method="server/discover"))
         note = b'{"jsonrpc": "2.0", "method": "notifications/initialized"}'
-        told = await exchange(url, headers=listing(MCP_Protocol_Version="2099-01-01"), body=note)
+        refused_note = await exchange(url, headers=listing(MCP_Protocol_Version="2099-01-01"), body=note)
         taken = await exchange(url, headers=listing(), body=note)
 
     assert refusal(refused) == (400, 7, -32022)
     assert refused.json()["error"]["data"] == {"supported": VERSIONS, "requested": "2099-01-01"}
     assert found.json()["result"]["supportedVersions"] == VERSIONS
-    assert (told.status, told.json()["error"]["code"], taken.status, taken.body) == (400, -32022, 202, b"")
+    assert (refused_note.status, refused_note.json()["error"]["code"], taken.status, taken.body) == (
+        400,
+        -32022,
+        202,
+        b"",
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Sessions of legacy clients over HTTP: how they begin and end, what they are told, what is resumed."""
+"""Sessions of legacy clients over HTTP: how they begin and end, which notifications they get, what is resumed."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ async def test_a_change_that_comes_before_the_stream_is_open_is_told_when_it_is(
     async with served_http(server) as url:
         _, session = await handshake(url)
         changing(server)
-        await anyio.sleep(0.2)  # changes are told a moment later, together
+        await anyio.sleep(0.2)  # changes are announced a moment later, together
         async with opened(url, "GET", session) as stream:
             said = await read_until(stream, b"list_changed")
 
@@ -194,11 +194,13 @@ async def test_a_client_that_cancels_its_call_gets_the_end_of_its_response() -> 
         _, session = await handshake(url)
         async with opened(url, "POST", session, called("wait", "k")) as stream:
             await doings.started.wait()
-            told = await exchange(url, headers=session, body=message("notifications/cancelled", None, requestId="k"))
+            cancelled = await exchange(
+                url, headers=session, body=message("notifications/cancelled", None, requestId="k")
+            )
             none = await exchange(url, headers=session, body=message("notifications/cancelled", None, requestId=[1]))
             said = await read_until(stream, b"}")
 
-    assert (told.status, none.status) == (202, 202)
+    assert (cancelled.status, none.status) == (202, 202)
     assert doings.cancelled.is_set()
     assert b"-32800" in said
 
@@ -277,7 +279,8 @@ async def asking_session(url: str) -> dict[str, str]:
 
 async def test_a_client_is_asked_on_the_response_of_its_call_and_answers_with_a_post() -> None:
     async with served_http(create_mcp_server("s", tools=[survey])) as url:
-        session, other = await asking_session(url), await asking_session(url)
+        session = await asking_session(url)
+        other = await asking_session(url)
         async with opened(url, "POST", session, called("survey")) as stream:
             said = await read_until(stream, b'"requestedSchema"')
             (asked,) = events(said.partition(b"\r\n\r\n")[2])

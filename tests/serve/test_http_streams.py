@@ -36,13 +36,13 @@ async def test_progress_makes_the_answer_a_stream_that_ends_with_the_result() ->
     async with served_http(doing_server()) as url:
         answer = await call(url, "steps", meta={"progressToken": "p-1"})
 
-    told = events(answer.body)
+    received = events(answer.body)
     assert answer.status == 200
     assert answer.headers["content-type"] == "text/event-stream"
     assert answer.headers["x-accel-buffering"] == "no"
-    assert [one["params"]["progressToken"] for one in told[:-1]] == ["p-1"] * (len(told) - 1)
-    assert told[-1]["id"] == 7
-    assert told[-1]["result"]["content"] == [{"type": "text", "text": "done"}]
+    assert [one["params"]["progressToken"] for one in received[:-1]] == ["p-1"] * (len(received) - 1)
+    assert received[-1]["id"] == 7
+    assert received[-1]["result"]["content"] == [{"type": "text", "text": "done"}]
 
 
 async def test_an_event_reaches_the_client_while_the_call_still_runs() -> None:
@@ -221,7 +221,7 @@ async def test_a_stream_of_another_method_is_the_sdks_and_works_beside() -> None
         headers = {**modern_headers("", "subscriptions/listen"), "Content-Length": str(len(body))}
         with anyio.fail_after(30):
             await stream.send(head(url, headers=headers) + body)
-            told = await read_until(stream, b"acknowledged")
+            received = await read_until(stream, b"acknowledged")
             assert (await exchange(url, headers=modern_headers("add"), body=call_body("add", {"a": 1, "b": 2}))).status
 
-    assert b"text/event-stream" in told
+    assert b"text/event-stream" in received

@@ -76,7 +76,7 @@ async def listening(talk: Talk, **filters: Any) -> int:
     """Open a listen stream and wait until it is acknowledged."""
     count = len(talk.of(ACKNOWLEDGED))
     number = await talk.send("subscriptions/listen", {"notifications": filters})
-    await talk.heard(ACKNOWLEDGED, count + 1)
+    await talk.received(ACKNOWLEDGED, count + 1)
     return number
 
 
@@ -89,10 +89,11 @@ async def test_a_client_hears_of_tools_that_come_and_go(carrier: str, version: s
     registry = ToolRegistry([add])
     server = create_mcp_server(name="changing", version="1", tools=registry)
     async with connected(server, carrier, version) as connection:
-        heard, news = list[ToolsChanged](), anyio.Event()
+        received = list[ToolsChanged]()
+        news = anyio.Event()
 
         def take(change: ToolsChanged) -> None:
-            heard.append(change)
+            received.append(change)
             news.set()
 
         connection.subscribe(take)
@@ -105,7 +106,7 @@ async def test_a_client_hears_of_tools_that_come_and_go(carrier: str, version: s
         with anyio.fail_after(30):
             await news.wait()
 
-    assert [(change.added, change.removed) for change in heard] == [(("subtract",), ()), ((), ("add",))]
+    assert [(change.added, change.removed) for change in received] == [(("subtract",), ()), ((), ("add",))]
     assert names == ["add", "subtract"]
 
 
@@ -117,7 +118,7 @@ async def test_a_stream_begins_with_what_is_honoured_and_every_frame_names_it() 
         board.changes.tools_changed()
         board.changes.prompts_changed()
         board.changes.resource_updated("a://b")
-        await talk.heard(UPDATED)
+        await talk.received(UPDATED)
 
     stamp = {SUBSCRIPTION_ID: number}
     honoured = {"toolsListChanged": True, "resourceSubscriptions": ["a://b"]}
@@ -136,7 +137,7 @@ async def test_a_stream_carries_nothing_that_was_not_asked_for() -> None:
         board.changes.resources_changed()
         board.changes.resource_updated("a://c")
         board.changes.prompts_changed()
-        await talk.heard(PROMPTS)
+        await talk.received(PROMPTS)
 
     assert [one["method"] for one in talk.notifications] == [ACKNOWLEDGED, PROMPTS]
 
@@ -183,24 +184,24 @@ async def test_a_storm_from_many_threads_is_few_notifications() -> None:
         for thread in threads:
             await anyio.to_thread.run_sync(thread.join)
         board.changes.prompts_changed()
-        await modern.heard(PROMPTS)
-        await legacy.heard(PROMPTS)
+        await modern.received(PROMPTS)
+        await legacy.received(PROMPTS)
 
         for talk in (modern, legacy):
             assert 1 <= len(talk.of(TOOLS)) < 2_000  # of 20,000
 
 
 async def test_a_client_that_cancels_its_stream_makes_room_for_another() -> None:
-    board = Board(changes=Changes(most_streams=1))
+    board = Board(changes=Changes(max_streams=1))
     async with talking(board) as talk:
         number = await listening(talk, toolsListChanged=True)
         with pytest.raises(RequestError, match="too many listen streams"):
             await talk.ask("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
-        await talk.tell("notifications/cancelled", {"requestId": number})
+        await talk.notify("notifications/cancelled", {"requestId": number})
         await listening(talk, promptsListChanged=True)
         board.changes.tools_changed()
         board.changes.prompts_changed()
-        await talk.heard(PROMPTS)
+        await talk.received(PROMPTS)
 
     assert talk.of(TOOLS) == []
     assert number not in talk.answers
@@ -238,8 +239,8 @@ async def test_a_conversation_hears_of_the_resources_it_subscribed_to_only(versi
         for uri in ("a://b", "a://c", "a://d"):
             board.changes.resource_updated(uri)
         board.changes.resources_changed()
-        await talk.heard(RESOURCES)
-        await other.heard(RESOURCES)
+        await talk.received(RESOURCES)
+        await other.received(RESOURCES)
 
     assert talk.of(UPDATED) == [{"uri": "a://b"}]
     assert other.of(UPDATED) == []

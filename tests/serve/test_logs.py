@@ -16,7 +16,8 @@ from toolweave.tools import CallContext
 
 pytestmark = pytest.mark.anyio
 
-LEGACY, MODERN = "2025-11-25", "2026-07-28"
+LEGACY = "2025-11-25"
+MODERN = "2026-07-28"
 LEVEL = "io.modelcontextprotocol/logLevel"
 LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 
@@ -31,8 +32,8 @@ def serve(**options: Any) -> McpServer:
     return create_mcp_server(name="talks", version="1", tools=[talk], **options)
 
 
-def heard(peer: Peer) -> list[str]:
-    return [params["level"] for method, params in peer.told if method == "notifications/message"]
+def levels_of(peer: Peer) -> list[str]:
+    return [params["level"] for method, params in peer.notifications if method == "notifications/message"]
 
 
 async def set_level(server: McpServer, peer: Peer, level: Any) -> dict[str, Any]:
@@ -49,11 +50,12 @@ async def test_logging_is_declared_only_where_it_was_asked_for(modern: bool) -> 
 @pytest.mark.requirement("C12")
 @pytest.mark.parametrize("version", [LEGACY, MODERN])
 async def test_a_server_that_declares_no_logging_sends_none(version: str) -> None:
-    server, peer = serve(), Peer(version=version)
+    server = serve()
+    peer = Peer(version=version)
 
     await peer.call(server, "talk", _meta={LEVEL: "debug"})
 
-    assert peer.told == []
+    assert peer.notifications == []
     with pytest.raises(RequestError) as caught:
         await set_level(server, peer, "debug")
     assert caught.value.code == -32601
@@ -79,7 +81,7 @@ async def test_a_modern_request_hears_its_level_and_above(level: str) -> None:
 
     await peer.call(serve(logging=True), "talk", _meta={LEVEL: level})
 
-    assert heard(peer) == list(LEVELS[LEVELS.index(level) :])
+    assert levels_of(peer) == list(LEVELS[LEVELS.index(level) :])
 
 
 @pytest.mark.parametrize("meta", [{}, {LEVEL: None}, {LEVEL: "loud"}, {LEVEL: ["info"]}])
@@ -88,7 +90,7 @@ async def test_a_modern_request_without_a_level_hears_nothing(meta: dict[str, An
 
     await peer.call(serve(logging=True), "talk", _meta=meta)
 
-    assert peer.told == []
+    assert peer.notifications == []
 
 
 async def test_a_handshake_era_client_hears_info_and_above_until_it_says_otherwise() -> None:
@@ -96,29 +98,31 @@ async def test_a_handshake_era_client_hears_info_and_above_until_it_says_otherwi
 
     await peer.call(serve(logging=True), "talk")
 
-    assert heard(peer) == list(LEVELS[1:])
+    assert levels_of(peer) == list(LEVELS[1:])
 
 
 async def test_a_level_holds_for_its_own_conversation() -> None:
     server = serve(logging=True)
-    quiet, loud = Peer(version=LEGACY, conversation="a"), Peer(version=LEGACY, conversation="b")
+    quiet = Peer(version=LEGACY, conversation="a")
+    loud = Peer(version=LEGACY, conversation="b")
 
     assert await set_level(server, quiet, "emergency") == {}
     assert await set_level(server, loud, "debug") == {}
     await quiet.call(server, "talk")
     await loud.call(server, "talk")
 
-    assert heard(quiet) == ["emergency"]
-    assert heard(loud) == list(LEVELS)
+    assert levels_of(quiet) == ["emergency"]
+    assert levels_of(loud) == list(LEVELS)
 
 
 async def test_a_request_of_no_conversation_sets_nobody_elses_level() -> None:
-    server, stateless = serve(logging=True), Peer(version=LEGACY)
+    server = serve(logging=True)
+    stateless = Peer(version=LEGACY)
 
     await set_level(server, stateless, "emergency")
     await stateless.call(server, "talk")
 
-    assert heard(stateless) == list(LEVELS[1:])
+    assert levels_of(stateless) == list(LEVELS[1:])
 
 
 @pytest.mark.parametrize("level", ["loud", "", None, 3, ["info"], {}])

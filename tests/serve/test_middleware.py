@@ -342,13 +342,13 @@ async def test_notifications_of_a_running_request_pass_through_its_reply_channel
     async def quiet(request: Request, call_next: CallNext) -> Json:
         return await call_next(request.replace(line=Line(request.line)))
 
-    told: list[str | None] = []
+    messages: list[str | None] = []
     server = create_mcp_server("steps", tools=[steps], middleware=[quiet])
     async with connected(server, carrier, era) as connection:
-        result = await connection.call_tool("steps", {}, on_progress=lambda one: told.append(one.message))
+        result = await connection.call_tool("steps", {}, on_progress=lambda one: messages.append(one.message))
 
     assert result.text == "done"
-    assert told == ["half"]
+    assert messages == ["half"]
 
 
 @EACH_CARRIER
@@ -414,7 +414,7 @@ async def test_tasks_and_subscriptions_are_requests_like_any_other() -> None:
         created = await talk.ask("tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}})
         await talk.ask("tasks/get", {"taskId": created["taskId"]})
         await talk.send("subscriptions/listen", {"notifications": {"resourceSubscriptions": ["notes://one"]}})
-        await talk.heard("notifications/subscriptions/acknowledged")
+        await talk.received("notifications/subscriptions/acknowledged")
     async with talking(server, LEGACY) as talk:
         await talk.ask("resources/subscribe", {"uri": "notes://one"})
 
@@ -496,7 +496,7 @@ async def test_middleware_is_replaced_as_a_whole() -> None:
 def test_what_is_no_middleware_is_refused_when_the_server_is_made() -> None:
     wrong: list[tuple[Any, str]] = [
         ([Recorder], r"give Recorder\(...\) instead of the class"),
-        (["name"], "str is no middleware"),
+        (["name"], "str is not middleware"),
         (Recorder("a", []), "put the one into a list"),
     ]
     for given, said in wrong:

@@ -148,12 +148,12 @@ async def test_what_a_mounted_server_offers_later_is_there_too(era: str) -> None
     server = main(inner)
     with anyio.fail_after(60):
         async with connected(server, era=era) as client:
-            heard = anyio.Event()
-            client.on("tools_changed", lambda change: heard.set())
+            changed = anyio.Event()
+            client.on("tools_changed", lambda change: changed.set())
             await client.list_tools()
-            heard = anyio.Event()
+            changed = anyio.Event()
             inner.tool(tool(lambda: "later", name="later"))
-            await heard.wait()
+            await changed.wait()
             assert "weather_later" in (await client.list_tools()).names
             assert (await client.call_tool("weather_later")).text == "later"
             server.mount(create_mcp_server("more", tools=[tool(lambda: "more", name="more")]), "more")
@@ -180,11 +180,11 @@ async def test_what_cannot_be_mounted_is_refused_with_what_to_do() -> None:
     server = main()
     with pytest.raises(ValueError, match="in itself"):
         server.mount(server, "me")
-    with pytest.raises(ValueError, match="is no namespace"):
+    with pytest.raises(ValueError, match="is not a namespace"):
         server.mount(weather(), "not one")
-    with pytest.raises(ValueError, match="auth= of its own"):
+    with pytest.raises(ValueError, match="auth=, which"):
         server.mount(weather(auth=BearerAuth(tokens=["a-token-of-16-chars"])), "weather")
-    with pytest.raises(ValueError, match="tasks= of its own"):
+    with pytest.raises(ValueError, match="tasks=, which"):
         server.mount(weather(tasks={"now": "optional"}), "weather")
     with pytest.raises(TypeError, match="not str"):
         server.mount("weather", "weather")  # pyright: ignore[reportArgumentType]
@@ -248,7 +248,8 @@ class Counted:
 
 
 async def test_with_many_mounted_servers_each_list_costs_a_few_readings_for_each() -> None:
-    source, count = Counted(), 12
+    source = Counted()
+    count = 12
     server = create_mcp_server("main", resources=[source])
     for number in range(count):
         server.mount(weather(), f"w{number}")

@@ -20,7 +20,7 @@ BOUND = 60
 
 
 class LostConnection(McpConnection):
-    """A connection whose server does not answer any more when it is asked for what it offers beside tools."""
+    """A connection whose server does not answer any more for offers other than tools."""
 
     async def _list(self, *args: Any, **kwargs: Any) -> Any:
         raise ServerError("it does not answer", server=self.name)
@@ -147,15 +147,15 @@ async def test_a_change_of_the_lists_reaches_the_client() -> None:
     inner = weather()
     with anyio.fail_after(BOUND):
         async with connected(outer(McpConnection(server_config({"server": inner}, name="weather")))) as client:
-            heard = anyio.Event()
-            client.on("prompts_changed", lambda change: heard.set() if "w_later" in change.added else None)
+            changed = anyio.Event()
+            client.on("prompts_changed", lambda change: changed.set() if "w_later" in change.added else None)
             await client.list_prompts()
 
             @inner.prompt
             def later() -> str:
                 return "later"
 
-            await heard.wait()
+            await changed.wait()
             assert (await client.get_prompt("w_later")).messages[0].content.render() == "later"
 
 

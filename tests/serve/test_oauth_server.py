@@ -24,7 +24,8 @@ EVIL = "https://evil.example/callback"
 
 async def test_a_person_consents_signs_in_at_the_provider_and_the_client_gets_in() -> None:
     async with company(required_scopes=["notes"], scopes_supported=["notes", "notes:write"]) as world:
-        client, browser = await world.client(), Browser()
+        client = await world.client()
+        browser = Browser()
         page = await browser.send(world.authorization(client, scope="notes"))
         assert page.status == 200
         sent = await world.consent(browser, page)
@@ -157,7 +158,8 @@ async def test_applications_on_a_device_may_be_registered_and_only_the_port_of_t
         "cursor://back/x",
     ]
     async with company() as world:
-        client, browser = await world.client(redirect_uris=uris), Browser()
+        client = await world.client(redirect_uris=uris)
+        browser = Browser()
         accepted = [*uris, "http://127.0.0.1:50123/callback", "http://localhost:7/back?a=b"]
         for uri in accepted:
             assert (await browser.send(world.authorization(client, redirect_uri=uri))).status == 200
@@ -215,7 +217,8 @@ async def test_a_registered_secret_is_wanted_and_kept_as_a_digest() -> None:
     async with company() as world:
         for method in ("client_secret_basic", "client_secret_post"):
             made = (await world.register(token_endpoint_auth_method=method)).json()
-            client, secret = made["client_id"], made["client_secret"]
+            client = made["client_id"]
+            secret = made["client_secret"]
             code = await world.code(client)
             assert (await world.redeem(client, code)).status == 401
             assert (await world.redeem(client, code, client_secret="wrong")).status == 401
@@ -250,7 +253,8 @@ async def test_a_client_is_forgotten_unless_somebody_consents_to_it() -> None:
     now = time.time()
     clock = [now]
     async with company(store=MemoryStore(clock=lambda: clock[0])) as world:
-        unused, used = await world.client(), await world.client()
+        unused = await world.client()
+        used = await world.client()
         await world.tokens(used)
         clock[0] = now + 2 * 86_400
         page = await Browser().send(world.authorization(unused))
@@ -329,7 +333,8 @@ async def test_the_page_names_the_client_and_where_it_leads_and_cannot_be_framed
 
 async def test_nobody_is_sent_to_the_provider_before_they_consent_to_this_very_client() -> None:
     async with company() as world:
-        first, second = await world.client(), await world.client(redirect_uris=[REDIRECT, EVIL])
+        first = await world.client()
+        second = await world.client(redirect_uris=[REDIRECT, EVIL])
         browser = Browser()
         await world.code(first, browser)
         known = await browser.send(world.authorization(first))
@@ -345,7 +350,8 @@ async def test_nobody_is_sent_to_the_provider_before_they_consent_to_this_very_c
 @pytest.mark.parametrize("site", ["cross-site", "same-site", ""])
 async def test_a_consent_of_before_says_nothing_when_another_site_leads_here(site: str) -> None:
     async with company() as world:
-        client, browser = await world.client(), Browser()
+        client = await world.client()
+        browser = Browser()
         await world.code(client, browser)
 
         assert (await browser.send(world.authorization(client), site=site)).status == 200
@@ -353,7 +359,8 @@ async def test_a_consent_of_before_says_nothing_when_another_site_leads_here(sit
 
 async def test_a_consent_cannot_be_written_by_anybody_else() -> None:
     async with company() as world:
-        client, browser = await world.client(), Browser()
+        client = await world.client()
+        browser = Browser()
         await world.code(client, browser)
         consents = browser.cookies["toolweave-consents"]
         other = await world.client()
@@ -366,7 +373,9 @@ async def test_a_consent_cannot_be_written_by_anybody_else() -> None:
 
 async def test_a_form_counts_from_its_own_page_in_its_own_browser_only_and_a_second_page_spoils_no_first() -> None:
     async with company() as world:
-        client, browser, attacker = await world.client(), Browser(), Browser()
+        client = await world.client()
+        browser = Browser()
+        attacker = Browser()
         page = await browser.send(world.authorization(client))
         await browser.send(world.authorization(client))
         foreign = await attacker.send(world.authorization(client))
@@ -382,7 +391,8 @@ async def test_a_form_counts_from_its_own_page_in_its_own_browser_only_and_a_sec
 
 async def test_a_person_may_say_no() -> None:
     async with company() as world:
-        client, browser = await world.client(), Browser()
+        client = await world.client()
+        browser = Browser()
         page = await browser.send(world.authorization(client))
         back = await world.consent(browser, page, "deny")
 
@@ -396,7 +406,9 @@ async def test_a_person_may_say_no() -> None:
 
 async def test_whoever_comes_back_from_the_provider_is_who_consented() -> None:
     async with company() as world:
-        client, attacker, victim = await world.client(), Browser(), Browser()
+        client = await world.client()
+        attacker = Browser()
+        victim = Browser()
         page = await attacker.send(world.authorization(client))
         assert not any("sign-in" in name for name in attacker.cookies)  # only with the consent
         sent = await world.consent(attacker, page)
@@ -464,7 +476,8 @@ async def test_a_code_counts_once_and_its_reuse_ends_what_it_gave() -> None:
 
 async def test_a_code_is_for_its_client_its_address_its_verifier_and_its_resource() -> None:
     async with company() as world:
-        client, other = await world.client(), await world.client()
+        client = await world.client()
+        other = await world.client()
         code = await world.code(client)
         refused = [
             await world.redeem(other, code),
@@ -487,7 +500,8 @@ async def test_a_code_is_for_its_client_its_address_its_verifier_and_its_resourc
 async def test_a_server_mounted_below_is_a_resource_of_its_own_with_tokens_of_its_own() -> None:
     async with company() as world, world.app.mounted("/mcp/view", doing_server().http_endpoint()):
         view = f"{world.url}/view"
-        client, browser = await world.client(), Browser()
+        client = await world.client()
+        browser = Browser()
         whole = await world.code(client, browser)
         asked = await browser.send(world.authorization(client, resource=view), site="same-origin")
         code = await world.code(client, None, resource=view)
@@ -524,7 +538,8 @@ async def test_a_refresh_token_is_replaced_and_its_reuse_ends_everything() -> No
 
 async def test_a_refresh_token_is_for_its_client_and_for_no_more_than_was_granted() -> None:
     async with company(scopes_supported=["a", "b"]) as world:
-        client, other = await world.client(), await world.client()
+        client = await world.client()
+        other = await world.client()
         tokens = await world.tokens(client, scope="a")
         foreign = await world.refresh(other, tokens["refresh_token"])
         more = await world.refresh(client, tokens["refresh_token"], scope="a b")
@@ -579,7 +594,8 @@ async def test_a_client_without_the_grant_gets_no_refresh_token() -> None:
 
 async def test_a_token_is_revoked_by_its_client_alone_and_at_once() -> None:
     async with company() as world:
-        client, other = await world.client(), await world.client()
+        client = await world.client()
+        other = await world.client()
         for kind in ("access_token", "refresh_token"):
             tokens = await world.tokens(client)
             foreign = await world.post("/revoke", {"token": tokens[kind], "client_id": other})
@@ -679,7 +695,8 @@ async def test_an_error_of_the_provider_is_told_without_its_words() -> None:
 )
 async def test_a_provider_that_redeems_no_code_signs_nobody_in(page: Page, error: str) -> None:
     async with company() as world:
-        world.provider.refuses, browser = page, Browser()
+        world.provider.refuses = page
+        browser = Browser()
         sent = await world.consent(browser, await browser.send(world.authorization(await world.client())))
         back = await browser.send(world.provider.sign_in(sent.headers["location"]), site="cross-site")
 
@@ -718,7 +735,8 @@ async def test_only_people_of_the_company_may_come_in() -> None:
         return claims.get("hd") == "example.com"
 
     async with company(allow=allow) as world:
-        client, browser = await world.client(), Browser()
+        client = await world.client()
+        browser = Browser()
         sent = await world.consent(browser, await browser.send(world.authorization(client)))
         back = await browser.send(world.provider.sign_in(sent.headers["location"]), site="cross-site")
         world.provider.person = {"sub": "ada", "hd": "example.com"}

@@ -16,7 +16,8 @@ from toolweave.oauth import MemoryTokenStore, OAuth
 from toolweave.serve import Dpop
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
-MINE, OTHER = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
+MINE = ec.generate_private_key(ec.SECP256R1())
+OTHER = ec.generate_private_key(ec.SECP256R1())
 DEMANDED = Dpop(required=True, algorithms=["ES256"])
 
 
@@ -125,7 +126,8 @@ async def test_a_nonce_is_demanded_at_the_token_endpoint_too_where_we_say_so() -
 async def test_a_client_with_a_secret_may_change_its_key_and_tokens_stay_free_without_a_proof() -> None:
     async with company(dpop=Dpop(algorithms=["ES256"])) as world:
         known = (await world.register(token_endpoint_auth_method="client_secret_post")).json()
-        client, secret = known["client_id"], {"client_secret": known["client_secret"]}
+        client = known["client_id"]
+        secret = {"client_secret": known["client_secret"]}
         form = {"grant_type": "authorization_code", "client_id": client, "code": await world.code(client), **secret}
         form |= {"code_verifier": world.verifier, "redirect_uri": "https://client.example/callback"}
         made = (await world.post("/token", form, DPoP=at_token(world))).json()

@@ -18,7 +18,7 @@ from toolweave.serve import McpServer, create_mcp_server
 from toolweave.tools import CallContext, ToolResult
 
 pytestmark = pytest.mark.anyio
-HALF = "caf\udce9.txt"  # what `os.listdir` makes of a name that is no UTF-8
+HALF = "caf\udce9.txt"  # the form in which `os.listdir` returns a name that is not UTF-8
 WAYS = pytest.mark.parametrize("way", ["modern", "legacy", "inprocess"])
 Json = dict[str, Any]
 
@@ -66,7 +66,8 @@ def odd_server() -> McpServer:
 
 async def answers(way: str, tool: str) -> list[Json]:
     """Call a tool with a progress token; return all that came back."""
-    server, meta = odd_server(), {"progressToken": 1, "io.modelcontextprotocol/logLevel": "debug"}
+    server = odd_server()
+    meta = {"progressToken": 1, "io.modelcontextprotocol/logLevel": "debug"}
     params = {"name": tool, "arguments": {}, "_meta": meta}
     if way == "inprocess":
         async with raw_client(server, LEGACY) as client:
@@ -107,9 +108,9 @@ async def test_the_data_of_an_error_that_is_no_json_is_left_out(way: str) -> Non
 @WAYS
 @pytest.mark.requirement("C13")
 async def test_a_total_that_is_no_number_is_left_out_of_progress(way: str) -> None:
-    told, answer = await answers(way, "odd_report")
+    progress, answer = await answers(way, "odd_report")
 
-    assert told["params"] == {"progressToken": 1, "progress": 1, "message": "caf?.txt"}
+    assert progress["params"] == {"progressToken": 1, "progress": 1, "message": "caf?.txt"}
     assert answer["result"]["content"] == [{"type": "text", "text": "done"}]
 
 

@@ -125,7 +125,7 @@ def test_a_cursor_shows_nothing_of_the_names_of_a_list() -> None:
 
 
 class Counted(Sequence[str]):
-    """A list that counts what is looked at."""
+    """A list that counts the items that are read."""
 
     def __init__(self, count: int) -> None:
         self._items = names(count)

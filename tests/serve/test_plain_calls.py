@@ -1,4 +1,4 @@
-"""Plain calls of a server's own tools go a shorter way over HTTP, and nobody can tell by the answers."""
+"""Plain calls of a server's own tools go a shorter way over HTTP, and the answers do not show it."""
 
 from __future__ import annotations
 
@@ -143,7 +143,8 @@ async def test_the_short_way_answers_as_the_long_one(version: str, monkeypatch: 
 def calls_with_metadata(client: Plain) -> dict[str, tuple[bytes, Json]]:
     """Return calls with members in `_meta` that agents send, and some that are wrong."""
     given = META if client.modern else {}
-    version, level = "io.toolweave/version", "io.modelcontextprotocol/logLevel"
+    version = "io.toolweave/version"
+    level = "io.modelcontextprotocol/logLevel"
     more: Json = {
         "a number as token": {"progressToken": 1},
         "a text as token": {"progressToken": "a"},
@@ -161,7 +162,7 @@ def calls_with_metadata(client: Plain) -> dict[str, tuple[bytes, Json]]:
     }
     made = {name: client.call("steps", {}, _meta={**given, **one}) for name, one in more.items()}
     made["a wrong capability"] = client.call("steps", {}, _meta={**META, "progressToken": 1, **CAPABLE_OF_NOTHING})
-    made["metadata that is no object"] = client.call("steps", {}, _meta=[1])
+    made["metadata that is not an object"] = client.call("steps", {}, _meta=[1])
     for named in ("1", "2", "3"):
         made[f"version {named}"] = client.call("versioned", {}, _meta={**given, version: named})
     return made
@@ -207,7 +208,9 @@ async def test_members_beside_the_envelope_are_those_of_their_own_call() -> None
     with anyio.fail_after(SECONDS):
         async with served_http(server([noting])) as url, plain(url, MODERN) as client:
             for number in range(24):
-                name, has_token, has_trace = f"caller {number % 3}", bool(number % 2), bool(number % 5)
+                name = f"caller {number % 3}"
+                has_token = bool(number % 2)
+                has_trace = bool(number % 5)
                 more: Json = {"io.modelcontextprotocol/clientInfo": {"name": name, "version": "1"}}
                 more |= {"progressToken": f"of {number}"} if has_token else {}
                 more |= {"traceparent": "x"} if has_trace else {}

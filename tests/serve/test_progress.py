@@ -35,7 +35,7 @@ def serve(*tools: Any) -> McpServer:
 
 
 def amounts(peer: Peer) -> list[float]:
-    return [params["progress"] for method, params in peer.told if method == METHOD]
+    return [params["progress"] for method, params in peer.notifications if method == METHOD]
 
 
 async def work(ctx: CallContext) -> str:
@@ -63,7 +63,7 @@ async def test_progress_carries_the_callers_token_and_only_what_was_said(era: st
 
     await peer.call(serve(work), "work", _meta={"progressToken": "t-1"})
 
-    assert peer.told == [
+    assert peer.notifications == [
         (METHOD, {"progressToken": "t-1", "progress": 0.25, "total": 1, "message": "a quarter"}),
         (METHOD, {"progressToken": "t-1", "progress": 1, "total": 1}),
     ]
@@ -76,7 +76,7 @@ async def test_nobody_is_told_of_progress_who_did_not_ask(era: str, meta: dict[s
 
     await peer.call(serve(work), "work", _meta=meta)
 
-    assert peer.told == []
+    assert peer.notifications == []
 
 
 @pytest.mark.requirement("C13")
@@ -147,7 +147,8 @@ async def test_a_call_with_progress_may_ask_as_any_other() -> None:
         await ctx.progress(1)
         return (await ctx.elicit("Sure?", key="sure")).action
 
-    server, peer = serve(asking), Peer()
+    server = serve(asking)
+    peer = Peer()
 
     asked = await peer.call(server, "asking", _meta={"progressToken": 1})
     answers = {"sure": {"action": "cancel"}}
@@ -155,7 +156,7 @@ async def test_a_call_with_progress_may_ask_as_any_other() -> None:
 
     assert asked["resultType"] == "input_required"
     assert result["content"][0]["text"] == "cancel"
-    assert [params["progressToken"] for _, params in peer.told] == [1, 2]
+    assert [params["progressToken"] for _, params in peer.notifications] == [1, 2]
 
 
 async def test_an_error_of_the_protocol_is_not_wrapped_by_progress() -> None:
@@ -169,7 +170,8 @@ async def test_an_error_of_the_protocol_is_not_wrapped_by_progress() -> None:
 
 
 async def test_progress_is_earned_with_time() -> None:
-    clock, peer = Hand(), Peer()
+    clock = Hand()
+    peer = Peer()
     burst: list[float] = []
     async with anyio.create_task_group() as tasks:
         stream = ProgressStream(peer, 1, tasks, interval=1, clock=clock)
@@ -186,18 +188,18 @@ async def test_progress_is_earned_with_time() -> None:
 
 
 async def test_what_is_held_back_goes_out_in_its_time_though_the_handler_is_silent() -> None:
-    told = anyio.Event()
+    reported = anyio.Event()
 
     class Watching(Peer):
         async def notify(self, method: str, params: Any) -> None:
             await super().notify(method, params)
             if params["progress"] == 999:
-                told.set()
+                reported.set()
 
     async def quiet(ctx: CallContext) -> str:
         for amount in range(1000):
             await ctx.progress(amount)
-        await told.wait()
+        await reported.wait()
         return "done"
 
     with anyio.fail_after(30):

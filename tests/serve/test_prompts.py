@@ -336,8 +336,8 @@ class Drawer:
 async def test_another_source_is_listed_behind_our_own_and_its_results_travel_as_they_are() -> None:
     drawer = Drawer()
     server = make(greet, drawer, state={"word": "Hi"})
-    heard: list[PromptsChanged] = []
-    server.prompts.subscribe(heard.append)
+    received: list[PromptsChanged] = []
+    server.prompts.subscribe(received.append)
     drawer.listeners[0](PromptsChanged())
 
     listed = (await answer(server, "prompts/list"))["prompts"]
@@ -346,7 +346,7 @@ async def test_another_source_is_listed_behind_our_own_and_its_results_travel_as
     assert [one.get("title") for one in listed] == ["Greeting", None]
     assert listed[1] == {"name": "far", "x-unknown": 1}
     assert written["x-unknown"] == {"a": "b"}
-    assert heard == [PromptsChanged()]
+    assert received == [PromptsChanged()]
     assert (await refusal(server, "prompts/get", name="none")).code == -32602
 
 

@@ -129,13 +129,13 @@ async def test_an_upstream_is_sent_the_uri_as_it_listed_it(era: str) -> None:
 
 @asynccontextmanager
 async def updates_of(connection: McpConnection, uri: str) -> AsyncGenerator[list[str], None]:
-    heard: list[str] = []
+    received: list[str] = []
 
     def listener(update: ResourceUpdated) -> None:
-        heard.append(update.uri)
+        received.append(update.uri)
 
     leave = await connection.subscribe_resource(uri, listener)
-    yield heard
+    yield received
     leave()
 
 
@@ -146,11 +146,11 @@ async def test_updates_reach_a_subscriber_that_spells_the_uri_otherwise(relayed:
     offered: Any = create_gateway({"library": {"server": server}}) if relayed else server
     async with (
         connected(offered, carrier, era) as connection,
-        updates_of(connection, "notes://%C3%9Cberblick") as heard,
+        updates_of(connection, "notes://%C3%9Cberblick") as received,
     ):
         server.resources.updated("notes://Überblick")
         with anyio.fail_after(10):
-            while not heard:
+            while not received:
                 await anyio.sleep(0.01)
 
 

@@ -1,4 +1,4 @@
-"""Resources of a server: listed, read, changed while clients are connected, and refused where there are none."""
+"""Resources of a server: listed, read, changed while clients are connected, and refused without any."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ async def test_a_value_that_is_none_of_the_variables_type_is_of_no_resource(uri:
 @resource("gone://{id}")
 def gone(id: str) -> str | None:
     if id == "raises":
-        raise ToolError("there is none", kind=ErrorKind.NOT_FOUND)
+        raise ToolError("it does not exist", kind=ErrorKind.NOT_FOUND)
     return None
 
 
@@ -210,13 +210,13 @@ async def test_an_unexpected_exception_is_masked_where_strangers_call(
 
 async def test_what_a_function_says_to_the_client_reaches_it() -> None:
     @resource("a://{kind}")
-    def told(kind: str) -> str:
+    def not_found(kind: str) -> str:
         if kind == "tool":
             raise ToolError("the disk is full", data={"free": 0})
         raise RequestError("pay first", code=-31999, data={"price": 1})
 
-    tool_error = await refusal(make(told), "resources/read", uri="a://tool")
-    request_error = await refusal(make(told), "resources/read", uri="a://other")
+    tool_error = await refusal(make(not_found), "resources/read", uri="a://tool")
+    request_error = await refusal(make(not_found), "resources/read", uri="a://other")
 
     assert (tool_error.code, tool_error.message, tool_error.data) == (-32603, "the disk is full", {"free": 0})
     assert (request_error.code, request_error.message, request_error.data) == (-31999, "pay first", {"price": 1})
@@ -249,7 +249,7 @@ async def test_clients_hear_of_resources_that_come_go_and_change(carrier: str, e
     updates: list[str] = []
     news = anyio.Event()
 
-    def heard(update: ResourceUpdated) -> None:
+    def received(update: ResourceUpdated) -> None:
         updates.append(update.uri)
         news.set()
 
@@ -261,7 +261,7 @@ async def test_clients_hear_of_resources_that_come_go_and_change(carrier: str, e
             return "late"
 
         await eventually(lambda: listed(connection, "late://one"))
-        await connection.subscribe_resource("late://one", heard)
+        await connection.subscribe_resource("late://one", received)
         server.notify_resource_updated("other://one")
         server.notify_resource_updated("late://one")
         with anyio.fail_after(30):
@@ -382,8 +382,8 @@ async def test_a_source_that_cannot_list_costs_the_others_nothing(caplog: pytest
 async def test_a_source_alone_is_enough_and_its_changes_are_told() -> None:
     shelf = Shelf()
     server = create_mcp_server(name="a", version="1", resources=shelf)
-    heard: list[ResourcesChanged] = []
-    leave = server.resources.subscribe(heard.append)
+    received: list[ResourcesChanged] = []
+    leave = server.resources.subscribe(received.append)
 
     shelf.listeners[0](ResourcesChanged())
     shelf.listeners[0](ResourcesChanged("shelf://1"))
@@ -391,22 +391,22 @@ async def test_a_source_alone_is_enough_and_its_changes_are_told() -> None:
     leave()
     server.notify_resource_updated("shelf://1")
 
-    assert heard == [ResourcesChanged(), ResourcesChanged("shelf://1")]
+    assert received == [ResourcesChanged(), ResourcesChanged("shelf://1")]
     assert "resources" in server.endpoint.capabilities(modern=True)
 
 
 async def test_a_listener_that_raises_costs_nobody_else_the_change(caplog: pytest.LogCaptureFixture) -> None:
     server = make()
-    heard: list[ResourcesChanged] = []
+    received: list[ResourcesChanged] = []
 
     def broken(change: ResourcesChanged) -> None:
         raise RuntimeError("no")
 
     server.resources.subscribe(broken)
-    server.resources.subscribe(heard.append)
+    server.resources.subscribe(received.append)
     server.resources.add(note)
 
-    assert heard == [ResourcesChanged()]
+    assert received == [ResourcesChanged()]
     assert "a listener for ResourcesChanged raised" in caplog.text
 
 
@@ -418,16 +418,16 @@ def test_two_resources_of_one_uri_are_refused_where_they_are_made() -> None:
 async def test_a_resource_that_is_replaced_is_to_be_read_again_and_listed_again_only_if_its_definition_changed() -> (
     None
 ):
-    heard: list[ResourcesChanged] = []
+    received: list[ResourcesChanged] = []
     server = make(resource("a://x", name="x")(lambda: "old"))
-    server.resources.subscribe(heard.append)
+    server.resources.subscribe(received.append)
 
     server.resources.registry.add(resource("a://x", name="x")(lambda: "new"), replace=True)
     assert (await answer(server, "resources/read", uri="a://x"))["contents"][0]["text"] == "new"
-    assert heard == [ResourcesChanged("a://x")]
+    assert received == [ResourcesChanged("a://x")]
 
     server.resources.registry.add(resource("a://x", name="y")(lambda: "new"), replace=True)
-    assert heard[1:] == [ResourcesChanged("a://x"), ResourcesChanged()]
+    assert received[1:] == [ResourcesChanged("a://x"), ResourcesChanged()]
 
 
 def test_what_is_no_resource_is_refused_where_it_is_given() -> None:

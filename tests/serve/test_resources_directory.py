@@ -128,7 +128,8 @@ async def test_a_uri_that_leads_elsewhere_is_of_no_resource(root: Path, path: st
 
 @pytest.mark.requirement("R101")
 async def test_an_absolute_path_to_a_file_that_is_there_is_of_no_resource(root: Path) -> None:
-    secret, inside = str(root.parent / "secret.txt"), str(root / "readme.md")
+    secret = str(root.parent / "secret.txt")
+    inside = str(root / "readme.md")
     server = create_mcp_server(name="a", version="1", resources=directory(root))
 
     for path in (secret, inside):
@@ -141,7 +142,8 @@ async def test_an_absolute_path_to_a_file_that_is_there_is_of_no_resource(root: 
 
 
 async def test_hidden_files_are_offered_only_where_it_is_wanted(root: Path) -> None:
-    closed, opened = make(root), make(root, hidden=True)
+    closed = make(root)
+    opened = make(root, hidden=True)
 
     assert not [name for name in await names(closed) if "hunter2" in name or name.startswith(".")]
     for path in (".env", ".git/config", "deep/./.hidden"):

@@ -142,7 +142,8 @@ def encoded(text: str, times: int) -> str:
 @pytest.mark.parametrize("times", [0, 1, 2, 3])
 @pytest.mark.parametrize("path", OUT, ids=ascii)
 def test_no_encoding_of_a_way_out_of_a_directory_matches(path: str, times: int, form: str) -> None:
-    before, template = "files://?x=" if "?" in form else "files://", Template(f"files://{form}")
+    before = "files://?x=" if "?" in form else "files://"
+    template = Template(f"files://{form}")
 
     assert template.match(before + encoded(path, times)) is None
     assert template.match(before + quote(path, safe="/")) is None

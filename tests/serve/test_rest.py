@@ -1,4 +1,4 @@
-"""The REST view: each tool at a path of its own, under the same rules as over MCP, and a document about them."""
+"""The REST view: each tool at its own path, under the same rules as over MCP, and a document about them."""
 
 from __future__ import annotations
 

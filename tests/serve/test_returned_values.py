@@ -40,7 +40,8 @@ async def test_every_return_type_has_structured_content_in_every_revision(revisi
 
     for function, value in RETURNED.items():
         name = function.__name__
-        schema, result = tools[name].output_schema, found[name]
+        schema = tools[name].output_schema
+        result = found[name]
         is_wrapped = revision != MODERN and name not in OBJECTS
         assert result.structured_content == ({"result": value} if is_wrapped else value), name
         assert isinstance(schema, dict)

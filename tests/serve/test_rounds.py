@@ -65,7 +65,8 @@ async def test_a_question_ends_the_work_and_the_result_asks_it() -> None:
 
 
 async def test_the_work_runs_again_with_the_answer() -> None:
-    server, peer = serve(greet), Peer()
+    server = serve(greet)
+    peer = Peer()
     asked = await peer.call(server, "greet")
 
     result = await peer.call(
@@ -76,7 +77,8 @@ async def test_the_work_runs_again_with_the_answer() -> None:
 
 
 async def test_answers_of_earlier_rounds_travel_in_the_state() -> None:
-    server, peer = serve(two_steps), Peer()
+    server = serve(two_steps)
+    peer = Peer()
     first = await peer.call(server, "two_steps")
     (one,) = first["inputRequests"]
     second = await peer.call(
@@ -94,7 +96,8 @@ async def test_answers_of_earlier_rounds_travel_in_the_state() -> None:
 
 
 async def test_several_questions_are_one_round_and_only_what_is_missing_is_asked_again() -> None:
-    server, peer = serve(three_at_once), Peer()
+    server = serve(three_at_once)
+    peer = Peer()
     first = await peer.call(server, "three_at_once")
     second = await peer.call(
         server,
@@ -204,7 +207,9 @@ async def test_tasks_of_a_handler_may_ask_at_the_same_time() -> None:
             tasks.start_soon(ask, "right?")
         return " ".join(sorted(said.values()))
 
-    server, peer, result = serve(both), Peer(), Json()
+    server = serve(both)
+    peer = Peer()
+    result = Json()
     more: Json = {}
     for action in ("accept", "decline"):
         result = await peer.call(server, "both", **more)
@@ -222,7 +227,8 @@ async def test_a_function_in_a_thread_may_ask() -> None:
     def blocking(ctx: CallContext) -> str:
         return anyio.from_thread.run(partial(ctx.elicit, "Sure?", key="sure")).action
 
-    server, peer = serve(blocking), Peer()
+    server = serve(blocking)
+    peer = Peer()
 
     asked = await peer.call(server, "blocking")
     result = await peer.call(server, "blocking", inputResponses={"sure": {"action": "decline"}})
@@ -235,7 +241,8 @@ async def test_the_same_question_twice_has_two_answers() -> None:
     async def twice(ctx: CallContext) -> str:
         return f"{(await ctx.elicit('Again?')).action} {(await ctx.elicit('Again?')).action}"
 
-    server, peer = serve(twice), Peer()
+    server = serve(twice)
+    peer = Peer()
     first = await peer.call(server, "twice")
     (one,) = first["inputRequests"]
     second = await peer.call(
@@ -257,7 +264,8 @@ async def test_an_answer_never_counts_for_another_question() -> None:
     async def delete(ctx: CallContext) -> str:
         return (await ctx.elicit(f"Delete {files[0]}?")).action
 
-    server, peer = serve(delete), Peer()
+    server = serve(delete)
+    peer = Peer()
     first = await peer.call(server, "delete")
     (key,) = first["inputRequests"]
     files[0] = "thesis.txt"
@@ -277,7 +285,8 @@ async def test_a_question_with_a_key_is_found_again_whatever_it_says() -> None:
         times.append(1)
         return (await ctx.elicit(f"Try {len(times)}?", key="again")).action
 
-    server, peer = serve(counting), Peer()
+    server = serve(counting)
+    peer = Peer()
     await peer.call(server, "counting")
 
     result = await peer.call(server, "counting", inputResponses={"again": {"action": "cancel"}})
@@ -307,7 +316,8 @@ async def test_prompts_and_resources_ask_in_rounds_too(method: str) -> None:
     async def work(ctx: CallContext) -> Json:
         return {"said": (await ctx.elicit("Which?", key="which")).action}
 
-    rounds, peer = HandlerRunner(), Peer()
+    rounds = HandlerRunner()
+    peer = Peer()
 
     asked = await rounds.run(peer.request(method, name="n"), work)
     answers = {"which": {"action": "decline"}}

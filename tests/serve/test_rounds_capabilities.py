@@ -1,4 +1,4 @@
-"""What a client declared that it answers decides what it is asked (-32021), seen without a carrier."""
+"""The declared capabilities of a client decide its requests (-32021), seen without a carrier."""
 
 from __future__ import annotations
 

@@ -230,7 +230,8 @@ async def test_a_handshake_era_client_that_never_answers_is_given_up() -> None:
 
 @EACH_CARRIER
 async def test_a_cancelled_call_ends_the_handler_and_gets_no_answer(carrier: str, era: str) -> None:
-    started, ended = anyio.Event(), anyio.Event()
+    started = anyio.Event()
+    ended = anyio.Event()
     finished: list[str] = []
 
     async def endless() -> str:

@@ -17,7 +17,8 @@ from toolweave.tools import CallContext
 
 pytestmark = pytest.mark.anyio
 
-OLD, NEW = b"o" * 32, "n" * 32
+OLD = b"o" * 32
+NEW = "n" * 32
 ANSWERS = {"q": {"action": "accept", "content": {"name": "Ada"}}}
 
 
@@ -117,8 +118,11 @@ def test_a_state_expires() -> None:
 
 
 def test_keys_can_be_rotated() -> None:
-    before, meanwhile, after = StateSigner([OLD]), StateSigner([NEW, OLD]), StateSigner([NEW])
-    old, new = before.seal(call(), ANSWERS), meanwhile.seal(call(), ANSWERS)
+    before = StateSigner([OLD])
+    meanwhile = StateSigner([NEW, OLD])
+    after = StateSigner([NEW])
+    old = before.seal(call(), ANSWERS)
+    new = meanwhile.seal(call(), ANSWERS)
 
     assert meanwhile.open(call(), old) == ANSWERS
     assert after.open(call(), new) == ANSWERS
@@ -145,7 +149,8 @@ async def pay(ctx: CallContext, amount: int) -> str:
 
 
 async def test_a_tampered_state_is_an_error_and_not_a_result() -> None:
-    server, peer = create_mcp_server(name="pays", version="1", tools=[pay]), Peer()
+    server = create_mcp_server(name="pays", version="1", tools=[pay])
+    peer = Peer()
     asked = await peer.call(server, "pay", {"amount": 1})
 
     with pytest.raises(RequestError) as caught:
@@ -155,7 +160,8 @@ async def test_a_tampered_state_is_an_error_and_not_a_result() -> None:
 
 
 async def test_consent_to_one_call_is_no_consent_to_another() -> None:
-    server, peer = create_mcp_server(name="pays", version="1", tools=[pay]), Peer()
+    server = create_mcp_server(name="pays", version="1", tools=[pay])
+    peer = Peer()
     asked = await peer.call(server, "pay", {"amount": 1})
     (key,) = asked["inputRequests"]
     given: Json = {"inputResponses": {key: {"action": "accept"}}, "requestState": asked["requestState"]}

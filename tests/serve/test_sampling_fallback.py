@@ -55,7 +55,8 @@ async def with_tools(ctx: CallContext) -> str:
 
 
 def server(model: ScriptedModel, *, tasks: bool = False, **options: Any) -> McpServer:
-    tools, sampling = [summarize, both, with_tools], SamplingModel(model, **options)
+    tools = [summarize, both, with_tools]
+    sampling = SamplingModel(model, **options)
     return create_mcp_server("texts", tools=tools, sampling=sampling, tasks={"both": "optional"} if tasks else {})
 
 

@@ -18,7 +18,8 @@ from toolweave.state import MemoryStore, SqliteStore, Store
 
 pytestmark = pytest.mark.anyio
 
-FIRST, SECOND = "the-first-of-all-tokens", "another-of-these-tokens"
+FIRST = "the-first-of-all-tokens"
+SECOND = "another-of-these-tokens"
 
 
 @tool
@@ -97,7 +98,7 @@ async def test_replicas_that_share_a_store_share_the_sessions(tmp_path: Path) ->
 
 async def test_a_session_that_grows_too_large_is_refused_and_stays_as_it_was() -> None:
     with anyio.fail_after(60):
-        async with connected(shop(sessions=SessionRules(most_bytes=200)), era=ERAS[0]) as client:
+        async with connected(shop(sessions=SessionRules(max_bytes=200)), era=ERAS[0]) as client:
             assert (await client.call_tool("put", {"item": "milk"})).text == '["milk"]'
             refused = await client.call_tool("put", {"item": "x" * 200})
             assert refused.is_error

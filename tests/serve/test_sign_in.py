@@ -41,12 +41,13 @@ class _Way:
         self._person = person
 
     async def response(self, url: str, *, state: str) -> AuthorizationResponse:
-        world, browser = self._person.world, Browser()
+        world = self._person.world
+        browser = Browser()
         self._person.asked.append(query_of(url))
         sent = await world.consent(browser, await browser.send(url))
         back = await browser.send(world.provider.sign_in(sent.headers["location"]), site="cross-site")
-        told = query_of(back.headers["location"])
-        return AuthorizationResponse(code=told["code"], state=told["state"], issuer=told["iss"])
+        query = query_of(back.headers["location"])
+        return AuthorizationResponse(code=query["code"], state=query["state"], issuer=query["iss"])
 
 
 @pytest.mark.parametrize("era", ["2025-11-25", "2026-07-28"])

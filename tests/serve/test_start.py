@@ -81,23 +81,23 @@ def free_port() -> int:
 
 
 class Beginning(ToolRegistry):
-    """Tools that take for ever to open, and are told to stop meanwhile."""
+    """Tools that never open, and are stopped meanwhile."""
 
     def __init__(self, port: int) -> None:
         super().__init__()
         self.port = port
-        self.heard: list[str] = []
+        self.received: list[str] = []
 
     async def __aenter__(self) -> Self:
         try:
             socket.create_connection(("127.0.0.1", self.port)).close()
         except ConnectionRefusedError:
-            self.heard.append("refused")
+            self.received.append("refused")
         signal.raise_signal(signal.SIGTERM)
         try:
             await anyio.sleep_forever()
         finally:
-            self.heard.append("cancelled")
+            self.received.append("cancelled")
         return self
 
 
@@ -108,7 +108,7 @@ async def test_while_a_server_begins_its_port_is_closed_and_a_signal_ends_it() -
     with anyio.fail_after(30):
         await server.serve_http(port=tools.port)
 
-    assert tools.heard == ["refused", "cancelled"]
+    assert tools.received == ["refused", "cancelled"]
 
 
 async def test_a_port_that_is_taken_is_an_error_of_the_one_who_comes_second() -> None:

@@ -312,7 +312,7 @@ async def test_standard_streams_are_taken_once_and_given_back() -> None:
             assert process.stderr is not None
             said = BufferedByteReceiveStream(process.stderr)
             assert b"has standard input and output already" in await said.receive_until(b"\n", 10_000)
-            process.send_signal(signal.SIGTERM)  # ends the server; the program goes on
+            process.send_signal(signal.SIGTERM)  # ends the server; the program continues
             assert await said.receive_until(b"\n", 10_000) == b"ended"
             await piped.send(b"what is typed now")
             assert await piped.line() == b"what is typed now"

@@ -172,7 +172,8 @@ async def answering(server: McpServer, carrier: str, era: str) -> AsyncGenerator
 
 @EACH_CARRIER
 async def test_a_call_that_nobody_waits_for_any_more_cancels_its_task(carrier: str, era: str) -> None:
-    known, ended = anyio.Event(), anyio.Event()
+    known = anyio.Event()
+    ended = anyio.Event()
 
     async def hang(ctx: CallContext) -> str:
         await ctx.elicit("Who are you?", NAME)  # the answer says that the client knows of the task
@@ -200,7 +201,8 @@ async def test_a_call_that_nobody_waits_for_any_more_cancels_its_task(carrier: s
 
 @EACH_ERA
 async def test_a_task_goes_on_while_another_connection_ends(era: str) -> None:
-    go, begun = anyio.Event(), anyio.Event()
+    go = anyio.Event()
+    begun = anyio.Event()
 
     async def wait() -> str:
         begun.set()
@@ -228,7 +230,9 @@ async def test_a_task_goes_on_while_another_connection_ends(era: str) -> None:
 
 @EACH_ERA
 async def test_tasks_that_run_when_the_server_stops_are_cancelled_and_say_so(era: str) -> None:
-    store, begun, ended = MemoryStore(), anyio.Event(), anyio.Event()
+    store = MemoryStore()
+    begun = anyio.Event()
+    ended = anyio.Event()
 
     async def hang() -> str:
         begun.set()

@@ -90,7 +90,8 @@ async def test_one_principal_cannot_take_the_places_of_all_others() -> None:
 
 
 async def test_replicas_that_begin_tasks_at_the_same_moment_take_no_more_than_there_are(redis_url: str) -> None:
-    store, clock = RedisStore(redis_url), Clock()
+    store = RedisStore(redis_url)
+    clock = Clock()
     replicas = [StoreSemaphore(store, "shop", clock, most=20) for _ in range(3)]
     taken: list[str] = []
 
@@ -112,7 +113,7 @@ async def test_replicas_that_begin_tasks_at_the_same_moment_take_no_more_than_th
 
 
 class Counting(MemoryStore):
-    """A store that counts what it is asked."""
+    """A store that counts its requests."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -135,7 +136,8 @@ class Counting(MemoryStore):
 
 
 async def test_a_server_that_is_full_says_so_without_asking_each_time() -> None:
-    store, clock = Counting(), Clock()
+    store = Counting()
+    clock = Clock()
     permits = StoreSemaphore(store, "shop", clock, most=10)
     taken = [await permits.acquire(None, 60) for _ in range(11)]
     store.asked.clear()
@@ -242,7 +244,8 @@ async def test_a_worker_begins_nothing_when_the_store_was_so_slow_that_another_m
         store.slow_reads = {"task-calls": 0.3}
     with pytest.raises(StoreError, match="too slow"):
         await till.workers[0].do(job)
-    store.slow, store.slow_reads = {}, {}
+    store.slow = {}
+    store.slow_reads = {}
     found = await store.get(TASKS, name)
     till.doings.go.set()
     with anyio.fail_after(60):
@@ -258,7 +261,7 @@ async def test_a_worker_begins_nothing_when_the_store_was_so_slow_that_another_m
 
 
 class Ticks:
-    """A sleep whose time a test tells."""
+    """A sleep whose time a test controls."""
 
     def __init__(self) -> None:
         self._tick = anyio.Event()
@@ -270,7 +273,8 @@ class Ticks:
         """Let everybody who sleeps look so many times."""
         for _ in range(count):
             await anyio.wait_all_tasks_blocked()
-            tick, self._tick = self._tick, anyio.Event()
+            tick = self._tick
+            self._tick = anyio.Event()
             tick.set()
         await anyio.wait_all_tasks_blocked()
 
@@ -288,15 +292,16 @@ async def listened(count: int, store: Counting) -> tuple[TaskStore, dict[str, Js
 
 
 async def test_however_many_listen_each_task_is_looked_at_once_and_rarely_while_nothing_happens() -> None:
-    store, ticks = Counting(), Ticks()
+    store = Counting()
+    ticks = Ticks()
     kept, known = await listened(10, store)
     remote = RemoteTasks(kept, sleep=ticks)
-    heard: list[tuple[str, str]] = []
+    received: list[tuple[str, str]] = []
     looks = 0
     store.asked.clear()
 
     def hear(name: str, shown: Json) -> None:
-        heard.append((name, shown["status"]))
+        received.append((name, shown["status"]))
 
     with anyio.fail_after(60):
         async with anyio.create_task_group() as tasks:
@@ -309,18 +314,19 @@ async def test_however_many_listen_each_task_is_looked_at_once_and_rarely_while_
             tasks.cancel_scope.cancel()
 
     assert 100 <= looks <= 200
-    assert heard == [("task-3", "completed")] * 100
+    assert received == [("task-3", "completed")] * 100
 
 
 async def test_whoever_goes_on_listening_hears_what_happens_when_the_one_who_looked_has_left() -> None:
-    store, ticks = Counting(), Ticks()
+    store = Counting()
+    ticks = Ticks()
     kept, known = await listened(3, store)
     remote = RemoteTasks(kept, sleep=ticks)
-    heard: list[str] = []
+    received: list[str] = []
     done = anyio.Event()
 
     async def stay() -> None:
-        await remote.watch(known, lambda name, shown: heard.append(name))
+        await remote.watch(known, lambda name, shown: received.append(name))
         done.set()
 
     with anyio.fail_after(60):
@@ -329,7 +335,7 @@ async def test_whoever_goes_on_listening_hears_what_happens_when_the_one_who_loo
 
             async def leave() -> None:
                 with first:
-                    await remote.watch(known, lambda name, shown: heard.append("gone"))
+                    await remote.watch(known, lambda name, shown: received.append("gone"))
 
             tasks.start_soon(leave)
             await ticks.tick()
@@ -342,4 +348,4 @@ async def test_whoever_goes_on_listening_hears_what_happens_when_the_one_who_loo
             await ticks.tick(12)
             assert done.is_set()
 
-    assert sorted(heard) == sorted(known)
+    assert sorted(received) == sorted(known)

@@ -40,7 +40,7 @@ RULES: Mapping[str, TaskSupport | TaskRule] = {
 
 
 class Clock:
-    """A time that moves when it is told to."""
+    """A time that moves when a test moves it."""
 
     def __init__(self) -> None:
         self.now = 1_000_000.0
@@ -105,7 +105,7 @@ def accept(name: str) -> Json:
 
 
 async def begun(talk: Talk, tool: str = "hang", **params: Any) -> Json:
-    """Call a tool that becomes a task; return what the client is told of it."""
+    """Call a tool that becomes a task; return the task that the client receives."""
     return await talk.ask("tools/call", {"name": tool, **params})
 
 
@@ -308,9 +308,9 @@ async def test_nobody_hears_of_the_task_of_another() -> None:
                 await line.until("completed")
                 shop.changes.close()
 
-    acknowledged = line.heard[0]
+    acknowledged = line.received[0]
     assert acknowledged["notifications"] == {"taskIds": [bob["taskId"]]}
-    assert {one["taskId"] for one in line.heard[1:]} == {bob["taskId"]}
+    assert {one["taskId"] for one in line.received[1:]} == {bob["taskId"]}
 
 
 def as_listener(principal: str) -> Request:
@@ -355,17 +355,18 @@ class Recorded(Nobody):
     """The line to a client that only listens."""
 
     def __init__(self) -> None:
-        self.heard: list[Json] = []
+        self.received: list[Json] = []
         self._news = anyio.Event()
 
     async def notify(self, method: str, params: Mapping[str, Any]) -> None:
-        self.heard.append(dict(params))
-        news, self._news = self._news, anyio.Event()
+        self.received.append(dict(params))
+        news = self._news
+        self._news = anyio.Event()
         news.set()
 
     async def until(self, status: str) -> None:
-        """Wait until a task with this status was heard of."""
-        while status not in [one.get("status") for one in self.heard]:
+        """Wait until a task with this status was received."""
+        while status not in [one.get("status") for one in self.received]:
             await self._news.wait()
 
 
@@ -476,19 +477,19 @@ async def test_listening_to_a_task_tells_of_its_state_now_and_of_every_change() 
         other = await begun(talk)
         wanted = {"notifications": {"taskIds": [task["taskId"], "unknown"]}}
         number = await talk.send("subscriptions/listen", wanted)
-        await talk.heard("notifications/tasks")
+        await talk.received("notifications/tasks")
         shop.go.set()
         await talk.until(lambda: talk.of("notifications/tasks")[-1]["status"] == "completed")
-        heard = talk.of("notifications/tasks")
+        received = talk.of("notifications/tasks")
         shown = await until(talk, task, "completed")
 
     (acknowledged,) = talk.of("notifications/subscriptions/acknowledged")
     assert acknowledged["notifications"] == {"taskIds": [task["taskId"]]}
-    assert heard[0]["status"] == "working"
-    assert all(one["_meta"] == {SUBSCRIPTION_ID: number} for one in heard)
-    assert other["taskId"] not in {one["taskId"] for one in heard}
+    assert received[0]["status"] == "working"
+    assert all(one["_meta"] == {SUBSCRIPTION_ID: number} for one in received)
+    assert other["taskId"] not in {one["taskId"] for one in received}
     stamps = ("resultType", "_meta")
-    assert {name: value for name, value in heard[-1].items() if name != "_meta"} == {
+    assert {name: value for name, value in received[-1].items() if name != "_meta"} == {
         name: value for name, value in shown.items() if name not in stamps
     }
 

@@ -1,4 +1,4 @@
-"""Tasks of servers that share a backend: any replica answers about any task, whoever runs it."""
+"""Tasks of servers that share a backend: any replica answers about any task, wherever it runs."""
 
 from __future__ import annotations
 
@@ -51,7 +51,8 @@ async def begun(talk: Talk, tool: str, era: str, **arguments: Any) -> str:
 async def test_a_task_that_one_replica_took_is_seen_and_ended_on_another(
     backends: MakeBackend, kind: str, era: str
 ) -> None:
-    backend, doings = backends(kind), Doings()
+    backend = backends(kind)
+    doings = Doings()
     async with (
         working(replica(backend, doings)),
         talking(replica(backend, doings), era) as one,
@@ -72,7 +73,8 @@ async def test_a_task_that_one_replica_took_is_seen_and_ended_on_another(
 
 @EACH_BACKEND
 async def test_a_question_is_answered_on_whichever_replica_the_client_reaches(backends: MakeBackend, kind: str) -> None:
-    backend, doings = backends(kind), Doings()
+    backend = backends(kind)
+    doings = Doings()
     era = "2026-07-28"
     async with (
         working(replica(backend, doings)),
@@ -103,7 +105,8 @@ async def test_a_question_is_answered_on_whichever_replica_the_client_reaches(ba
 async def test_the_older_form_asks_on_the_stream_of_the_result_on_whichever_replica(
     backends: MakeBackend, kind: str
 ) -> None:
-    backend, doings = backends(kind), Doings()
+    backend = backends(kind)
+    doings = Doings()
     era = "2025-11-25"
     async with (
         working(replica(backend, doings)),
@@ -113,7 +116,7 @@ async def test_the_older_form_asks_on_the_stream_of_the_result_on_whichever_repl
         name = await begun(one, "ask", era)
         number = await two.send("tasks/result", {"taskId": name})
         for count, answer in enumerate(("one", "two", "three"), 1):
-            await two.heard("elicitation/create", count)
+            await two.received("elicitation/create", count)
             asked = [said for said in two.notifications if said["method"] == "elicitation/create"]
             await two.answer(asked[-1]["id"], accept(answer))
         result = await two.result(number)
@@ -127,7 +130,8 @@ async def test_the_older_form_asks_on_the_stream_of_the_result_on_whichever_repl
 async def test_a_task_that_another_replica_cancels_is_over_at_once_and_its_tool_soon(
     backends: MakeBackend, kind: str, era: str
 ) -> None:
-    backend, doings = backends(kind), Doings()
+    backend = backends(kind)
+    doings = Doings()
     async with (
         working(replica(backend, doings)),
         talking(replica(backend, doings), era) as one,
@@ -147,7 +151,8 @@ async def test_a_task_that_another_replica_cancels_is_over_at_once_and_its_tool_
 
 @EACH_BACKEND
 async def test_a_task_that_was_cancelled_before_a_worker_came_is_never_run(backends: MakeBackend, kind: str) -> None:
-    backend, doings = backends(kind), Doings()
+    backend = backends(kind)
+    doings = Doings()
     doings.go.set()
     server = replica(backend, doings)
     async with talking(server) as talk:
@@ -166,7 +171,8 @@ async def test_a_task_that_was_cancelled_before_a_worker_came_is_never_run(backe
 async def test_who_listens_on_another_replica_hears_how_a_task_goes_on_and_ends(
     backends: MakeBackend, kind: str
 ) -> None:
-    backend, doings = backends(kind), Doings()
+    backend = backends(kind)
+    doings = Doings()
     async with (
         working(replica(backend, doings)),
         talking(replica(backend, doings)) as one,
@@ -174,26 +180,28 @@ async def test_who_listens_on_another_replica_hears_how_a_task_goes_on_and_ends(
     ):
         name = await begun(one, "work", "2026-07-28")
         await two.send("subscriptions/listen", {"notifications": {"taskIds": [name, "unknown"]}})
-        await two.heard("notifications/tasks")
+        await two.received("notifications/tasks")
         doings.go.set()
         with anyio.fail_after(60):
             while two.of("notifications/tasks")[-1]["status"] != "completed":
-                await two.heard("notifications/tasks", len(two.of("notifications/tasks")) + 1)
+                await two.received("notifications/tasks", len(two.of("notifications/tasks")) + 1)
         shown = await one.ask("tasks/get", {"taskId": name})
 
     (acknowledged,) = two.of("notifications/subscriptions/acknowledged")
     assert acknowledged["notifications"] == {"taskIds": [name]}
     stamps = ("resultType", "_meta")
-    heard = two.of("notifications/tasks")[-1]
-    assert {key: value for key, value in heard.items() if key != "_meta"} == {
+    received = two.of("notifications/tasks")[-1]
+    assert {key: value for key, value in received.items() if key != "_meta"} == {
         key: value for key, value in shown.items() if key not in stamps
     }
 
 
 @EACH_BACKEND
 async def test_nobody_else_sees_a_task_on_any_replica(backends: MakeBackend, kind: str) -> None:
-    backend, doings = backends(kind), Doings()
-    one, two = replica(backend, doings), replica(backend, doings)
+    backend = backends(kind)
+    doings = Doings()
+    one = replica(backend, doings)
+    two = replica(backend, doings)
     async with one.running(), two.running():
         name = (await answered(one, "alice", "tools/call", name="hang"))["taskId"]
         for method in ("tasks/get", "tasks/update", "tasks/cancel"):
@@ -208,7 +216,8 @@ async def test_nobody_else_sees_a_task_on_any_replica(backends: MakeBackend, kin
 
 @EACH_BACKEND
 async def test_a_server_of_another_name_knows_none_of_the_tasks(backends: MakeBackend, kind: str) -> None:
-    backend, doings = backends(kind), Doings()
+    backend = backends(kind)
+    doings = Doings()
     shop = replica(backend, doings)
     other = create_mcp_server(
         name="other", version="1", tools=[doings.work], tasks={"work": "required"}, backend=backend
@@ -223,7 +232,8 @@ async def test_a_server_of_another_name_knows_none_of_the_tasks(backends: MakeBa
 
 @EACH_BACKEND
 async def test_two_http_endpoints_share_their_tasks(backends: MakeBackend, kind: str) -> None:
-    backend, doings = backends(kind), Doings()
+    backend = backends(kind)
+    doings = Doings()
     doings.go.set()
 
     async def ask(url: str, method: str, named: str, **params: Any) -> Json:
@@ -263,7 +273,8 @@ async def test_two_http_endpoints_share_their_tasks(backends: MakeBackend, kind:
 
 @EACH_BACKEND
 async def test_a_protocol_error_of_the_tool_is_the_failure_of_the_task(backends: MakeBackend, kind: str) -> None:
-    backend, doings = backends(kind), Doings()
+    backend = backends(kind)
+    doings = Doings()
     async with working(replica(backend, doings)), talking(replica(backend, doings)) as talk:
         shown = await until(talk, await begun(talk, "refuse", "2026-07-28"), "failed")
 
@@ -272,7 +283,8 @@ async def test_a_protocol_error_of_the_tool_is_the_failure_of_the_task(backends:
 
 @EACH_BACKEND
 async def test_a_tool_that_does_no_harm_runs_again_after_its_worker_stopped(backends: MakeBackend, kind: str) -> None:
-    backend, doings = backends(kind), Doings()
+    backend = backends(kind)
+    doings = Doings()
     async with talking(replica(backend, doings)) as talk:
         async with working(replica(backend, doings)):
             name = await begun(talk, "harmless", "2026-07-28")
@@ -303,7 +315,8 @@ async def test_a_tool_that_does_no_harm_runs_again_after_its_worker_stopped(back
 async def test_a_tool_that_may_do_harm_is_not_run_again_after_its_worker_stopped(
     backends: MakeBackend, kind: str
 ) -> None:
-    backend, doings = backends(kind), Doings()
+    backend = backends(kind)
+    doings = Doings()
     async with talking(replica(backend, doings)) as talk:
         async with working(replica(backend, doings)):
             name = await begun(talk, "hang", "2026-07-28")
@@ -320,7 +333,8 @@ async def test_a_tool_that_may_do_harm_is_not_run_again_after_its_worker_stopped
 
 @EACH_BACKEND
 async def test_a_tool_under_way_ends_within_the_grace_of_its_worker(backends: MakeBackend, kind: str) -> None:
-    backend, doings = backends(kind), Doings()
+    backend = backends(kind)
+    doings = Doings()
     server = replica(backend, doings)
     stopped = anyio.CancelScope()
 
@@ -345,7 +359,8 @@ async def test_a_tool_under_way_ends_within_the_grace_of_its_worker(backends: Ma
 
 
 async def test_a_rule_says_that_a_tool_runs_again_whatever_it_says_of_itself() -> None:
-    backend, doings = Backend("memory://"), Doings()
+    backend = Backend("memory://")
+    doings = Doings()
     rules: Rulings = {"hang": TaskRule("required", on_lost="rerun"), "harmless": TaskRule("required", on_lost="fail")}
     async with talking(replica(backend, doings, tasks=rules)) as talk:
         async with working(replica(backend, doings, tasks=rules)):
@@ -379,7 +394,8 @@ async def test_an_answer_that_fits_the_form_but_not_its_model_is_asked_for_again
         answer = await ctx.elicit("An even number?", Even, key="n")
         return "none" if answer.value is None else str(answer.value.number)
 
-    backend, doings = Backend("memory://"), Doings()
+    backend = Backend("memory://")
+    doings = Doings()
     worker, server = (replica(backend, doings, tasks={"count": "required"}) for _ in range(2))
     for one in (worker, server):
         one.tool(count)
@@ -398,7 +414,8 @@ async def test_an_answer_that_fits_the_form_but_not_its_model_is_asked_for_again
 
 
 async def test_answers_that_were_given_are_not_asked_for_again_when_the_tool_runs_again() -> None:
-    backend, doings = Backend("memory://"), Doings()
+    backend = Backend("memory://")
+    doings = Doings()
     rules: Rulings = {"ask": TaskRule("required", on_lost="rerun")}
     async with talking(replica(backend, doings, tasks=rules)) as talk:
         async with working(replica(backend, doings, tasks=rules)):
@@ -419,7 +436,8 @@ async def test_answers_that_were_given_are_not_asked_for_again_when_the_tool_run
 
 
 async def test_a_client_s_idempotency_key_is_its_principal_s_alone() -> None:
-    backend, doings = Backend("memory://"), Doings()
+    backend = Backend("memory://")
+    doings = Doings()
     doings.go.set()
     server = replica(backend, doings)
     async with working(replica(backend, doings)), server.running():

@@ -294,11 +294,11 @@ async def test_who_listens_hears_the_end_of_a_task_although_the_store_was_away_m
     till = Till()
     name, job = await till.begun("work")
     till.doings.go.set()
-    heard: list[Json] = []
+    received: list[Json] = []
     over = anyio.Event()
 
     def hear(known: str, shown: Json) -> None:
-        heard.append(shown)
+        received.append(shown)
         if shown["status"] == "completed":
             over.set()
 
@@ -312,7 +312,7 @@ async def test_who_listens_hears_the_end_of_a_task_although_the_store_was_away_m
             tasks.start_soon(till.workers[0].do, job)
             await over.wait()
 
-    assert heard[-1]["status"] == "completed"
+    assert received[-1]["status"] == "completed"
 
 
 def listener() -> Request:
@@ -365,7 +365,8 @@ async def test_a_client_of_the_older_form_that_refuses_to_be_asked_is_told_to_th
 
 
 async def test_a_task_whose_tool_is_gone_fails() -> None:
-    till, other = Till(), Till()
+    till = Till()
+    other = Till()
     name, job = await till.begun("work")
     kept = TaskStore(till.store, till.queue, "till", till.clock)
     calls = Tools(ToolRegistry([other.huge]), rounds=HandlerRunner())

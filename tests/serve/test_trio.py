@@ -1,4 +1,4 @@
-"""Whoever serves under trio is told at once, by every way to serve, that asyncio is needed."""
+"""Each way to serve reports at once under trio that asyncio is needed."""
 
 from __future__ import annotations
 

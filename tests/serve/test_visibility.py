@@ -1,4 +1,4 @@
-"""Offers are enabled and disabled for everybody, and for one session; what is disabled is as if it were not there."""
+"""Offers are enabled and disabled for everybody, and for one session; disabled ones are as if they were not there."""
 
 from __future__ import annotations
 
@@ -77,7 +77,8 @@ def locked(**options: object) -> McpServer:
     return server
 
 
-FIRST, SECOND = "the-first-of-all-tokens", "another-of-these-tokens"
+FIRST = "the-first-of-all-tokens"
+SECOND = "another-of-these-tokens"
 ALL = ("login", "logout", "drop_table", "echo")
 OPEN = ("login", "logout", "echo")
 
@@ -92,7 +93,7 @@ async def names(client: McpConnection) -> tuple[str, ...]:
 async def two_clients(
     server: McpServer, carrier: str, era: str
 ) -> AsyncGenerator[tuple[McpConnection, McpConnection], None]:
-    """Connect twice; over HTTP as two principals, as that is what tells callers of 2026-07-28 apart."""
+    """Connect twice; over HTTP as two principals, as that is the difference between callers of 2026-07-28."""
     if carrier == "inprocess":
         async with connected(server, era=era) as one, connected(server, era=era) as other:
             yield one, other
@@ -139,21 +140,22 @@ async def test_what_is_disabled_is_neither_listed_nor_found(carrier: str, era: s
 async def test_a_login_unlocks_tools_for_its_own_session_and_tells_no_other(carrier: str, era: str) -> None:
     with anyio.fail_after(90):
         async with two_clients(locked(), carrier, era) as (one, other):
-            heard, told = anyio.Event(), list[object]()
-            one.on("tools_changed", lambda change: heard.set())
+            changed = anyio.Event()
+            notifications = list[object]()
+            one.on("tools_changed", lambda change: changed.set())
             assert await names(one) == await names(other) == OPEN
-            other.on("notification", told.append)
+            other.on("notification", notifications.append)
             assert (await one.call_tool("login", {"word": "please"})).is_error
             assert await names(one) == OPEN
             assert (await one.call_tool("login", {"word": "sesame"})).text == "welcome"
-            await heard.wait()
+            await changed.wait()
             assert (await one.list_tools()).names == ALL
             assert (await one.call_tool("drop_table", {"name": "users"})).text == "dropped users"
             assert (await one.read_resource("secrets://one"))[0].text == "the secret one"
             assert await names(other) == OPEN
             with pytest.raises(ProtocolError, match="Unknown tool"):
                 await other.call_tool("drop_table", {"name": "users"})
-            assert told == []
+            assert notifications == []
             assert (await one.call_tool("logout")).text == "bye"
             assert await names(one) == ("login", "logout")
             with pytest.raises(ProtocolError, match="Resource not found"):
@@ -176,7 +178,7 @@ async def test_a_session_changes_nothing_where_the_server_said_nothing() -> None
         async with connected(server, era=ERAS[0]) as client:
             refused = await client.call_tool("login", {"word": "sesame"})
             assert "server.disable" in refused.text
-    with pytest.raises(ValueError, match="name what is meant"):
+    with pytest.raises(ValueError, match="give names"):
         server.disable()
     with pytest.raises(ToolError, match="no session here"):
         await login("sesame", CallContext())

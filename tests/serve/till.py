@@ -27,7 +27,7 @@ __all__ = ["Clock", "Frail", "Jobs", "Till"]
 
 
 class Clock:
-    """A time that moves when it is told to."""
+    """A time that moves when a test moves it."""
 
     def __init__(self) -> None:
         self.now = 1_000_000.0
@@ -37,7 +37,7 @@ class Clock:
 
 
 class Frail(MemoryStore):
-    """A store that can be away, or full for what is large."""
+    """A store that can be away, or full for large documents."""
 
     def __init__(self, clock: Clock) -> None:
         super().__init__(clock=clock)
@@ -62,7 +62,8 @@ class Frail(MemoryStore):
         if any(isinstance(one, Put) and len(str(one.value)) > self.room for one in changes):
             raise StoreError("no room")
         if self.meanwhile is not None and any(one.collection == TASKS for one in changes):
-            meanwhile, self.meanwhile = self.meanwhile, None
+            meanwhile = self.meanwhile
+            self.meanwhile = None
             await meanwhile()
         return await super().write(changes, tell=tell)
 
@@ -116,10 +117,12 @@ class Till:
     def __init__(
         self, *, lease_seconds: float = 15.0, most: int = 1000, store: Frail | None = None, **options: Any
     ) -> None:
-        self.queue, self.doings = Jobs(), Doings()
+        self.queue = Jobs()
+        self.doings = Doings()
         self.store = Frail(Clock()) if store is None else store
         self.clock = self.store.clock
-        rounds, kept = HandlerRunner(), TaskStore(self.store, self.queue, "till", self.clock, most=most)
+        rounds = HandlerRunner()
+        kept = TaskStore(self.store, self.queue, "till", self.clock, most=most)
         self.changes = Changes(debounce=0)
         again = tool(annotations={"idempotentHint": True})(self.again)
         tools = [self.doings.work, self.doings.hang, self.doings.ask, self.huge, self.crash, again]

@@ -29,13 +29,13 @@ class OwnChanges(Changes):
         self._shared = shared
         self._principal = principal
 
-    def tell(self, topic: Topic, params: Mapping[str, Any] | None = None) -> None:
+    def publish(self, topic: Topic, params: Mapping[str, Any] | None = None) -> None:
         """Publish a change of a list to the caller, or to those of its conversations that see a list of their own.
 
         An update of a resource goes to its followers only.
         """
         if topic.method in LIST_CHANGED.values():
-            self._shared.tell(Topic(topic.method, self._name_of(topic.name)), params)
+            self._shared.publish(Topic(topic.method, self._name_of(topic.name)), params)
 
     def hear(self, conversation: str | None, name: str) -> None:
         """Notify a conversation of the changes of this name that this caller's servers announce."""

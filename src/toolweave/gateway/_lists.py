@@ -273,7 +273,7 @@ class Lists:
         if differs and perspective is self._shared:
             self._tell(NOTIFICATIONS[kind])
         elif differs:
-            self._changes.tell(Topic(NOTIFICATIONS[kind], perspective.name))
+            self._changes.publish(Topic(NOTIFICATIONS[kind], perspective.name))
         return found.entries, found.facts, found.errors
 
     # the members of a list beside its entries

@@ -50,7 +50,7 @@ class PageVisits:
             return
         conversation = self._conversations.pop((server, key), None)
         if conversation is not None:
-            self._changes.tell_one(conversation, Topic(_COMPLETE, key), params)
+            self._changes.publish_to(conversation, Topic(_COMPLETE, key), params)
 
 
 def all_visited(pages: Iterable[str], answers: Mapping[str, Any]) -> bool:

@@ -384,7 +384,7 @@ class Perspectives:
             perspective.apart = apart
             # What those see who reach the connections of the hub alone was announced to all callers.
             for method in sorted(differs) if was_apart or apart else ():
-                self._changes.tell(Topic(method, perspective.name))
+                self._changes.publish(Topic(method, perspective.name))
             if self.on_reviewed is not None:
                 await self.on_reviewed(owner)
         except Exception:  # boundary: one upstream's oddity must not end the notifications of all others

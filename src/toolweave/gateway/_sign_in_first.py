@@ -189,7 +189,7 @@ class SignInFirst:
             return self._asked(request, server, number, _PAGE, page)
         if client.conversation is not None:
             done = Topic(methods.NOTIFICATIONS_ELICITATION_COMPLETE, one.name)
-            tell = partial(self._changes.tell_one, client.conversation, done, visited_params(one.name))
+            tell = partial(self._changes.publish_to, client.conversation, done, visited_params(one.name))
             one.heard[client.conversation] = tell
         raise RequestError(
             f"a sign-in at {server!r} is needed; call {tool.name!r} afterwards with the code that the last page shows",

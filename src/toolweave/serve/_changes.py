@@ -203,7 +203,7 @@ class Changes:
 
     Args:
         debounce: Seconds within which changes of one topic are merged.
-        most_streams: Maximum number of open modern streams.
+        max_streams: Maximum number of open modern streams.
 
     Attributes:
         debounce: The seconds.
@@ -212,12 +212,12 @@ class Changes:
         passed_on: Those of the servers that this one is mounted in, whose clients are notified of changes of its lists.
     """
 
-    def __init__(self, *, debounce: float = 0.05, most_streams: int = 1024) -> None:
+    def __init__(self, *, debounce: float = 0.05, max_streams: int = 1024) -> None:
         self.debounce = debounce
         self.on_client_notification: Callable[[str, Client], None] | None = None
         self.on_left: Callable[[float], None] | None = None
         self.passed_on: list[Changes] = []
-        self._most_streams = most_streams
+        self._max_streams = max_streams
         self._streams: dict[ListenStream, str | None] = {}
         self._conversations: set[LegacySubscriber] = set()
         self._by_name: dict[str, LegacySubscriber] = {}
@@ -227,37 +227,37 @@ class Changes:
 
     def tools_changed(self) -> None:
         """Notify that the list of tools changed."""
-        self.tell(TOOLS)
+        self.publish(TOOLS)
 
     def prompts_changed(self) -> None:
         """Notify that the list of prompts changed."""
-        self.tell(PROMPTS)
+        self.publish(PROMPTS)
 
     def resources_changed(self) -> None:
         """Notify that the list of resources, or of their templates, changed."""
-        self.tell(RESOURCES)
+        self.publish(RESOURCES)
 
     def resource_updated(self, uri: str) -> None:
         """Notify the subscribers of a resource that its content changed."""
-        self.tell(updated_topic(uri), {"uri": uri})
+        self.publish(updated_topic(uri), {"uri": uri})
 
-    def tell(self, topic: Topic, params: Mapping[str, Any] | None = None) -> None:
+    def publish(self, topic: Topic, params: Mapping[str, Any] | None = None) -> None:
         """Publish a change; newer params replace those that are still pending."""
         with self._lock:
             subscribers = (*self._streams, *self._conversations)
         for subscriber in subscribers:
             subscriber.put(topic, params or {})
         for outer in self.passed_on if topic.method != UPDATED else ():  # there a resource may have another URI
-            outer.tell(topic, params)
+            outer.publish(topic, params)
 
-    def tell_one(self, conversation: str, topic: Topic, params: Mapping[str, Any]) -> None:
+    def publish_to(self, conversation: str, topic: Topic, params: Mapping[str, Any]) -> None:
         """Publish something to one legacy conversation, if it is still there."""
         subscriber = self._by_name.get(conversation)
         if subscriber is not None:
             subscriber.topics.add(topic)
             subscriber.put(topic, params)
         for outer in self.passed_on:
-            outer.tell_one(conversation, topic, params)
+            outer.publish_to(conversation, topic, params)
 
     def watch(self, toolset: Toolset) -> Unsubscribe:
         """Publish every change of a toolset from now on."""
@@ -327,7 +327,7 @@ class Changes:
             RequestError: Too many are open, and no principal has more of them than this one.
         """
         with self._lock:
-            if len(self._streams) >= self._most_streams:
+            if len(self._streams) >= self._max_streams:
                 self._make_room(principal)
             stream = ListenStream(topics)
             self._streams[stream] = principal

@@ -85,9 +85,9 @@ class Endpoint:
     @property
     def instructions(self) -> str | None:
         """The server's instructions for models as they are now, for a client that may use everything, or None."""
-        return self._told(None)
+        return self._instructions_for(None)
 
-    def _told(self, may: MayUse | None) -> str | None:
+    def _instructions_for(self, may: MayUse | None) -> str | None:
         if callable(self._instructions):
             return self._instructions(may)
         return self._instructions
@@ -99,7 +99,7 @@ class Endpoint:
             protocol: `"auto"` for all, `"legacy"` for those with a handshake, else the one.
 
         Raises:
-            ValueError: There is no such revision.
+            ValueError: The revision is not known.
         """
         spoken = versions_of(protocol)
         self.versions = spoken[::-1]
@@ -134,7 +134,7 @@ class Endpoint:
             server: The value of `request.server` for middleware.
 
         Raises:
-            TypeError: One of them is no middleware.
+            TypeError: An item is not middleware.
         """
         self.middleware = checked(middleware)
         self._server = server
@@ -200,9 +200,9 @@ class Endpoint:
         meta = result.get("_meta")
         problem = None
         if meta is not None and not isinstance(meta, dict):
-            problem = "'_meta' is no object"
+            problem = "'_meta' is not an object"
         elif request.method == methods.INITIALIZE and result.get("protocolVersion") not in self._handshakes:
-            problem = "'protocolVersion' is none that the server speaks"
+            problem = "'protocolVersion' is not a revision that the server serves"
         if problem is not None:
             _log.error("the middleware answered %s with a result that cannot be sent: %s", request.method, problem)
             raise RequestError("Internal error", code=INTERNAL_ERROR)
@@ -243,7 +243,7 @@ class Endpoint:
 
     async def _discover(self, request: Request) -> Json:
         found: Json = {"supportedVersions": list(self.versions), "capabilities": self.capabilities(modern=True)}
-        instructions = self._told(request.client.may)
+        instructions = self._instructions_for(request.client.may)
         return found | ({"instructions": instructions} if instructions else {})
 
     async def _initialize(self, request: Request) -> Json:
@@ -263,7 +263,7 @@ class Endpoint:
             "capabilities": capabilities,
             "serverInfo": self.info,
         }
-        instructions = self._told(request.client.may)
+        instructions = self._instructions_for(request.client.may)
         return agreed | ({"instructions": instructions} if instructions else {})
 
 

@@ -20,7 +20,7 @@ from toolweave.serve._request import Client, Json, Method, Request
 
 _SEVERITY: Mapping[object, int] = {level: rank for rank, level in enumerate(LEVELS)}
 _UNASKED = _SEVERITY["info"]
-_MOST_CONVERSATIONS = 10_000
+_MAX_CONVERSATIONS = 10_000
 
 
 class Logs:
@@ -89,7 +89,7 @@ class Logs:
         """Set the level of a legacy client (`logging/setLevel`).
 
         Raises:
-            RequestError: There is no such level (-32602).
+            RequestError: The level does not exist (-32602).
         """
         level = _SEVERITY.get(_hashable(request.params.get("level")))
         if level is None:
@@ -98,7 +98,7 @@ class Logs:
         if conversation is not None:
             self._levels[conversation] = level
             self._levels.move_to_end(conversation)
-            if len(self._levels) > _MOST_CONVERSATIONS:
+            if len(self._levels) > _MAX_CONVERSATIONS:
                 self._levels.popitem(last=False)
         return {}
 

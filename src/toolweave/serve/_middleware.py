@@ -30,7 +30,7 @@ def checked(middleware: Iterable[Middleware]) -> tuple[Middleware, ...]:
             raise TypeError(f"middleware= takes instances; give {one.__name__}(...) instead of the class")
         if not callable(one):
             raise TypeError(
-                f"{type(one).__name__} is no middleware: write `async def middleware(request, call_next)`, or a class "
+                f"{type(one).__name__} is not middleware: write `async def middleware(request, call_next)`, or a class "
                 "with such a __call__"
             )
     return found
@@ -56,7 +56,7 @@ def _layer(middleware: Middleware, call_next: Method) -> Method:
             raise RequestError("Internal error", code=INTERNAL_ERROR) from None
         if not isinstance(result, dict):
             _log.error(
-                "middleware %s answered %s with %s, which is no result: return what `await call_next(request)` "
+                "middleware %s answered %s with %s, which is not a result: return what `await call_next(request)` "
                 "returns, or a dict with the members of a result",
                 _name(middleware),
                 printable(request.method),

@@ -240,7 +240,7 @@ async def _listed(ask: Callable[[], Awaitable[Sequence[T]]]) -> Sequence[T] | No
     except ServerError as exc:
         if isinstance(exc, ProtocolError) and exc.code == METHOD_NOT_FOUND:
             return ()  # it has no such list
-        _log.info("%s; what it offers is not listed now", exc)
+        _log.info("%s; its offers are not listed now", exc)
         return None
 
 

@@ -145,7 +145,7 @@ async def _behind(work: _Work, ctx: CallContext, request: Request) -> Json:
 
 
 class _MountedCaller:
-    """The `Caller` of a handler of a mounted server: the outer one's, with the sessions of its own server."""
+    """The `Caller` of a handler of a mounted server: that of the outer server, with the sessions of the mounted one."""
 
     __slots__ = ("_outer", "_rounds", "request")
 
@@ -507,7 +507,7 @@ class Mounts:
     def _check_free(self, namespace: str) -> None:
         if not _NAMESPACE.fullmatch(namespace):
             raise ValueError(
-                f"{namespace!r} is no namespace: a letter and at most 62 letters, digits, '_' and '-' are expected"
+                f"{namespace!r} is not a namespace: a letter and at most 62 letters, digits, '_' and '-' are expected"
             )
         if namespace in self._namespaces:
             raise ValueError(f"namespace {namespace!r} of server {self._outer.name!r} is taken")

@@ -76,7 +76,7 @@ class PendingRequests:
         elif isinstance(result, dict):
             answer.set_result(cast("Json", result))
         else:
-            answer.set_exception(RequestError("the client's answer is no result", code=INTERNAL_ERROR))
+            answer.set_exception(RequestError("the client's answer is not a result", code=INTERNAL_ERROR))
 
     def fail(self) -> None:
         """Fail the pending requests, and all later ones: the client is gone."""

@@ -205,14 +205,14 @@ class Request:
 
     Attributes:
         method: The method, such as `tools/call`.
-        params: As they came; `{}` when there were none.
+        params: Its parameters as received; `{}` without any.
         client: The client that sent it.
         line: The reply channel to it, for notifications and questions while the request runs.
         id: The JSON-RPC id.
         headers: The HTTP headers, names in lower case; empty on other transports.
-        server: The current offers, for middleware; None where there is no middleware.
+        server: The current offers, for middleware; None without middleware.
         sent: The call that was sent for it already, on a fast path; None for all other requests.
-        takes_texts: Whether members of the result may be left as JSON texts, but for those that say what it is.
+        takes_texts: Whether members of the result may be left as JSON texts, except those that name its kind.
     """
 
     method: str
@@ -229,7 +229,7 @@ class Request:
         """Return a copy in which these attributes are changed.
 
         Raises:
-            TypeError: There is no such attribute.
+            TypeError: An attribute does not exist.
         """
         same: Json = {
             "method": self.method,

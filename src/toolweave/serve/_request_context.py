@@ -53,7 +53,7 @@ class HandlerRunner:
         state: Dependencies for handlers, by name.
         seal: Signs the state that passes through the client between rounds.
         logs: Sends log messages to clients.
-        sessions: Keeps the sessions of callers; None where there are none.
+        sessions: Keeps the sessions of callers; None without sessions.
         sampling: Answers questions for the model of a client that has none; None leaves them refused.
         patience: Timeout in seconds of a question to a legacy client.
     """
@@ -280,7 +280,7 @@ class _ModernCaller(_ClientOfRequest):
         with self._scope or nullcontext():
             try:
                 result = await work(ctx)
-            except Exception:  # boundary: an error that comes of ending the work, as in a thread, is no failure
+            except Exception:  # boundary: an error caused by the cancellation, as in a thread, is not a failure
                 if not self._asked:
                     raise
                 _log.debug("%s ended for a question", self._request.method, exc_info=True)

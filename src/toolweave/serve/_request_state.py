@@ -23,7 +23,7 @@ from toolweave.protocol.input_required import INPUT_RESPONSES, REQUEST_STATE
 from toolweave.serve._request import Json, Request
 
 TTL_SECONDS = 600.0
-_LEAST_KEY_BYTES = 32
+_MIN_KEY_BYTES = 32
 _VERSION = 1
 _LOOSE = frozenset({"_meta", INPUT_RESPONSES, REQUEST_STATE})
 """Parameters that differ between the rounds of one request."""
@@ -39,7 +39,7 @@ class StateSigner:
         clock: The time in seconds, the same for all replicas.
 
     Raises:
-        ValueError: There is no key, or one is too short.
+        ValueError: The list of keys is empty, or a key is too short.
     """
 
     def __init__(
@@ -50,12 +50,12 @@ class StateSigner:
         clock: Callable[[], float] = time.time,
     ) -> None:
         if keys is None:
-            given = [secrets.token_bytes(_LEAST_KEY_BYTES)]
+            given = [secrets.token_bytes(_MIN_KEY_BYTES)]
         else:
             given = keys
         self._keys = [key.encode() if isinstance(key, str) else key for key in given]
-        if not self._keys or any(len(key) < _LEAST_KEY_BYTES for key in self._keys):
-            raise ValueError(f"request_state_keys wants secrets of at least {_LEAST_KEY_BYTES} bytes, the newest first")
+        if not self._keys or any(len(key) < _MIN_KEY_BYTES for key in self._keys):
+            raise ValueError(f"request_state_keys must be secrets of at least {_MIN_KEY_BYTES} bytes, the newest first")
         self._ttl = ttl
         self._clock = clock
 
@@ -125,7 +125,7 @@ def from_base64url(text: str) -> bytes:
     """Return the bytes of an unpadded base64url text; other spellings of the same bytes are refused.
 
     Raises:
-        ValueError: It is no such text.
+        ValueError: The text is not one that `seal` returned.
     """
     raw = urlsafe_b64decode(text.encode("ascii") + b"=" * (-len(text) % 4))
     if to_base64url(raw) != text:

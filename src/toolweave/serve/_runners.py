@@ -115,7 +115,7 @@ class ServerRunners(ABC):
                 one, such as `"2025-11-25"`.
 
         Raises:
-            ValueError: There is no such revision.
+            ValueError: The revision is not known.
         """
         self.endpoint.speak(protocol)
 
@@ -140,7 +140,7 @@ class ServerRunners(ABC):
         Raises:
             RuntimeError: Called inside an event loop; use `await serve_stdio()` or `await serve_http()` there.
             TypeError: An option is unknown, on either transport.
-            ValueError: There is no such transport.
+            ValueError: The transport is not known.
         """
         if transport == "http":
             self.run_http(host, port, on_started=on_started, **options)

@@ -26,7 +26,7 @@ class SentCall(Protocol):
 
         Args:
             answer: The result of the future `answer`.
-            texts: Whether members may be left as JSON texts, but for those that differ from hop to hop.
+            texts: Whether members may be left as JSON texts, except those that differ from hop to hop.
         """
         ...
 

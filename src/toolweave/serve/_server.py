@@ -108,7 +108,7 @@ class Options:
         if self.page_size is not None and self.page_size < 1:
             raise ValueError(f"page_size must be 1 or more, or None for one page, not {self.page_size!r}")
         if self.store is not None and self.backend is not None:
-            raise ValueError("a backend has a store of its own; give store= or backend=, not both")
+            raise ValueError("a backend includes a store; give store= or backend=, not both")
         if self.ttl_ms < 0:
             raise ValueError(f"ttl_ms must be 0 or more, not {self.ttl_ms!r}")
         if self.cache_scope not in ("private", "public"):
@@ -121,7 +121,7 @@ class ServerAbout(TypedDict, total=False):
     """Optional members of a server's description, and the choice among its offers.
 
     Attributes:
-        title: Its name for people.
+        title: Its human-readable name.
         website_url: Where people read about it.
         icons: Icon objects of the specification.
         include_tags: Offers only tools, and prompts and resources of functions, that have one of these tags.
@@ -131,7 +131,7 @@ class ServerAbout(TypedDict, total=False):
         sampling: Answers `ctx.sample` for clients that have no model: a `SamplingModel` of `toolweave.models`.
         folder: A folder whose files are parts of it, too: its path, or the result of `folder`.
         repair_arguments: Make arguments fit that nearly do: texts that hold JSON where the schema takes no text, and
-            null for what is optional. By default they are; with False they are errors.
+            null for optional arguments. By default they are; with False they are errors.
     """
 
     title: str | None
@@ -169,7 +169,7 @@ class AgentsLike(Protocol):
         ...
 
 
-def create_mcp_server(  # noqa: PLR0913  # keyword-only, each with a default of its own
+def create_mcp_server(  # noqa: PLR0913  # keyword-only, each with a default
     name: str,
     version: str = "0.1.0",
     *,
@@ -201,7 +201,7 @@ def create_mcp_server(  # noqa: PLR0913  # keyword-only, each with a default of 
         version: Its own version.
         instructions: Its instructions for models.
         tools: Functions, tools, a registry, a connection, a hub, any other toolset, or a sequence of these.
-        agents: Each is offered as the tool `agent_<name>`; an `AgentRegistry` gives all of its own.
+        agents: Each is offered as the tool `agent_<name>`; an `AgentRegistry` gives all its agents.
             Each call starts a new conversation; an agent that keeps its conversation is given as a tool,
             `tools=[agent.as_tool(keep_conversation=True)]`.
         resources: Results of `@resource`, a `ResourceSource` such as `directory(PATH)`, or a sequence of these.
@@ -228,7 +228,7 @@ def create_mcp_server(  # noqa: PLR0913  # keyword-only, each with a default of 
             `JwtAuth`, `IntrospectionAuth` or `OAuthServer`. Stdio and in-process clients need no token.
         middleware: Functions `async def middleware(request, call_next)` around every request on every transport, the
             first outermost; `toolweave.middleware` has some that are ready to use.
-        **about: `title`, its name for people; `website_url`, where people read about it; `icons`, icon objects of the
+        **about: `title`, its human-readable name; `website_url`, its web page; `icons`, icon objects of the
             specification; `include_tags`, `exclude_tags` and `versions`, which tools, prompts and resources are
             offered; `sessions`, the bounds of the values that handlers keep of a caller; `sampling`, a model for
             clients that have none; `folder`, a folder whose files are parts of it (`folder`); `repair_arguments`,
@@ -237,7 +237,7 @@ def create_mcp_server(  # noqa: PLR0913  # keyword-only, each with a default of 
     Raises:
         SchemaError: Naming the tool, the schema and the JSON pointer at fault.
         DuplicateToolError: Two local tools have one name.
-        TypeError: Something offers no tools, or is no middleware.
+        TypeError: An item does not offer tools, or is not middleware.
         ValueError: A setting is invalid, `include` or `exclude` names an unknown tool, or the folder is empty.
     """
     info = _info(name, version, about)
@@ -461,7 +461,7 @@ class McpServer(ServerContent, ServerRunners):
         """Stop offering a tool that was given as a function or a tool; a registry's is removed there.
 
         Raises:
-            KeyError: There is none of this name.
+            KeyError: No tool has this name.
         """
         self._registry.remove(name)
 
@@ -470,7 +470,7 @@ class McpServer(ServerContent, ServerRunners):
 
         Raises:
             DuplicateToolError: The old name is taken.
-            KeyError: There is no tool `new`.
+            KeyError: The tool `new` does not exist.
         """
         return self._registry.alias(old, new, deprecated=deprecated, sunset=sunset)
 
@@ -482,23 +482,23 @@ class McpServer(ServerContent, ServerRunners):
     def mount(self, server: McpServer | Toolset, namespace: str) -> None:
         """Offer the tools, prompts and resources of another server, below a namespace, and those it offers later.
 
-        Its tools and prompts are named `namespace_name`. Its resources keep their URIs, but for those that this server
+        Its tools and prompts are named `namespace_name`. Its resources keep their URIs, except those that this server
         has too: they are `namespace+uri`. Its middleware, and its disabled offers, hold as where it is served alone;
-        its handlers have its own `state` and sessions; its lifespan is that of this server. What is of requests is this
-        server's: `auth`, `tasks` (by the new names), `sampling`, and whether errors are masked. Of another toolset
-        there are the tools, and of a connection or a hub the prompts and resources, too.
+        its handlers have its own `state` and sessions; its lifespan is that of this server. The options of requests are
+        those of this server: `auth`, `tasks` (by the new names), `sampling`, and whether errors are masked. Another
+        toolset has its tools here, and a connection or a hub its prompts and resources, too.
 
         Raises:
-            TypeError: It is no server and no toolset.
-            ValueError: The namespace is none, or taken; or the server is this one, or has `auth` or `tasks` of its own.
+            TypeError: `server` is neither a server nor a toolset.
+            ValueError: The namespace is not valid, or taken; or the server is this one, or has `auth` or `tasks`.
         """
         if isinstance(server, Toolset):
             self._mounts.add_toolset(server, namespace)
-        elif isinstance(server, McpServer):  # pyright: ignore[reportUnnecessaryIsInstance] - a gateway is none
+        elif isinstance(server, McpServer):  # pyright: ignore[reportUnnecessaryIsInstance] - a gateway is another class
             for option, given in (("auth", server.auth is not None), ("tasks", bool(server._tasks.rules))):  # noqa: SLF001 - its own kind
                 if given:
                     raise ValueError(
-                        f"server {server.name!r} has {option}= of its own, which holds only where it is served itself: "
+                        f"server {server.name!r} has {option}=, which holds only where it is served itself: "
                         f"give {option}= to {self.name!r}"
                     )
             self._mounts.add_server(server, namespace, server._rounds)  # noqa: SLF001 - its own kind

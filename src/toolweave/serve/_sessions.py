@@ -32,18 +32,18 @@ class SessionRules:
 
     Attributes:
         ttl_seconds: How long an unused session is kept.
-        most_bytes: How large one may be, as JSON.
+        max_bytes: How large one may be, as JSON.
 
     Raises:
         ValueError: One of them is not more than 0.
     """
 
     ttl_seconds: float = 86_400
-    most_bytes: int = 64 * 1024
+    max_bytes: int = 64 * 1024
 
     def __post_init__(self) -> None:
-        if not self.ttl_seconds > 0 or self.most_bytes < 1:
-            raise ValueError("SessionRules: ttl_seconds and most_bytes must be more than 0")
+        if not self.ttl_seconds > 0 or self.max_bytes < 1:
+            raise ValueError("SessionRules: ttl_seconds and max_bytes must be more than 0")
 
 
 class ChangesVisibility(Protocol):
@@ -57,7 +57,7 @@ class ChangesVisibility(Protocol):
         """
         ...
 
-    def tell(self, client: Client) -> None:
+    def notify(self, client: Client) -> None:
         """Notify the client, and no other, that its lists changed."""
         ...
 
@@ -112,14 +112,14 @@ class Sessions:
 
         Raises:
             ToolError: It would become too large, or too many change it at once.
-            StoreError: A value is no JSON, or the store is full.
+            StoreError: A value is not JSON, or the store is full.
         """
         for _ in range(_ATTEMPTS):
             found = await self.store.get(self.collection, key)
             held: Json = {} if found is None else found.value
             change(held)
-            if len(to_json(self.collection, key, held)) > self.rules.most_bytes:
-                raise ToolError(f"a session holds at most {self.rules.most_bytes} bytes of JSON; delete something")
+            if len(to_json(self.collection, key, held)) > self.rules.max_bytes:
+                raise ToolError(f"a session holds at most {self.rules.max_bytes} bytes of JSON; delete something")
             if await self._write(key, held, found) is not None:
                 return
         raise ToolError("the session is changed by too many calls at once; try again", retryable=True)
@@ -178,7 +178,7 @@ class ClientSessions:
             held[_RULES] = visibility.changed(held.get(_RULES, []), enabled, names, tags)
 
         await sessions.change(_named(key), changed)
-        visibility.tell(self._client)
+        visibility.notify(self._client)
 
 
 class StoredSession:
@@ -222,7 +222,7 @@ def _kept(sessions: Sessions | None, key: str | None) -> tuple[Sessions, str]:
     """Return the sessions and the key.
 
     Raises:
-        ToolError: There is no session.
+        ToolError: The caller has no session.
     """
     if sessions is None:
         raise ToolError("this server keeps no sessions")

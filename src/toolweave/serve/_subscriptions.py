@@ -1,6 +1,6 @@
 """Subscriptions of clients: `subscriptions/listen` (SEP-2575), and resource subscriptions in revisions before it.
 
-A server feature on top of `changes.py`. Declares no capability of its own: it honours those that the other features
+A server feature on top of `changes.py`. Declares no capability: it honours those that the other features
 declare.
 """
 
@@ -37,10 +37,10 @@ LISTS = {
     LIST_FILTERS["resources"]: ("resources", RESOURCES),
 }
 """The filters for list changes: the capability that must be declared, and the topic."""
-MOST_NAMES = 1000
+MAX_NAMES = 1000
 """Maximum resources, and maximum names in an extension's filter, of one client."""
 
-LONGEST_URI = 8192
+MAX_URI = 8192
 """Maximum length of a subscribed URI, in characters."""
 
 FOLLOWED_AT_ONCE = 32
@@ -63,12 +63,12 @@ class ExtensionFilter(Protocol):
         """
         ...
 
-    async def watch(self, known: Mapping[str, Json], heard: Callable[[str, Json], None]) -> None:
+    async def watch(self, known: Mapping[str, Json], changed: Callable[[str, Json], None], /) -> None:
         """Poll for changes made by other processes while a listen stream is open.
 
         Args:
             known: The result of `current`.
-            heard: Called with the changed name and the params of the notification.
+            changed: Called with the changed name and the params of the notification.
         """
         ...
 
@@ -98,7 +98,7 @@ class Listen:
 
     Args:
         declared: Returns the capabilities that the server declares now.
-        handshake_declared: The same for clients with a handshake; None if there is no difference.
+        handshake_declared: The same for clients with a handshake; None if they are the same.
         filters: Filters of extensions, by their key.
         follower: Subscribes to the resources where they are; None where all changes are published here.
         view: Returns a client's view of a list, by the notification of its changes; a client that does not see all
@@ -262,14 +262,15 @@ class Listen:
         """Return whether to notify a client of a change: its view differs from the stored one, which it replaces."""
         if self._view is None or method not in seen:
             return True
-        before, seen[method] = seen[method], self._view(request, method)
+        before = seen[method]
+        seen[method] = self._view(request, method)
         return before != seen[method]
 
     async def _subscribe(self, request: Request) -> Json:
         conversation, uri = self._subscription(request)
         topic = updated_topic(uri)
-        if len(conversation.topics) >= MOST_NAMES and topic not in conversation.topics:
-            raise RequestError(f"no more than {MOST_NAMES} resources can be subscribed to", code=INVALID_REQUEST)
+        if len(conversation.topics) >= MAX_NAMES and topic not in conversation.topics:
+            raise RequestError(f"no more than {MAX_NAMES} resources can be subscribed to", code=INVALID_REQUEST)
         conversation.topics.add(topic)  # before it is asked for elsewhere: nothing falls between
         if self._follower is not None:
             try:
@@ -290,8 +291,8 @@ class Listen:
         if not _offers(self._handshake_declared(), "resources", "subscribe"):
             raise RequestError("Method not found", code=METHOD_NOT_FOUND, data=request.method)
         uri = request.text("uri")
-        if len(uri) > LONGEST_URI:
-            raise RequestError(f"no resource has a URI of more than {LONGEST_URI} characters", code=INVALID_PARAMS)
+        if len(uri) > MAX_URI:
+            raise RequestError(f"the URI of a resource has at most {MAX_URI} characters", code=INVALID_PARAMS)
         conversation = self._changes.conversation(request.client.conversation)
         if conversation is None:
             raise RequestError("updates cannot be sent on this connection, which has no stream", code=INVALID_REQUEST)
@@ -324,6 +325,6 @@ def _names(wanted: Json, key: str) -> list[str]:
         items = cast("list[Any]", value)
     else:
         items = None
-    if items is None or len(items) > MOST_NAMES or not all(isinstance(item, str) for item in items):
-        raise RequestError(f"'notifications.{key}' must be at most {MOST_NAMES} strings", code=INVALID_PARAMS)
+    if items is None or len(items) > MAX_NAMES or not all(isinstance(item, str) for item in items):
+        raise RequestError(f"'notifications.{key}' must be at most {MAX_NAMES} strings", code=INVALID_PARAMS)
     return list(dict.fromkeys(items))

@@ -60,11 +60,11 @@ class ServingGroups:
     """The task groups in which a server is served, of every transport and event loop; for work that outlives a request.
 
     Args:
-        what: The subject of the error where there is no group, such as `"tasks run"`.
+        subject: The subject of the error without a group, such as `"tasks run"`.
     """
 
-    def __init__(self, what: str) -> None:
-        self._what = what
+    def __init__(self, subject: str) -> None:
+        self._subject = subject
         self._groups: list[tuple[asyncio.AbstractEventLoop, TaskGroup]] = []
 
     @contextmanager
@@ -89,7 +89,7 @@ class ServingGroups:
         serving = _serving.get()
         here = [group for known, group in self._groups if known is loop]
         if not here:
-            raise RuntimeError(f"{self._what} only while their server is served")
+            raise RuntimeError(f"{self._subject} only while their server is served")
         if serving is not None and serving in here:
             return serving
         return here[0]

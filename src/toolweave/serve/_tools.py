@@ -226,7 +226,7 @@ class Tools:
         """Return middleware before which the arguments of calls are made to fit.
 
         Raises:
-            TypeError: One of them is no middleware.
+            TypeError: An item is not middleware.
         """
         found = checked(middleware)
         if found and self._repair:
@@ -276,7 +276,7 @@ class Tools:
         """Return the tool of a call that was accepted earlier, and the work that runs it.
 
         Raises:
-            RequestError: There is no such tool any more.
+            RequestError: The tool was removed.
         """
         name = request.text("name")
         version = asked_version(request.params)

@@ -35,7 +35,7 @@ _LISTS = frozenset(
 )
 _ABOUT_OFFERS = _BY_URI | _LISTS | {methods.TOOLS_CALL, methods.PROMPTS_GET}
 _TOPICS = (TOOLS, PROMPTS, RESOURCES)
-_MOST_RULES = 200
+_MAX_RULES = 200
 """Rules of one session; older ones that the newest repeat are dropped."""
 
 
@@ -87,11 +87,11 @@ def _rule(enabled: bool, names: Iterable[str], tags: Iterable[str]) -> Visibilit
     """Return a rule.
 
     Raises:
-        ValueError: It names nothing, or something that is no text.
+        ValueError: There are neither names nor tags, or one is not a text.
     """
     given = [[one] if isinstance(one, str) else sorted(one) for one in (names, tags)]
     if not any(given):
-        raise ValueError("name what is meant: names, as in enable('drop_table'), or tags, as in enable(tags={'admin'})")
+        raise ValueError("give names, as in enable('drop_table'), or tags, as in enable(tags={'admin'})")
     return VisibilityRule(enabled, *given)
 
 
@@ -122,7 +122,7 @@ class Visibility:
         """
         self.rules = (*self.rules, _rule(enabled, names, tags))
         for topic in _TOPICS:
-            self._changes.tell(topic)
+            self._changes.publish(topic)
 
     def changed(self, rules: list[Any], enabled: bool, names: Iterable[str], tags: Iterable[str]) -> list[Any]:
         """Return a session's rules with another one; rules that it repeats are dropped.
@@ -132,15 +132,15 @@ class Visibility:
         """
         added = _rule(enabled, names, tags)
         kept = [one for one in rules if one[1:] != [added.names, added.tags]]
-        return [*kept[-_MOST_RULES + 1 :], list(added)]
+        return [*kept[-_MAX_RULES + 1 :], list(added)]
 
-    def tell(self, client: Client) -> None:
+    def notify(self, client: Client) -> None:
         """Notify a client, and no other, that its lists changed: its conversation, or the streams of its principal."""
         for topic in _TOPICS:
             if client.modern:
-                self._changes.tell(Topic(topic.method, session_key(client) or ""))
+                self._changes.publish(Topic(topic.method, session_key(client) or ""))
             else:
-                self._changes.tell_one(client.conversation or "", topic, {})
+                self._changes.publish_to(client.conversation or "", topic, {})
 
     async def __call__(self, request: Request, call_next: CallNext) -> Json:
         """Answer a request as if the offers that its caller does not see did not exist."""
@@ -168,7 +168,9 @@ class Visibility:
         Raises:
             RequestError: The answer for an unknown offer.
         """
-        method, params, version = request.method, request.params, asked_version(request.params)
+        method = request.method
+        params = request.params
+        version = asked_version(request.params)
         if method == methods.COMPLETION_COMPLETE:
             self._check_completion(request, rules)
             return

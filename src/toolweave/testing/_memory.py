@@ -217,7 +217,7 @@ class MemoryServer:
         """Send a notification to every client; one that needs a subscription only to subscribers, in their form."""
         told = params or {}
         if method in FILTERS:
-            self._server.changes.tell(Topic(method, str(told.get("uri", ""))), told)
+            self._server.changes.publish(Topic(method, str(told.get("uri", ""))), told)
         else:
             self.send(encode_notification(method, told))
 

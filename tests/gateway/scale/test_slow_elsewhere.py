@@ -98,7 +98,7 @@ async def test_who_listens_at_any_replica_hears_of_the_end() -> None:
     async with pair(held, MemoryStore()) as (here, there):
         name = await begun(here, "slow")
         await there.send("subscriptions/listen", {"notifications": {"taskIds": [name]}})
-        (acknowledged,) = await there.heard("notifications/subscriptions/acknowledged")
+        (acknowledged,) = await there.received("notifications/subscriptions/acknowledged")
         held.go.set()
         await there.until(lambda: any(one["status"] == "completed" for one in there.of("notifications/tasks")))
 

@@ -88,7 +88,7 @@ class Conversation:
         self._responder = responder
         self._outlet = outlet
         # For each task, anyio's group makes a scope, a handle and an event: that costs more than answering the request.
-        # What it adds is done here: a request has a scope of its own, and the end cancels these.
+        # What it adds is done here: each request has a scope, and the end cancels these.
         self._tasks = asyncio.TaskGroup()
         self._conversations = conversations
         self._max_requests = max_requests
@@ -166,7 +166,7 @@ class Conversation:
         await self._outlet.room()
 
     async def release(self) -> None:
-        """Do nothing: there is no stream to close and resume."""
+        """Do nothing: no stream can be closed and resumed."""
 
     def _write(self, answer: bytes | None) -> None:
         if answer is not None:
@@ -291,7 +291,7 @@ class Conversation:
         except RequestError as exc:
             reply(encode_error(request.id, exc.code, exc.message, exc.data))
             return
-        except Exception:  # boundary: a result that is no JSON
+        except Exception:  # boundary: a result that is not JSON
             reply(self._unwritable(request))
             return
         self._client = client_of_handshake(request.params, result, conversation=self.name)
@@ -316,7 +316,7 @@ class Conversation:
             return encode_result(request.id, await self._responder.answer(request))
         except RequestError as exc:
             return encode_error(request.id, exc.code, exc.message, exc.data)
-        except Exception:  # boundary: a result that is no JSON
+        except Exception:  # boundary: a result that is not JSON
             return self._unwritable(request)
 
     def _unwritable(self, request: Request) -> bytes:

@@ -32,7 +32,7 @@ def standard_streams() -> Generator[tuple[int, int], None, None]:
 
     Raises:
         RuntimeError: Another server of this process has them.
-        OSError: There are none.
+        OSError: The process has no such pipes.
     """
     if not _taken.acquire(blocking=False):
         raise RuntimeError("a server of this process has standard input and output already")

@@ -66,8 +66,8 @@ class HttpOptions(TypedDict, total=False):
             a token count by the address in their `X-Forwarded-For`. Without it, all callers of a proxy are one.
         stateless: Legacy clients get no session: any replica answers any request, and no client can be asked.
         json_response: Never answer with an event stream; notifications before the result are dropped.
-        auth: A `BearerAuth`, `JwtAuth`, `IntrospectionAuth` or `OAuthServer`; None allows everyone, but for operations
-            that need scopes.
+        auth: A `BearerAuth`, `JwtAuth`, `IntrospectionAuth` or `OAuthServer`; None allows everyone, except for
+            operations that need scopes.
         health_path: Answers `ok`; `/healthz`, None for none.
         event_store: Keeps the events of legacy streams for clients that resume them (SSE polling): a
             `MemoryEventStore`, or one of your own.
@@ -153,7 +153,7 @@ class HttpApp:
     Attributes:
         limits: Its resource limits; `serve_http` applies them, too.
         path: The path of the endpoint.
-        shares: What its callers hold of what is limited.
+        shares: The shares of its callers in limited resources.
         authorizes: Whether requests need a token.
         draining: Whether the shutdown has begun.
         on_hangup: Called by `serve_http` on SIGHUP, which otherwise ends it as SIGTERM does.
@@ -262,10 +262,12 @@ class HttpApp:
 
         Raises:
             ConfigError: The path is that of the app's own endpoint or health check, or the endpoint's server has an
-                authorization of its own, which would not be asked.
+                authorization, which would be ignored.
         """
         if served.auth is not None and served.auth is not self._build.settings.auth:
-            raise ConfigError(f"the server at {path!r} has an `auth` of its own; give it to the app that it stands in")
+            raise ConfigError(
+                f"the server at {path!r} has an `auth`, which would be ignored; give it to the app around it"
+            )
         auth = self._build.auth_below(path)
         async with self._answering(path, served, auth) as dispatcher:
             fast = dispatcher.fast_path
@@ -454,7 +456,8 @@ class _AppParts:
 
     def sessions(self) -> HttpSessions | None:
         """Make the table of sessions; None for a stateless endpoint."""
-        settings, limits = self.settings, self.settings.limits
+        settings = self.settings
+        limits = self.settings.limits
         if settings.stateless:
             return None
         store = settings.event_store

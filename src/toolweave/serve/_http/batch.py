@@ -1,4 +1,4 @@
-"""JSON-RPC batches over HTTP (revision 2025-03-26): each message handled like a POST of its own, one response for all.
+"""JSON-RPC batches over HTTP (revision 2025-03-26): each message is handled like a POST, with one response for all.
 
 The response is an event stream, which may also carry requests of the server; where the client takes no stream it is
 the array of the answers.
@@ -14,7 +14,7 @@ from toolweave.protocol.jsonrpc import StrictMessage, encode_batch
 from toolweave.serve._http.asgi import Message, Receive, Send
 
 MOST = 100
-"""Maximum messages of a batch; each costs as much as a POST of its own."""
+"""Maximum messages of a batch; each costs as much as a POST."""
 _AT_ONCE = 8
 
 Serve = Callable[[StrictMessage, Receive, Send], Awaitable[None]]
@@ -106,7 +106,7 @@ class _JointResponse:
             await self._send({"type": "http.response.body", "body": chunk, "more_body": True})
 
     async def whole(self, status: int, body: bytes) -> None:
-        """Add a response that is no stream: a message, an error, or the empty 202 of a notification."""
+        """Add a response that is not a stream: a message, an error, or the empty 202 of a notification."""
         if body and status == 200 and self._streams:
             await self.event(b"event: message\r\ndata: " + body + b"\r\n\r\n")
         elif body and status == 200:

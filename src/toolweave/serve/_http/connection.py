@@ -165,7 +165,7 @@ class HttpConnection(asyncio.Protocol):
         self._state.opened.add(self)
         if transport.is_closing():
             return
-        self._state.idle.since[self] = math.inf  # its first head has a timeout of its own
+        self._state.idle.since[self] = math.inf  # its first head has another timeout
         self._in_head = True
         self._head_timer = self._loop.call_later(self._state.limits.header_seconds, self._too_slow)
 
@@ -265,7 +265,7 @@ class HttpConnection(asyncio.Protocol):
         """Continue with the body of a request that offers another protocol: it is answered as HTTP.
 
         The parser takes every byte behind such a head for the other protocol. So a new parser gets the length of the
-        body as a head of its own, and then the bytes.
+        body in another head, and then the bytes.
         """
         framing = [b"%b: %b\r\n" % header for header in self._headers if header[0] in _FRAMING]
         self._parser = httptools.HttpRequestParser(self)

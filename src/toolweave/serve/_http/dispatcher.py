@@ -242,7 +242,7 @@ class HttpDispatcher:
                 await anyio.sleep(_POLL_SECONDS)
 
     async def _other(self, scope: Scope, receive: Receive, send: Send, work: anyio.CancelScope) -> None:
-        """Serve a request that is no POST: those of sessions."""
+        """Serve a request other than POST: those of sessions."""
         method = scope["method"]
         version = dict(scope["headers"]).get(b"mcp-protocol-version")
         if version is not None and version not in _HANDSHAKE:  # a modern client only posts

@@ -260,13 +260,13 @@ class SharedStream(EventStream):
         return f"{self._prefix}{self._label}.{number}"
 
 
-_LONGEST_KEY = 200
+_MAX_KEY = 200
 
 
 def stream_label(key: RequestId) -> str | None:
     """Return a new name for the stream that answers a request; None for an id that is too long for that."""
     text = str(key).encode("utf-8", "surrogatepass")
-    if len(text) > _LONGEST_KEY:
+    if len(text) > _MAX_KEY:
         return None
     # ids 1 and "1" are two requests, and a client may use an id again
     return f"{'i' if isinstance(key, int) else 's'}{to_base64url(text)}~{secrets.token_hex(8)}"

@@ -50,8 +50,8 @@ _MOMENT_SECONDS = 0.25
 """Seconds before a call falls back to the full path: more than a loaded machine needs for a quick one."""
 _SWEEP_SECONDS = 0.05
 _LAST_SECONDS = 1.0
-_MOST_JUDGED = 1024
-_LONGEST_JUDGED = 2048  # bytes of header values
+_MAX_JUDGED = 1024
+_MAX_JUDGED_BYTES = 2048  # bytes of header values
 _CALL = methods.TOOLS_CALL.encode()
 _MODERN = MODERN_VERSION.encode()
 _HANDSHAKE = frozenset(version.encode() for version in HANDSHAKE_VERSIONS)
@@ -163,7 +163,7 @@ class FastPath:
         acceptable: Whether a client with this `Accept` accepts the content types of responses.
         gate: Refuses operations that a token lacks scopes for.
         requests: The running requests of the endpoint, which it cancels when it ends.
-        sessions: The sessions of legacy clients; None where there are none.
+        sessions: The sessions of legacy clients; None without sessions.
         responses: Makes the responses of the full path.
     """
 
@@ -188,7 +188,7 @@ class FastPath:
         self._gate = gate
         self._running = requests.running
         self._places = requests.places
-        # with an event store every answer is an event; without streams there is no difference
+        # with an event store every answer is an event; without streams nothing differs
         if sessions is None or sessions.store is None:
             self._sessions = sessions
         else:
@@ -297,8 +297,8 @@ class FastPath:
                 modern = False
             elif version == _MODERN and headers.get(b"mcp-method") == _CALL:
                 modern = True
-        if sum(map(len, headers.values())) <= _LONGEST_JUDGED:
-            if len(self._judged) >= _MOST_JUDGED:
+        if sum(map(len, headers.values())) <= _MAX_JUDGED_BYTES:
+            if len(self._judged) >= _MAX_JUDGED:
                 self._judged.clear()
             self._judged[values] = modern
         return modern

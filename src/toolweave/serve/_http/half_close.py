@@ -53,7 +53,7 @@ class HalfClose:
     def is_open_for_responses(self) -> bool:
         """Note that the client sends no more; return whether responses to it are due.
 
-        With TLS there are none: asyncio cannot send after the client's end.
+        With TLS no response is due: asyncio cannot send after the client's end.
         """
         connection = self._connection
         newest = connection.newest

@@ -171,7 +171,7 @@ class LegacyHttp:
         except RequestError as exc:
             await respond_error(send, 200, key, exc)
             return
-        except (TypeError, ValueError):  # boundary: a result that is no JSON
+        except (TypeError, ValueError):  # boundary: a result that is not JSON
             _log.exception("the result of a handshake cannot be written as JSON")
             await respond_error(send, 200, key, RequestError("Internal error", code=INTERNAL_ERROR))
             return
@@ -385,7 +385,7 @@ class LegacyHttp:
         """Return a new session, for which there is room.
 
         Raises:
-            _Refused: There is none (503).
+            _Refused: There is no room (503).
         """
         caller = sessions.caller_of(scope)
         if not sessions.make_room(caller):
@@ -395,7 +395,7 @@ class LegacyHttp:
     # sessions of other processes
 
     async def _restored(self, sessions: HttpSessions, session_id: str, scope: Scope) -> HttpSession | None:
-        """Return a session that began in another process, with its state; None if there is none."""
+        """Return a session that began in another process, with its state, or None."""
         owner = principal(scope)
         if self._peers is None:
             found = None
@@ -456,7 +456,7 @@ class LegacyHttp:
 
 
 def client_in(session: HttpSession, scope: Scope) -> Client:
-    """Return the client of a session as this request shows it: each has a token of its own, which may allow more."""
+    """Return the client of a session as this request shows it: each has another token, which may allow more."""
     identity = identity_of(scope)
     if identity is not None:
         session.latest = replace(session.client, may=may_of(scope), identity=identity)
@@ -537,7 +537,7 @@ class SessionResponse(PostResponse):
         """Send the client a request on this answer's stream and return its result.
 
         Raises:
-            RequestError: The client refused or is gone, or this response is no stream of a session.
+            RequestError: The client refused or is gone, or this response is not a stream of a session.
         """
         if self._session is None or not self._streams:
             raise RequestError(f"{method} cannot be sent: the client has no session and stream", code=INTERNAL_ERROR)

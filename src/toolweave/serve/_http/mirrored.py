@@ -7,7 +7,7 @@ from typing import Any
 
 from toolweave.protocol.headers import Mirrored, mirrored_arguments, mirroring_problem
 
-_MOST_KNOWN = 20_000
+_MAX_KNOWN = 20_000
 
 
 class MirroredArguments:
@@ -27,7 +27,7 @@ class MirroredArguments:
             return ()
         known = self._known.get(name)
         if known is None or known[0] is not schema:
-            if len(self._known) >= _MOST_KNOWN:
+            if len(self._known) >= _MAX_KNOWN:
                 self._known.clear()  # of tools that came and went
             # a client drops a tool with a wrong annotation, and sends no headers
             if mirroring_problem(schema) is not None:

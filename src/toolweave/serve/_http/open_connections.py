@@ -159,14 +159,14 @@ class OpenConnections:
             if number < held:
                 break
             is_largest = False
-            found = self._longest_idle(address)
+            found = self._idle_longest(address)
             if found is None and number > held:
                 found = self._still_sending(address)
             if found is not None:
                 return found
-        return self._longest_idle(newcomer if is_largest else None)
+        return self._idle_longest(newcomer if is_largest else None)
 
-    def _longest_idle(self, address: str | None) -> CountedConnection | None:
+    def _idle_longest(self, address: str | None) -> CountedConnection | None:
         """Return the connection of an address, or of any, that has been idle for longest."""
         for connection in self._idle.since:
             if address is None or self._address.get(connection) == address:

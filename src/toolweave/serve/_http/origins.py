@@ -1,8 +1,8 @@
 """The host names of an endpoint, and the web origins that may send it requests.
 
-A page that an attacker shows in a victim's browser can reach a server on the victim's machine: by a name of its own
-that suddenly means 127.0.0.1 (DNS rebinding; it shows in `Host`), or plainly from its own origin (`Origin`). Pure
-decisions about header values; knows no request.
+A page that an attacker shows in a victim's browser can reach a server on the victim's machine: by a name of the
+attacker that suddenly resolves to 127.0.0.1 (DNS rebinding, which shows in `Host`), or from the origin of the page
+(`Origin`). Pure decisions about header values.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Origins:
         cors: Origins whose pages may also read the answers.
 
     Raises:
-        ConfigError: An origin is no `scheme://host[:port]`; `*` is none, it would open the endpoint to every page.
+        ConfigError: An origin is not `scheme://host[:port]`. `*` is refused: it would open the endpoint to every page.
     """
 
     def __init__(
@@ -103,5 +103,5 @@ def _without_port(authority: str) -> str:
 def _origin(text: str) -> str:
     parts = urlsplit(text)
     if parts.scheme not in ("http", "https") or not parts.hostname or text != f"{parts.scheme}://{parts.netloc}":
-        raise ConfigError(f"{text!r} is no origin; expected scheme://host or scheme://host:port, without a path")
+        raise ConfigError(f"{text!r} is not an origin; expected scheme://host or scheme://host:port, without a path")
     return text.lower()

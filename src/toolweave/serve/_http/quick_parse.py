@@ -19,8 +19,8 @@ from toolweave.serve._envelope import client_of, is_whole
 from toolweave.serve._plain_calls import ENVELOPE, PlainToolCall
 from toolweave.serve._request import Client, Json
 
-_LONGEST_KEPT = 1024  # bytes of a `_meta`
-_MOST_KEPT = 512
+_MAX_KEPT_BYTES = 1024  # bytes of a `_meta`
+_MAX_KEPT = 512
 
 
 class _PlainParams(msgspec.Struct, forbid_unknown_fields=True):
@@ -162,8 +162,8 @@ def _sender(text: bytes) -> _Sender | None:
 def _kept(text: bytes, envelope: Json) -> _Sender:
     """Return an envelope and its client, and keep them unless they are long."""
     made = _Sender(envelope, client_of(envelope))
-    if len(text) <= _LONGEST_KEPT:
-        if len(_envelopes) >= _MOST_KEPT:
+    if len(text) <= _MAX_KEPT_BYTES:
+        if len(_envelopes) >= _MAX_KEPT:
             _envelopes.clear()
         _envelopes[text] = made
     return made

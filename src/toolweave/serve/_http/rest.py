@@ -43,7 +43,7 @@ from toolweave.version import VERSION
 MAX_TOOLS = 2_000
 """The most tools that the document describes."""
 MAX_DOCUMENT_BYTES = 16 * 1024 * 1024
-_MOST_PAGES = 200
+_MAX_PAGES = 200
 _TRACING = ("traceparent", "tracestate", "baggage")
 _COMPONENTS = "#/components/schemas/"
 _ENVELOPE: Mapping[str, Any] = {
@@ -141,7 +141,7 @@ class RestView:
         with self._dispatcher.working(scope) as work:
             tools: list[Json] = []
             cursor: str | None = None
-            for _ in range(_MOST_PAGES):
+            for _ in range(_MAX_PAGES):
                 page = _ListResponse(receive, send, work, self._tasks, self._bounds, streams=False)
                 page.begin()
                 params: Json = {"_meta": _envelope(scope)} | ({} if cursor is None else {"cursor": cursor})
@@ -224,7 +224,7 @@ class _CallResponse(PostResponse):
         try:
             body = encode_value(value, errors="replace", allow_nan=True)
         except (ValueError, TypeError):
-            body = encode_value({"error": {"code": "internal", "message": "the result is no JSON"}})
+            body = encode_value({"error": {"code": "internal", "message": "the result is not JSON"}})
             status = 500
         await self._answer(status, body)
 
@@ -324,8 +324,8 @@ def openapi(
 
 
 _REFUSALS = {
-    "400": ("InvalidRequest", "The body is no JSON object"),
-    "404": ("NotFound", "There is no such tool"),
+    "400": ("InvalidRequest", "The body is not a JSON object"),
+    "404": ("NotFound", "The tool does not exist"),
     "409": ("InputRequired", "The tool asks for input, which only a client of MCP can give"),
     "413": ("TooLarge", "The body is too large"),
     "422": ("InvalidArguments", "The arguments do not fit the tool's schema"),

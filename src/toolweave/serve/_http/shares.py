@@ -206,7 +206,8 @@ class RunningRequests:
                 del self._streams[place.caller]
 
     def _admits(self, caller: str, most: int) -> bool:
-        held, free = self._shares.of(caller), most - self._shares.figures.held
+        held = self._shares.of(caller)
+        free = most - self._shares.figures.held
         if free > 0:
             return self._multiple == math.inf or held < self._multiple * free
         return self._evict_stream(held)

@@ -181,7 +181,7 @@ class LocalTasks:
         return True
 
     def _tell(self, task: RunningTask) -> None:
-        self._changes.tell(Topic(TOLD_BY, task.id), task.show())
+        self._changes.publish(Topic(TOLD_BY, task.id), task.show())
 
 
 @dataclass(frozen=True, slots=True)
