@@ -34,10 +34,10 @@ class CountingStore(SqliteStore):
         self.writes = 0
         self._before = before
 
-    async def write(self, changes: Sequence[Change], *, tell: str | None = None) -> Sequence[int] | None:
+    async def write(self, changes: Sequence[Change], *, signal: str | None = None) -> Sequence[int] | None:
         self.writes += 1
         self._before(self.writes)
-        return await super().write(changes, tell=tell)
+        return await super().write(changes, signal=signal)
 
 
 def answer(request: ModelRequest) -> Any:

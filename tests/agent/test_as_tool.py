@@ -387,7 +387,7 @@ async def test_parallelize_bounds_how_many_run_and_how_many_may_be_asked_for() -
         running -= 1
         return number
 
-    made = parallelize(tool(work), name="many", limit=2, most=4)
+    made = parallelize(tool(work), name="many", limit=2, max_calls=4)
 
     assert not (await made.execute({"calls": [{"number": 1}] * 4})).is_error
     assert most == 2

@@ -498,10 +498,10 @@ async def test_a_store_that_cannot_keep_a_run_fails_it_before_its_tools_run() ->
         raise AssertionError("its call could not be recorded")
 
     class Full(MemoryStore):
-        async def write(self, changes: Sequence[Change], *, tell: str | None = None) -> Sequence[int] | None:
+        async def write(self, changes: Sequence[Change], *, signal: str | None = None) -> Sequence[int] | None:
             if any(change.collection == JOURNAL and change.key.endswith("/call/c") for change in changes):
                 raise StoreError("full", collection=JOURNAL)
-            return await super().write(changes, tell=tell)
+            return await super().write(changes, signal=signal)
 
     agent = Agent(ScriptedModel([[tool_call("never", id="c")]]), tools=[never], store=Full())
     with pytest.raises(StoreError, match="full"):

@@ -70,15 +70,15 @@ class FaultyStore:
             return False
         return await self.write([Delete(collection=collection, key=key, expect=expect)]) is not None
 
-    async def write(self, changes: Sequence[Change], *, tell: str | None = None) -> Sequence[int] | None:
+    async def write(self, changes: Sequence[Change], *, signal: str | None = None) -> Sequence[int] | None:
         self._check_alive()
         self.writes += 1
         if self.writes != self._at:
-            return await self._store.write(changes, tell=tell)
+            return await self._store.write(changes, signal=signal)
         if self._mode == "answers no":
             return None
         if self._mode.endswith("after"):
-            await self._store.write(changes, tell=tell)
+            await self._store.write(changes, signal=signal)
         if self._mode.startswith("dies"):
             self._is_dead = True
             raise ProcessDiedError
@@ -106,11 +106,11 @@ class InterleavedStore(FaultyStore):
         self._other_at = at
         self._other = other
 
-    async def write(self, changes: Sequence[Change], *, tell: str | None = None) -> Sequence[int] | None:
+    async def write(self, changes: Sequence[Change], *, signal: str | None = None) -> Sequence[int] | None:
         if self.writes + 1 == self._other_at:
             self._other_at = 0
             await self._other()
-        return await super().write(changes, tell=tell)
+        return await super().write(changes, signal=signal)
 
 
 @dataclass

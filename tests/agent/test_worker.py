@@ -104,7 +104,7 @@ async def test_a_run_whose_beginning_is_gone_ends_as_failed() -> None:
 @pytest.mark.parametrize("most", [None, 1, 5])
 async def test_a_run_that_several_workers_died_of_ends_as_failed(most: int | None) -> None:
     model = Counted()
-    options: dict[str, Any] = {} if most is None else {"most_deaths": most}
+    options: dict[str, Any] = {} if most is None else {"max_deaths": most}
     async with Backend() as backend:
         agent = agent_at(backend, model)
         run = await agent.submit("x")

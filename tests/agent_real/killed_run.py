@@ -36,11 +36,11 @@ class CountingStore(SqliteStore):
         self.writes = 0
         self._before = before
 
-    async def write(self, changes: Sequence[Change], *, tell: str | None = None) -> Sequence[int] | None:
+    async def write(self, changes: Sequence[Change], *, signal: str | None = None) -> Sequence[int] | None:
         if any(one.collection != "run-leases" for one in changes):
             self.writes += 1
             self._before(self.writes)
-        return await super().write(changes, tell=tell)
+        return await super().write(changes, signal=signal)
 
 
 def effects_of(folder: Path) -> Path:

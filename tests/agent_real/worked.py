@@ -92,8 +92,8 @@ class KillingStore(RedisStore):
         self._not_counted = not_counted
         self._made = 0
 
-    async def write(self, changes: Sequence[Change], *, tell: str | None = None) -> Sequence[int] | None:
-        return await self._counted(f"put {changes[0].collection}", super().write(changes, tell=tell))
+    async def write(self, changes: Sequence[Change], *, signal: str | None = None) -> Sequence[int] | None:
+        return await self._counted(f"put {changes[0].collection}", super().write(changes, signal=signal))
 
     async def delete(self, collection: str, key: str, *, expect: int | None = None) -> bool:
         return await self._counted(f"delete {collection}", super().delete(collection, key, expect=expect))

@@ -189,10 +189,10 @@ async def test_a_wrapper_of_the_tool_node_is_kept_and_a_fault_is_not_told_to_the
         return "ok"
 
     class Failing(MemoryStore):
-        async def write(self, changes: Sequence[Change], *, tell: str | None = None) -> Sequence[int] | None:
+        async def write(self, changes: Sequence[Change], *, signal: str | None = None) -> Sequence[int] | None:
             if calls and any("c1" in change.key for change in changes):
                 raise OSError("the disk is full")
-            return await super().write(changes, tell=tell)
+            return await super().write(changes, signal=signal)
 
     node = ToolNode([made(act)], awrap_tool_call=wrap, handle_tool_errors=True)
     store = Failing()

@@ -72,9 +72,9 @@ class Done:
 async def test_a_job_is_done_with_what_it_is_about(url: str) -> None:
     done = Done()
     async with queue_at(url) as backend, working(backend, {"letters": done}):
-        assert await backend.queue.submit(Job(topic="letters", key="a", about={"words": ["ä", 1, None]}))
+        assert await backend.queue.submit(Job(topic="letters", key="a", payload={"words": ["ä", 1, None]}))
         await done.wait(1)
-    assert done.jobs == [Job(topic="letters", key="a", about={"words": ["ä", 1, None]})]
+    assert done.jobs == [Job(topic="letters", key="a", payload={"words": ["ä", 1, None]})]
 
 
 async def test_a_job_waits_for_the_first_worker(url: str) -> None:
@@ -196,7 +196,7 @@ async def test_a_job_that_is_put_off_for_long_is_done_now_when_it_is_submitted_a
         await seen.wait()
 
     async with queue_at(url) as backend, working(backend, {"letters": work}):
-        job = Job(topic="letters", key="a", about={"to": "b"})
+        job = Job(topic="letters", key="a", payload={"to": "b"})
         assert await backend.queue.submit(job)
         await done.wait(1)
         while len(done.jobs) < 2:
@@ -206,7 +206,7 @@ async def test_a_job_that_is_put_off_for_long_is_done_now_when_it_is_submitted_a
         while not await backend.queue.submit(job):
             await anyio.sleep(0.05)
         await done.wait(3)
-    assert [(job.key, job.about, job.delivery) for job in done.jobs] == [("a", {"to": "b"}, 1)] * 3
+    assert [(job.key, job.payload, job.delivery) for job in done.jobs] == [("a", {"to": "b"}, 1)] * 3
 
 
 async def test_jobs_after_one_that_the_store_refused_say_that_there_was_an_outage(url: str) -> None:
@@ -353,10 +353,10 @@ async def test_a_queue_that_cannot_be_reached_says_so_and_shows_no_password() ->
         assert "someone" not in text
 
 
-@pytest.mark.parametrize("about", [{"x": object()}, {"x": float("nan")}])
-async def test_what_is_no_json_is_no_job(url: str, about: dict[str, Any]) -> None:
-    with pytest.raises(StoreError, match="'a' of 'letters' is about is no JSON"):
-        await queue_at(url).queue.submit(Job(topic="letters", key="a", about=about))
+@pytest.mark.parametrize("payload", [{"x": object()}, {"x": float("nan")}])
+async def test_what_is_no_json_is_no_job(url: str, payload: dict[str, Any]) -> None:
+    with pytest.raises(StoreError, match="the payload of job 'a' of 'letters' is not JSON"):
+        await queue_at(url).queue.submit(Job(topic="letters", key="a", payload=payload))
 
 
 @pytest.mark.slow

@@ -48,7 +48,7 @@ async def at_work(url: str, done: list[Job]) -> AsyncGenerator[Backend, None]:
 
 async def one_more(backend: Backend, done: list[Job]) -> None:
     """Have an honest job done after all that stands in the queue."""
-    await backend.queue.submit(Job(topic="letters", key="honest", about={"a": 1}))
+    await backend.queue.submit(Job(topic="letters", key="honest", payload={"a": 1}))
     while not any(job.key == "honest" for job in done):
         await anyio.sleep(0.01)
 
@@ -75,16 +75,16 @@ async def test_a_pickle_that_is_written_into_the_queue_is_never_unpickled(
         await redis.xadd("toolweave:letters:stream", FIELDS | {field: payload, "function": function})
         await one_more(backend, done)
     assert not (tmp_path / "pwned").exists()
-    assert [job for job in done if job.about] == [Job(topic="letters", key="honest", about={"a": 1})]
+    assert [job for job in done if job.payload] == [Job(topic="letters", key="honest", payload={"a": 1})]
 
 
 async def test_a_pickle_among_the_strikes_of_a_queue_is_never_unpickled(redis_url: str, tmp_path: Path) -> None:
     done: list[Job] = []
     async with client_of(redis_url) as redis:
         strike = {"direction": "strike", "operator": "==", "value": pickle.dumps(Evil(tmp_path / "pwned"))}
-        await redis.xadd("toolweave:letters:strikes", {**strike, "function": "job", "parameter": "about"})
+        await redis.xadd("toolweave:letters:strikes", {**strike, "function": "job", "parameter": "payload"})
         async with at_work(redis_url, done) as backend:
-            await redis.xadd("toolweave:letters:strikes", {**strike, "function": "job", "parameter": "about"})
+            await redis.xadd("toolweave:letters:strikes", {**strike, "function": "job", "parameter": "payload"})
             await one_more(backend, done)
     assert not (tmp_path / "pwned").exists()
 

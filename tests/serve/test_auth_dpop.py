@@ -242,7 +242,7 @@ async def test_clients_are_offered_to_send_proofs_or_have_to() -> None:
 
 
 async def test_a_full_memory_of_proofs_refuses_and_forgets_none() -> None:
-    store = MemoryStore(most_documents=1)
+    store = MemoryStore(max_documents=1)
     async with served_http(doing_server(), auth=BearerAuth(verify, dpop=Dpop(store=store))) as url:
         one = proof(url)
         statuses = [(await add(url, DPoP=each)).status for each in (one, proof(url), one)]

@@ -129,10 +129,10 @@ class Counting(MemoryStore):
         self.asked.update(collection for collection, _ in names)
         return await super().read(names)
 
-    async def write(self, changes: Sequence[Change], *, tell: str | None = None) -> Sequence[int] | None:
+    async def write(self, changes: Sequence[Change], *, signal: str | None = None) -> Sequence[int] | None:
         """Write documents."""
         self.asked.update(one.collection for one in changes)
-        return await super().write(changes, tell=tell)
+        return await super().write(changes, signal=signal)
 
 
 async def test_a_server_that_is_full_says_so_without_asking_each_time() -> None:
@@ -195,14 +195,14 @@ class Stuck(Frail):
         await anyio.sleep(self.slow_reads.get(collection, 0))
         return await super().get(collection, key)
 
-    async def write(self, changes: Sequence[Change], *, tell: str | None = None) -> Sequence[int] | None:
+    async def write(self, changes: Sequence[Change], *, signal: str | None = None) -> Sequence[int] | None:
         """Write documents, in their time."""
         with anyio.CancelScope(shield=True):
             if self.stuck is not None:
                 await self.stuck.wait()
                 raise StoreError("nobody answered")
             await anyio.sleep(max(self.slow.get(one.collection, 0) for one in changes))
-        return await super().write(changes, tell=tell)
+        return await super().write(changes, signal=signal)
 
 
 def till_that_sticks(lease_seconds: float) -> tuple[Till, Stuck]:

@@ -451,7 +451,7 @@ async def test_no_more_tasks_run_than_the_bound_and_one_that_ends_makes_room() -
 
 
 async def test_a_result_that_the_store_has_no_room_for_is_a_failure_that_says_so() -> None:
-    shop = Shop(store=MemoryStore(most_bytes=10_000))
+    shop = Shop(store=MemoryStore(max_bytes=10_000))
     async with talking(shop) as talk:
         task = await begun(talk, "huge")
         with anyio.fail_after(30):
@@ -462,7 +462,7 @@ async def test_a_result_that_the_store_has_no_room_for_is_a_failure_that_says_so
 
 
 async def test_a_full_store_takes_no_task_on() -> None:
-    shop = Shop(store=MemoryStore(most_documents=0))
+    shop = Shop(store=MemoryStore(max_documents=0))
     async with talking(shop) as talk:
         refused = await refusal(talk, "tools/call", {"name": "hang"})
 

@@ -56,7 +56,7 @@ class Frail(MemoryStore):
         self._reach()
         return await super().read(names)
 
-    async def write(self, changes: Sequence[Change], *, tell: str | None = None) -> Sequence[int] | None:
+    async def write(self, changes: Sequence[Change], *, signal: str | None = None) -> Sequence[int] | None:
         """Write documents, unless it is away or one is too large."""
         self._reach()
         if any(isinstance(one, Put) and len(str(one.value)) > self.room for one in changes):
@@ -65,7 +65,7 @@ class Frail(MemoryStore):
             meanwhile = self.meanwhile
             self.meanwhile = None
             await meanwhile()
-        return await super().write(changes, tell=tell)
+        return await super().write(changes, signal=signal)
 
     async def delete(self, collection: str, key: str, *, expect: int | None = None) -> bool:
         """Delete a document, unless it is away."""

@@ -204,7 +204,7 @@ async def test_a_path_that_cannot_be_a_file_is_named(tmp_path: Path) -> None:
 
 async def test_a_key_that_is_no_text_is_refused_by_name(tmp_path: Path) -> None:
     async with SqliteStore(tmp_path / "store.db") as store:
-        with pytest.raises(StoreError, match="no valid Unicode text"):
+        with pytest.raises(StoreError, match="not valid Unicode text"):
             await store.put("c", "\ud800", 1)
         assert await store.put("c", "\x00ö", 1) is not None
         assert [one.key for one in await store.scan("c")] == ["\x00ö"]

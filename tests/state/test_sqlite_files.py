@@ -119,7 +119,7 @@ async def test_a_copy_without_all_of_its_files_that_can_only_be_read_says_what_i
     path.chmod(0o444)
     (path.parent / "store.db-wal").chmod(0o444)
     path.parent.chmod(0o555)
-    with pytest.raises(AssertionError, match=r"is in store\.db-wal beside it; copy both into a folder"):
+    with pytest.raises(AssertionError, match=r"are still in store\.db-wal beside it; copy both into a folder"):
         await anyio.to_thread.run_sync(ran, READ_ONLY, path)
     path.parent.chmod(0o755)
 

@@ -173,7 +173,7 @@ async def test_pages_neither_skip_nor_repeat_what_stays_while_others_come_and_go
 @pytest.mark.parametrize("value", [float("nan"), object(), {"a": {1, 2}}])
 async def test_what_is_no_json_is_refused(make: StoreMaker, value: object) -> None:
     async with make(Clock()) as store:
-        with pytest.raises(StoreError, match=r"collection 'runs': 'one' is no JSON"):
+        with pytest.raises(StoreError, match=r"collection 'runs': the value of 'one' is not JSON"):
             await store.put("runs", "one", value)
         assert await store.get("runs", "one") is None
 
@@ -246,7 +246,7 @@ async def test_two_tasks_count_up_one_document_without_losing_a_count(make: Stor
 
 async def test_a_full_store_in_memory_refuses_and_forgets_nothing() -> None:
     clock = Clock()
-    store = MemoryStore(most_documents=2, most_bytes=100, clock=clock)
+    store = MemoryStore(max_documents=2, max_bytes=100, clock=clock)
     await store.put("runs", "one", 1)
     await store.put("runs", "two", 2, ttl=10)
 
@@ -262,7 +262,7 @@ async def test_a_full_store_in_memory_refuses_and_forgets_nothing() -> None:
 
 
 async def test_writing_one_document_for_ever_takes_no_more_room() -> None:
-    store = MemoryStore(most_documents=1, most_bytes=100)
+    store = MemoryStore(max_documents=1, max_bytes=100)
     for count in range(1_000):
         await store.put("runs", "one", count, ttl=60 + count)
 

@@ -120,12 +120,12 @@ class JournalWrites:
         self._changes = []
         changes = [record_change(record, ttl=self._ttl), *added, *changes]
         signal = ended_signal(self._run_id)
-        revisions = await self._lease.release_with(changes, tell=signal)
+        revisions = await self._lease.release_with(changes, signal=signal)
         if revisions is None:
             changes = await self._renewed(changes)
             if unless_cancelled and self._lease.cancel_requested:
                 return False
-            revisions = await self._lease.release_with(changes, tell=signal)
+            revisions = await self._lease.release_with(changes, signal=signal)
         if revisions is None:
             raise taken_over(self._run_id)
         return True

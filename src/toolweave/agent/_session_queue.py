@@ -182,7 +182,7 @@ async def _kept(lease: Lease, key: str) -> AsyncGenerator[None, None]:
             finally:
                 if not lease.lost:
                     with anyio.CancelScope(shield=True), suppress(StoreError):
-                        await lease.release_with([], tell=_freed_signal(key))
+                        await lease.release_with([], signal=_freed_signal(key))
     finally:
         _held.reset(token)
 

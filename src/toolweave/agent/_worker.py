@@ -27,7 +27,7 @@ from toolweave.errors import RunError, StoreError
 from toolweave.jobs import Handler, Job, Reschedule, WorkBackend
 from toolweave.jobs._kind import JobTopic
 from toolweave.jobs._queue import HandOver
-from toolweave.jobs._worker import MOST_DEATHS, JobWorker, resubmit_jobs, share_suspicion, work_jobs
+from toolweave.jobs._worker import MAX_DEATHS, JobWorker, resubmit_jobs, share_suspicion, work_jobs
 from toolweave.state import Document
 
 _log = logging.getLogger("toolweave.agent")
@@ -38,7 +38,7 @@ It is delivered at once when the run ahead of it ends; this is for a process tha
 """
 _HELD_SECONDS = 0.5
 """Seconds until a run that another process executes is looked at again."""
-_LONGEST_TURN_SECONDS = 30.0
+_MAX_TURN_SECONDS = 30.0
 _Done: TypeAlias = Literal["ended", "waiting"] | None
 """The end of a run in this process; None when another process has it."""
 
@@ -90,7 +90,7 @@ async def work_runs(
     also: Mapping[str, Handler] | None = None,
     concurrency: int = 10,
     on_unknown: OnUnknown | None = None,
-    most_deaths: int = MOST_DEATHS,
+    max_deaths: int = MAX_DEATHS,
     grace_seconds: float = 0,
     started: Callable[[], None] | None = None,
 ) -> None:
@@ -108,7 +108,7 @@ async def work_runs(
         on_unknown: Policy for calls in which a worker died, of runs that were submitted without one: `"error"` gives
             the model an error result, `"rerun"` repeats them, `"ask"` has the run wait for a person; by default that
             of each agent.
-        most_deaths: Number of workers that may die of a run until it fails.
+        max_deaths: Number of workers that may die of a run until it fails.
         grace_seconds: Seconds that the turns and calls under way may take to end after the cancellation. No further
             ones are begun, and each run is handed over after its last one; those left are cancelled.
         started: Called once the worker accepts runs.
@@ -118,7 +118,7 @@ async def work_runs(
         ValueError: Two agents have one name, or one keeps its runs in a store without a queue.
     """
     agents = tuple(agents)
-    runs = run_handlers(agents, backend, on_unknown=on_unknown, most_deaths=most_deaths)
+    runs = run_handlers(agents, backend, on_unknown=on_unknown, max_deaths=max_deaths)
     for agent in agents:
         if not isinstance(agent, ForeignAgent):
             await agent.keep_trying()
@@ -131,7 +131,7 @@ def run_handlers(
     backend: WorkBackend,
     *,
     on_unknown: OnUnknown | None = None,
-    most_deaths: int = MOST_DEATHS,
+    max_deaths: int = MAX_DEATHS,
 ) -> Mapping[str, JobWorker[Any]]:
     """Return the job handlers for the runs of these agents, by topic; `work_runs` resubmits lost runs, too.
 
@@ -148,7 +148,7 @@ def run_handlers(
         if durable.jobs.name in workers:
             raise ValueError(f"two agents are called {agent.name!r}; workers distinguish them by their names")
         kind = _Runs(agent, durable.with_unknown_policy(on_unknown), durable.jobs)
-        workers[durable.jobs.name] = JobWorker(kind, most_deaths=most_deaths)
+        workers[durable.jobs.name] = JobWorker(kind, max_deaths=max_deaths)
     share_suspicion(workers.values())
     return workers
 
@@ -254,7 +254,7 @@ class _Runs:
         agent = self._agent
         if isinstance(agent, ForeignAgent):
             return await agent.perform(record, durable)
-        tools = tools_of_task(agent, self._durable, record, job.about)
+        tools = tools_of_task(agent, self._durable, record, job.payload)
         return await (await resume(agent, record.run_id, tools=tools, durable=durable))
 
     async def _in_turn(self, loaded: _Loaded, job: Job) -> _Done:
@@ -262,7 +262,7 @@ class _Runs:
         queue = SessionQueue(self._durable, loaded.record)
         await queue.join()
         if ahead := await queue.ahead():
-            raise Reschedule(min(_LONGEST_TURN_SECONDS, _TURN_SECONDS * ahead))
+            raise Reschedule(min(_MAX_TURN_SECONDS, _TURN_SECONDS * ahead))
         done: _Done = None
         async with queue.turn() as ours:
             done = await self._run(loaded, job) if ours else None

@@ -208,7 +208,7 @@ class Replicas:
             others = [one.key for one in there if not group or one.value.get("group") == self.group]
             letters = [self._put(other, _Letter(kind, self.id, body)) for other in others]
             if letters:
-                await self.store.write(letters, tell=_MAIL)
+                await self.store.write(letters, signal=_MAIL)
         except StoreError as exc:
             raise self.lost(exc) from None
 
@@ -360,7 +360,7 @@ class Replicas:
 
     async def _read(self, tasks: anyio.abc.TaskGroup) -> None:
         prefix = f"{self.id}/"
-        async with listening(self.store, _MAIL) as ear:
+        async with listening(self.store, _MAIL) as listener:
             while True:
                 try:
                     found = await self.store.scan(_MAIL, prefix=prefix)
@@ -372,7 +372,7 @@ class Replicas:
                     await anyio.sleep(_PAUSE_SECONDS)
                     continue
                 if not found:
-                    await ear.wait(_LISTEN_SECONDS if ear.sure else _POLL_SECONDS)
+                    await listener.wait(_LISTEN_SECONDS if listener.sure else _POLL_SECONDS)
 
     def _take(self, key: str, text: object, tasks: anyio.abc.TaskGroup) -> None:
         opened = self.opened(text, f"mail {key}")
@@ -439,7 +439,7 @@ class Replicas:
 
     async def _send(self, replica: str, letter: _Letter) -> None:
         try:
-            await self.store.write([self._put(replica, letter)], tell=_MAIL)
+            await self.store.write([self._put(replica, letter)], signal=_MAIL)
         except StoreError as exc:
             raise self.lost(exc) from None
 

@@ -71,7 +71,7 @@ class SharedStreams:
     async def _follow(
         self, stream: str, after: int, send: Callable[[SharedEvent], Awaitable[None]], watch: ReplicaWatch
     ) -> None:
-        async with listening(self._replicas.store, _EVENTS) as ear:
+        async with listening(self._replicas.store, _EVENTS) as listener:
             while True:
                 gone = await watch.is_gone()  # before the rest is read: it may have kept something as its last act
                 events = await self._after(stream, after)
@@ -87,7 +87,7 @@ class SharedStreams:
                         "the process of the gateway that answered this request has ended before it was complete: the "
                         "outcome is unknown"
                     )
-                await ear.wait(_LOOK_SECONDS)
+                await listener.wait(_LOOK_SECONDS)
 
     # inside
 
@@ -97,7 +97,7 @@ class SharedStreams:
         while self._unkept and replicas.away is None:
             changes = [self._unkept[place] for place in range(min(len(self._unkept), _PAGE))]
             try:
-                await replicas.store.write(changes, tell=_EVENTS)
+                await replicas.store.write(changes, signal=_EVENTS)
             except StoreError as exc:
                 replicas.lost(exc)
                 break

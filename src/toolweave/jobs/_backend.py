@@ -41,7 +41,7 @@ class Backend:
     Attributes:
         store: The store.
         queue: The job queue.
-        where: The address for people, without a password.
+        where: The printable address, without a password.
 
     Raises:
         StoreError: `[distributed]` is not installed, or the URL is none of these.

@@ -1,6 +1,6 @@
 """Waits between polls of a store: they grow, up to a bound, and end with a signal where there are some.
 
-Knows nothing of what is looked at.
+Knows nothing of the values that are polled.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ async def until(
         last: Seconds until the next look where they are; a signal may be lost.
     """
     backoff = Backoff(sleep, first=first)
-    async with listening(store, name) as ear:
+    async with listening(store, name) as listener:
         while (found := await look()) is None:
-            await ear.wait(last if ear.sure else backoff.next(), sleep)
+            await listener.wait(last if listener.sure else backoff.next(), sleep)
     return found

@@ -53,7 +53,7 @@ class DocketQueue:
     Args:
         url: As docket expects it.
         name: Separates the jobs from those of other installations on the same server.
-        where: The address for people, without a password.
+        where: The printable address, without a password.
         redelivery_seconds: Seconds until a job of a silent worker is delivered to another.
         words: Removes the secrets of the URL from a text.
     """
@@ -80,15 +80,15 @@ class DocketQueue:
         One that is due in more than two minutes becomes due now.
 
         Raises:
-            StoreError: The queue cannot be reached, or the job's payload is no JSON.
+            StoreError: The queue cannot be reached, or the job's payload is not JSON.
         """
-        about = _payload(job)
-        return await self._reached(lambda: self._submitted(job, about))
+        payload = _payload(job)
+        return await self._reached(lambda: self._submitted(job, payload))
 
-    async def _submitted(self, job: Job, about: str) -> bool:
+    async def _submitted(self, job: Job, payload: str) -> bool:
         async with self._docket(job.topic) as docket:
             now = datetime.now(UTC)  # noqa: TID251 - docket's own clock
-            execution = _execution(docket, job.key, about, now)
+            execution = _execution(docket, job.key, payload, now)
             added = await execution.schedule() is Disposition.SCHEDULED
             if not added and await _due(docket, job.key) > now.timestamp() + _FAR_SECONDS:
                 await execution.schedule(replace=True)
@@ -103,12 +103,12 @@ class DocketQueue:
         Raises:
             StoreError: The queue cannot be reached, or the job's payload is not JSON.
         """
-        about = _payload(job)
+        payload = _payload(job)
 
         async def replace() -> None:
             async with self._docket(job.topic) as docket:
                 now = datetime.now(UTC)  # noqa: TID251 - docket's own clock
-                await _execution(docket, job.key, about, now).schedule(replace=True)
+                await _execution(docket, job.key, payload, now).schedule(replace=True)
 
         await self._reached(replace)
 
@@ -211,7 +211,7 @@ class DocketQueue:
     async def _reached(self, ask: Callable[[], Awaitable[T]]) -> T:
         """Call `ask`, again while the server is not the primary any more, or not yet; return its result.
 
-        What is asked may be done twice: a job that waits already is not added again.
+        The operation may be done twice: a job that waits already is not added again.
 
         Raises:
             StoreError: The queue cannot be reached, or not as the primary in time.
@@ -236,14 +236,14 @@ class DocketQueue:
 
 def _payload(job: Job) -> str:
     try:
-        return json.dumps(dict(job.about), allow_nan=False)
+        return json.dumps(dict(job.payload), allow_nan=False)
     except (TypeError, ValueError, RecursionError) as exc:
-        raise StoreError(f"what job {job.key!r} of {job.topic!r} is about is no JSON: {exc}") from None
+        raise StoreError(f"the payload of job {job.key!r} of {job.topic!r} is not JSON: {exc}") from None
 
 
-def _execution(docket: PlainDocket, key: str, about: str, when: datetime) -> Execution:
+def _execution(docket: PlainDocket, key: str, payload: str, when: datetime) -> Execution:
     function = docket.tasks[FUNCTION]
-    return in_plain(Execution(docket, function, (about,), {}, key, when, 1, function_name=FUNCTION))
+    return in_plain(Execution(docket, function, (payload,), {}, key, when, 1, function_name=FUNCTION))
 
 
 async def _due(docket: Docket, key: str) -> float:

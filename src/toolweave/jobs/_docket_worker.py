@@ -190,16 +190,16 @@ class _DocketWorker(Worker):
     topic: TopicWorker
 
 
-async def _do(about: str, _redeliver: _Redeliver = _Redeliver()) -> None:  # noqa: B008 - how docket is asked for it
+async def _do(payload: str, _redeliver: _Redeliver = _Redeliver()) -> None:  # noqa: B008 - how docket is asked for it
     worker = current_worker.get()
     if isinstance(worker, _DocketWorker):
-        await worker.topic.do(current_execution.get(), about)
+        await worker.topic.do(current_execution.get(), payload)
 
 
 def open_docket(url: str, name: str) -> PlainDocket:
     """Return a docket, not yet entered, with the one function and without stored results."""
     quiet = logging.getLogger("docket")
-    if quiet.level == logging.NOTSET:  # it tells of each job, and of each second of an outage; we tell what matters
+    if quiet.level == logging.NOTSET:  # it logs each job, and each second of an outage
         quiet.setLevel(logging.CRITICAL)
     docket = PlainDocket(name, url)
     docket.register(_do, names=[FUNCTION])
@@ -303,7 +303,7 @@ class TopicWorker:
             self._docket,
             name=self._name,
             concurrency=self._concurrency + _SPARE,
-            message_batch=self._concurrency + _SPARE,  # so that a read always tells how much room there is
+            message_batch=self._concurrency + _SPARE,  # so that the count of a read shows the number of free slots
             redelivery_timeout=self._redelivery,
             reconnection_delay=timedelta(seconds=_RECONNECT_SECONDS),
             schedule_automatic_tasks=False,
@@ -323,14 +323,14 @@ class TopicWorker:
                 # hands all jobs back
         self._docket.readers.pop(self._name, None)
 
-    async def do(self, execution: Execution, about: str) -> None:
+    async def do(self, execution: Execution, payload: str) -> None:
         """Run one job, or continue to wait for it, as docket's delivery of it."""
         task = asyncio.current_task()  # docket's, which has its room until it ends
         if task is not None:
             task.add_done_callback(lambda _: self._reading.freed.set())
         doing = self._doing.get(execution.key)
         if doing is None:
-            job = await self._job(execution, about)
+            job = await self._job(execution, payload)
             if job is None:
                 return
             if self._stopping or self._group is None:
@@ -387,11 +387,11 @@ class TopicWorker:
             doing.news.set()
             self._ended.set()
 
-    async def _job(self, execution: Execution, about: str) -> Job | None:
+    async def _job(self, execution: Execution, payload: str) -> Job | None:
         try:
-            known: dict[str, Any] = dict(json.loads(about))
+            known: dict[str, Any] = dict(json.loads(payload))
         except (TypeError, ValueError):
-            _log.exception("job %r of %r was dropped: what it is about is no JSON object", execution.key, self._topic)
+            _log.exception("job %r of %r was dropped: its payload is not a JSON object", execution.key, self._topic)
             return None
         if execution.redelivered:
             deaths = await self._deaths(execution)
@@ -400,7 +400,7 @@ class TopicWorker:
         return Job(
             topic=self._topic,
             key=execution.key,
-            about=known,
+            payload=known,
             delivery=execution.attempt + deaths,
             deaths=deaths,
             after_outage=anyio.current_time() - self._last_outage < _RENEWAL_SECONDS,

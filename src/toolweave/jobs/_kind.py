@@ -30,8 +30,8 @@ class JobCollections:
 
     Attributes:
         name: The kind: `run` or `task`.
-        owner: What such a job belongs to, for people: `agent` or `server`.
-        leases: The worker of a job, by its key; gone when there is none.
+        owner: The kind of the owner of such a job, for messages: `agent` or `server`.
+        leases: The worker of a job, by its key; absent while no worker has it.
         deaths: How many workers died of a job, by its key.
         cancels: Keys of jobs that were to be cancelled while they were done, for workers that take them over.
         submitted: Jobs that workers are to do and that have not ended, below the name of what they belong to.
@@ -57,10 +57,10 @@ def owner_prefix(owner: str) -> str:
 
 
 def submitted_note(
-    notes: JobCollections, owner: str, key: str, *, at: float, ttl: float, about: Mapping[str, Any] | None = None
+    notes: JobCollections, owner: str, key: str, *, at: float, ttl: float, payload: Mapping[str, Any] | None = None
 ) -> Put:
     """Return the change that notes a job as submitted, from which a worker gives it to the queue."""
-    noted = {"at": at, "about": dict(about or {})}
+    noted = {"at": at, "payload": dict(payload or {})}
     return Put(collection=notes.submitted, key=owner_prefix(owner) + key, value=noted, ttl=ttl)
 
 
@@ -74,9 +74,9 @@ class JobTopic:
         notes: Where they are noted.
         owner: The name of what they belong to.
         store: Where their records are.
-        queue: Tells workers of them.
+        queue: Wakes their workers.
         clock: Returns the time in seconds.
-        keep_seconds: How long what is noted is kept.
+        keep_seconds: Seconds that a note is kept.
 
     Attributes:
         name: The topic in the queue.
@@ -101,17 +101,17 @@ class JobTopic:
         self.keep_seconds = keep_seconds
         self.prefix: str = owner_prefix(owner)
 
-    def job(self, key: str, about: Mapping[str, Any] | None = None) -> Job:
+    def job(self, key: str, payload: Mapping[str, Any] | None = None) -> Job:
         """Return the job to put into the queue."""
-        return Job(topic=self.name, key=key, about=dict(about or {}))
+        return Job(topic=self.name, key=key, payload=dict(payload or {}))
 
-    def note(self, key: str, about: Mapping[str, Any] | None = None, *, ttl: float | None = None) -> Put:
+    def note(self, key: str, payload: Mapping[str, Any] | None = None, *, ttl: float | None = None) -> Put:
         """Return the change that notes a job as submitted, to be written together with its record.
 
         It is kept for `ttl` seconds, `keep_seconds` by default.
         """
         ttl = ttl or self.keep_seconds
-        return submitted_note(self.notes, self.owner, key, at=self.clock(), ttl=ttl, about=about)
+        return submitted_note(self.notes, self.owner, key, at=self.clock(), ttl=ttl, payload=payload)
 
     def forgotten(self, key: str) -> Sequence[Change]:
         """Return the changes that forget all notes of a job, to be written together with its end."""
@@ -122,14 +122,14 @@ class JobTopic:
             Delete(collection=notes.cancels, key=key),
         ]
 
-    async def submit(self, key: str, about: Mapping[str, Any] | None = None) -> None:
+    async def submit(self, key: str, payload: Mapping[str, Any] | None = None) -> None:
         """Note a job whose record is in the store, and have it done; harmless when it waits already.
 
         Raises:
             StoreError: The store or the queue cannot be reached.
         """
-        await self.store.write([self.note(key, about)])
-        await self.queue.submit(self.job(key, about))
+        await self.store.write([self.note(key, payload)])
+        await self.queue.submit(self.job(key, payload))
 
     async def hasten(self, key: str) -> None:
         """Have a job that is noted as submitted delivered now, if it is.
@@ -139,7 +139,7 @@ class JobTopic:
         """
         note = await self.store.get(self.notes.submitted, self.prefix + key)
         if note is not None:
-            await self.queue.hasten(self.job(key, note.value["about"]))
+            await self.queue.hasten(self.job(key, note.value["payload"]))
 
     def lease(
         self, key: str, *, seconds: float = LEASE_SECONDS, sleep: Sleep = anyio.sleep, strict: bool = False
@@ -176,7 +176,7 @@ class JobKind(Protocol[R]):
         """Return a job by its documents; without `details` only to see whether it has ended.
 
         Raises:
-            StoreError: It is none of this topic, or another version wrote it: the delivery is dropped.
+            StoreError: The job is not of this topic, or another version wrote it: the delivery is dropped.
         """
         ...
 

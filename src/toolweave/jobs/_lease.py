@@ -140,10 +140,14 @@ class Lease:
                 return LeaseAttempt()
             expect = revision
 
-    async def release_with(self, changes: Sequence[Change], *, tell: str) -> Sequence[int] | None:
+    async def release_with(self, changes: Sequence[Change], *, signal: str) -> Sequence[int] | None:
         """Release it with changes in the same write; return their revisions, or None when an `expect` did not hold.
 
-        `tell` is the signal that is sent then. When another process holds it, or wrote to it, nothing is done.
+        When another process holds it, or wrote to it, nothing is done.
+
+        Args:
+            changes: The changes.
+            signal: The name of the signal to send with them.
 
         Raises:
             StoreError: The store cannot be reached.
@@ -152,7 +156,7 @@ class Lease:
         revisions: Sequence[int] | None = None
         try:
             ours = Delete(collection=self._collection, key=self._key, expect=self._revision)
-            revisions = await self._store.write([*changes, ours], tell=tell)
+            revisions = await self._store.write([*changes, ours], signal=signal)
         finally:
             # An `expect` of the caller did not hold, or the store failed: nothing was written, so the lease is still
             # ours and is renewed again.
@@ -194,14 +198,13 @@ class Lease:
 
     async def keep(self, lost: Callable[[], None], cancel: Callable[[], None]) -> None:
         """Renew it for ever; call `lost` and return when another process holds it, `cancel` when one requests that."""
-        async with listening(self._store, _name_of(self._collection, self._key)) as ear:
-            # A request to cancel that was written between taking the lease and listening has rung before anybody heard
-            # it.
+        async with listening(self._store, _name_of(self._collection, self._key)) as listener:
+            # A request to cancel that was written between acquiring the lease and listening was not received.
             changed = await self._is_changed()
             while not self.lost:
                 if not changed:
                     # A third of the lifetime: if one renewal fails, there is another before `sure` ends.
-                    await ear.wait(self._seconds / 3, self._sleep)
+                    await listener.wait(self._seconds / 3, self._sleep)
                 changed = False
                 if self._released:
                     continue
@@ -285,7 +288,7 @@ class Lease:
 
     async def _is_ours(self) -> bool:
         # The revision is a fencing token: it can only match if nobody wrote since our last renewal. A mismatch is a
-        # request to cancel, an expiry, or another holder, which the document tells apart.
+        # request to cancel, an expiry, or another holder: the document shows which.
         if self.lost or await self._renew(self._revision):
             return not self.lost
         found = await self._store.get(self._collection, self._key)
@@ -323,7 +326,7 @@ def is_living(found: Document | None) -> bool:
 
 
 async def ask_to_cancel(store: Store, collection: str, key: str, *, seconds: float = LEASE_SECONDS) -> bool:
-    """Ask the holder of a lease to cancel its work; return False when there is none.
+    """Ask the holder of a lease to cancel its work; return False if no process holds it.
 
     It is notified at once where the store passes on signals, else at the next renewal.
     """

@@ -22,7 +22,7 @@ _log = logging.getLogger("toolweave.jobs")
 FUNCTION = "job"
 """The one function of every docket."""
 _NOTHING = pickle.dumps({})
-_MOST_ATTEMPTS = 1_000_000
+_MAX_ATTEMPTS = 1_000_000
 _TRACING = (b"traceparent", b"tracestate")
 
 Messages: TypeAlias = list[tuple[bytes, Mapping[bytes, bytes]]]
@@ -95,7 +95,7 @@ class PlainDocket(Docket):
             if plain is not None:
                 good.append((number, plain))
                 continue
-            _log.warning("%s: a message was dropped: it is no job of this version of Toolweave", self.name)
+            _log.warning("%s: a message was dropped: it is not a job of this version of Toolweave", self.name)
             await redis.xack(self.stream_key, self.worker_group_name, number)
             await redis.xdel(self.stream_key, number)
         return good
@@ -103,14 +103,14 @@ class PlainDocket(Docket):
 
 def in_plain(execution: Execution) -> Execution:
     """Return an execution that is written to Redis as plain JSON text, without a pickle."""
-    (about,) = execution.args
+    (payload,) = execution.args
 
     def as_message() -> dict[bytes, bytes]:
         return {
             b"key": execution.key.encode(),
             b"when": execution.when.isoformat().encode(),
             b"function": FUNCTION.encode(),
-            b"args": about.encode(),
+            b"args": payload.encode(),
             b"kwargs": b"",
             b"attempt": str(execution.attempt).encode(),
             b"generation": str(execution.generation).encode(),
@@ -138,12 +138,12 @@ class _Client:
 
 
 def _checked(message: Mapping[bytes, bytes]) -> Mapping[bytes, bytes] | None:
-    """Return a message in which docket unpickles only values made by this function; None for one that is no job."""
+    """Return a message in which docket unpickles only values made by this function; None for one that is not a job."""
     try:
         text = {name: message[name].decode() for name in (b"key", b"when", b"function", b"args", b"attempt")}
         generation = int(message.get(b"generation", b"0"))
         datetime.fromisoformat(text[b"when"]).timestamp()
-        known = text[b"function"] == FUNCTION and 0 < int(text[b"attempt"]) < _MOST_ATTEMPTS and generation >= 0
+        known = text[b"function"] == FUNCTION and 0 < int(text[b"attempt"]) < _MAX_ATTEMPTS and generation >= 0
     except (KeyError, ValueError, OverflowError, OSError):
         return None
     if not known:

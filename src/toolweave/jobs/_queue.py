@@ -17,7 +17,7 @@ class Job:
     Attributes:
         topic: The kind of work: a worker receives jobs of the topics it handles only.
         key: Its name in the topic, and its idempotency key: a job that waits or runs is not added again.
-        about: Its payload, a small JSON object; large values belong in the store.
+        payload: Its payload, a small JSON object; large values belong in the store.
         delivery: The number of deliveries to workers, from 1; one that was handed back unharmed does not count.
         deaths: The number of workers that died of it, or were silent for so long that they count as dead.
         after_outage: Whether the queue or the store refused this worker a few seconds ago: other workers may live and
@@ -26,7 +26,7 @@ class Job:
 
     topic: str
     key: str
-    about: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    payload: Mapping[str, Any] = field(default_factory=dict[str, Any])
     delivery: int = 1
     deaths: int = 0
     after_outage: bool = False

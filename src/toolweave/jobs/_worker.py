@@ -6,11 +6,11 @@ the store knows of its job, and decides from that alone:
 - A job that has ended is cleaned up. One whose lease a living process holds comes again later: its worker may be slow,
   or dead and not known to be. The lease is what keeps two workers from doing it at the same time.
 - A death is counted when the queue says that a worker died (or was silent for too long) and that worker's lease was
-  not counted before: many deliveries may tell of one death. From two on, a job is done beside no other that workers
+  not counted before: many deliveries may report one death. From two on, a job is done beside no other that workers
   died of, since all that a dead worker did is suspect; after three it is given up.
 - Everything else is done. What may not be done twice is known to the kind.
 
-What is submitted is noted in the store until it has ended. One worker at a time reads these notes, about once a minute,
+A submitted job is noted in the store until it has ended. One worker at a time reads these notes, about once a minute,
 and submits again jobs that wait in no queue and have no worker. Knows neither agents nor servers.
 """
 
@@ -37,7 +37,7 @@ HELD_SECONDS = 2.0
 """Seconds until a job that is done elsewhere is looked at again."""
 _SOON_SECONDS = 0.5
 """Seconds until a run whose worker may be dead is polled again."""
-MOST_DEATHS = 3
+MAX_DEATHS = 3
 """Number of dead workers after which a job is given up."""
 _SUSPICIOUS_DEATHS = 2
 _FORGET_SECONDS = 3600.0
@@ -50,18 +50,18 @@ class JobWorker(Generic[R]):
 
     Args:
         kind: What the jobs are.
-        most_deaths: How many workers may die of a job until it is given up.
+        max_deaths: How many workers may die of a job until it is given up.
 
     Attributes:
         topic: Where they are noted.
         suspect: Held while a job is done that workers died of; one for all that work in a process.
     """
 
-    def __init__(self, kind: JobKind[R], *, most_deaths: int = MOST_DEATHS) -> None:
+    def __init__(self, kind: JobKind[R], *, max_deaths: int = MAX_DEATHS) -> None:
         self.topic: JobTopic = kind.topic
         self.suspect: anyio.Lock = anyio.Lock()
         self._kind = kind
-        self._most_deaths = most_deaths
+        self._max_deaths = max_deaths
 
     async def do(self, job: Job) -> None:
         """Bring a job to its end, or see that it has one.
@@ -88,20 +88,20 @@ class JobWorker(Generic[R]):
             return
         if lease is None and job.after_outage and kind.has_begun(record):
             # Nobody could renew a lease during an outage, so one that expired does not show that its holder died. A
-            # holder that lives renews it within seconds; whoever took it earlier would make the outcome of the call
-            # under way unknown.
+            # holder that lives renews it within seconds; a worker that acquired it earlier would make the outcome of
+            # the call under way unknown.
             raise Reschedule(_SOON_SECONDS)
-        # Counted before the lease is looked at: a delivery that tells of a death does so once, and may find that
+        # Counted before the lease is looked at: a delivery reports a death once, and may find that
         # another worker has begun already.
         deaths = await self._deaths(job, dead, lease)
         if is_living(lease):
             # After a death the lease ends within seconds, or at once on this machine; otherwise its worker is at work
-            # and there is no hurry.
+            # so nothing is urgent.
             raise Reschedule(_SOON_SECONDS if job.deaths else HELD_SECONDS)
         if cancel is not None:
             await kind.cancel(record)
             await kind.clean(record)
-        elif deaths >= self._most_deaths:
+        elif deaths >= self._max_deaths:
             await kind.give_up(record, deaths)
             await kind.clean(record)
         elif deaths >= _SUSPICIOUS_DEATHS:
@@ -139,7 +139,7 @@ class JobWorker(Generic[R]):
             found = await topic.store.read(names)
             for key, record, lease in zip(gone, found[: len(gone)], found[len(gone) :], strict=True):
                 if not is_living(lease) and await self._has_to_be_done(noted[key], record):
-                    await topic.submit(key, noted[key].value["about"])
+                    await topic.submit(key, noted[key].value["payload"])
                     lost += 1
         return lost
 
@@ -150,7 +150,7 @@ class JobWorker(Generic[R]):
         deaths: int = known["deaths"]
         if not job.deaths or (holder is not None and holder == known["holder"]):
             return deaths
-        # The holder of the lease stands for the death: every delivery that tells of it finds the same holder noted and
+        # The holder of the lease stands for the death: every delivery that reports it finds the same holder noted and
         # does not count again.
         counted = {"deaths": deaths + 1, "holder": holder}
         await self.topic.store.put(self.topic.notes.deaths, job.key, counted, ttl=self.topic.keep_seconds)
@@ -222,12 +222,12 @@ async def resubmit_jobs(workers: Sequence[JobWorker[Any]], *, seconds: float = _
     if not workers:
         await anyio.sleep_forever()
     asked = True
-    async with listening(workers[0].topic.store, SUBMITTED_SIGNAL) as ear:
+    async with listening(workers[0].topic.store, SUBMITTED_SIGNAL) as listener:
         while True:
             for one in workers:
                 await _sweep(one, seconds * 0.9, asked=asked)
             # so that workers do not look at once
-            asked = await ear.wait(seconds * random.uniform(0.75, 1.25))  # noqa: S311
+            asked = await listener.wait(seconds * random.uniform(0.75, 1.25))  # noqa: S311
 
 
 async def _sweep(worker: JobWorker[Any], seconds: float, *, asked: bool) -> None:
@@ -236,7 +236,7 @@ async def _sweep(worker: JobWorker[Any], seconds: float, *, asked: bool) -> None
     try:
         # A document that expires is the election: who writes it sweeps, the others find it there. The first sweep of a
         # process is made in any case, so that after a crash of all workers nothing waits for a minute. So is one that a
-        # signal asks for: whoever sent it may have written after the last sweep.
+        # signal requests: its sender may have written after the last sweep.
         if asked or await topic.store.put(topic.notes.sweeps, topic.owner, True, ttl=seconds, expect=0) is not None:
             await worker.submit_lost()
     except StoreError as exc:

@@ -1,6 +1,10 @@
 """The in-memory store: bounded, and gone with the process.
 
 The default where nothing has to outlive the process, and the reference for the other stores.
+
+One lock guards all documents, because threads share a store. It is held for no more than dictionary operations, so a
+task of an event loop may wait for it. Every method drops the expired documents first: nothing else does, and no timer
+is needed.
 """
 
 from __future__ import annotations
@@ -32,6 +36,28 @@ class _StoredDocument:
 
 
 @dataclass(slots=True)
+class _Replacement:
+    """A change that was checked: the document before and after it, each None if there is no document."""
+
+    collection: str
+    key: str
+    old: _StoredDocument | None
+    new: _StoredDocument | None
+
+    @property
+    def growth(self) -> int:
+        """Bytes by which the store grows."""
+        return _size(self.key, self.new) - _size(self.key, self.old)
+
+    @property
+    def revision(self) -> int:
+        """The new revision; 0 for a deleted document."""
+        if self.new is None:
+            return 0
+        return self.new.revision
+
+
+@dataclass(slots=True)
 class _Collection:
     entries: dict[str, _StoredDocument] = field(default_factory=dict[str, _StoredDocument])
     keys: list[str] = field(default_factory=list[str])  # sorted
@@ -43,31 +69,31 @@ class MemoryStore:
     A full store refuses to write: it never drops a document before its ttl.
 
     Args:
-        most_documents: Maximum number of documents.
-        most_bytes: Maximum bytes of JSON, keys included.
+        max_documents: Maximum number of documents.
+        max_bytes: Maximum bytes of JSON, keys included.
         clock: Returns the time in seconds, for ttl.
     """
 
     def __init__(
         self,
         *,
-        most_documents: int = 100_000,
-        most_bytes: int = 256 * 1024 * 1024,
+        max_documents: int = 100_000,
+        max_bytes: int = 256 * 1024 * 1024,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._most_documents = most_documents
-        self._most_bytes = most_bytes
+        self._max_documents = max_documents
+        self._max_bytes = max_bytes
         self._clock = clock
         self._collections: dict[str, _Collection] = {}
-        self._expiring: list[tuple[float, int, str, str]] = []  # a heap; what was written again is skipped
+        self._expiring: list[tuple[float, int, str, str]] = []  # a heap; replaced documents are skipped
         self._documents = 0
         self._bytes = 0
         self._revision = 0
         self._lock = threading.Lock()
-        self._ears = SignalListeners()
+        self._listeners = SignalListeners()
 
     async def get(self, collection: str, key: str) -> Document | None:
-        """Return a document, or None when there is none."""
+        """Return a document, or None if it does not exist."""
         with self._lock:
             self._expire()
             entry = self._entry(collection, key)
@@ -81,7 +107,7 @@ class MemoryStore:
         """Write a document; return its new revision, or None when `expect` did not hold.
 
         Raises:
-            StoreError: The store is full, or the value is no JSON.
+            StoreError: The store is full, or the value is not JSON.
         """
         revisions = await self.write([Put(collection=collection, key=key, value=value, ttl=ttl, expect=expect)])
         if revisions is None:
@@ -93,7 +119,7 @@ class MemoryStore:
         with self._lock:
             self._expire()
             entry = self._entry(collection, key)
-            if entry is None or (expect is not None and expect != entry.revision):
+            if entry is None or expect not in (None, entry.revision):
                 return False
             self._remove(collection, key, entry)
             return True
@@ -102,43 +128,42 @@ class MemoryStore:
         """Return documents, None for each missing one."""
         with self._lock:
             self._expire()
-            entries = [(key, self._entry(collection, key)) for collection, key in names]
-        return [None if entry is None else _document(key, entry) for key, entry in entries]
+            entries = [self._entry(collection, key) for collection, key in names]
+        found: list[Document | None] = []
+        for (_, key), entry in zip(names, entries, strict=True):
+            found.append(None if entry is None else _document(key, entry))
+        return found
 
-    async def write(self, changes: Sequence[Change], *, tell: str | None = None) -> Sequence[int] | None:
+    async def write(self, changes: Sequence[Change], *, signal: str | None = None) -> Sequence[int] | None:
         """Make all of these changes or none; return the revisions, or None when an `expect` did not hold.
 
         Raises:
-            StoreError: The store is full, or a value is no JSON.
+            StoreError: The store is full, or a value is not JSON.
         """
         revisions = self._written(changes)
-        if revisions is not None and tell is not None:
-            self._ears.ring(tell)
+        if revisions is not None and signal is not None:
+            self._listeners.notify(signal)
         return revisions
 
     def _written(self, changes: Sequence[Change]) -> Sequence[int] | None:
-        texts = [to_json(one.collection, one.key, one.value) if isinstance(one, Put) else "" for one in changes]
+        # Before the lock, and before anything is changed: a value that is not JSON must not leave half of a write.
+        texts = [_text(change) for change in changes]
         with self._lock:
             now = self._expire()
-            before = [self._entry(one.collection, one.key) for one in changes]
-            for one, old in zip(changes, before, strict=True):
-                if one.expect is not None and one.expect != (0 if old is None else old.revision):
+            replacements: list[_Replacement] = []
+            for number, (change, text) in enumerate(zip(changes, texts, strict=True), 1):
+                old = self._entry(change.collection, change.key)
+                if not _is_expected(change, old):
                     return None
-            made: list[tuple[Change, _StoredDocument | None, _StoredDocument | None]] = []
-            for number, (one, old) in enumerate(zip(changes, before, strict=True), 1):
-                if isinstance(one, Put) and one.ttl is not None:
-                    until = now + one.ttl
-                else:
-                    until = None
-                if isinstance(one, Put):
-                    new = _StoredDocument(texts[number - 1], self._revision + number, until)
-                else:
-                    new = None
-                made.append((one, old, new))
-            self._check_room(made)
-            for one, old, new in made:
-                self._change(one, old, new)
-            return [0 if new is None else new.revision for _, _, new in made]
+                new = None
+                if isinstance(change, Put):
+                    expires_at = None if change.ttl is None else now + change.ttl
+                    new = _StoredDocument(text, self._revision + number, expires_at)
+                replacements.append(_Replacement(change.collection, change.key, old, new))
+            self._check_room(replacements)
+            for replacement in replacements:
+                self._replace(replacement)
+            return [replacement.revision for replacement in replacements]
 
     async def scan(self, collection: str, *, prefix: str = "", after: str = "", limit: int = 100) -> Sequence[Document]:
         """Return documents by key, a page at a time."""
@@ -147,18 +172,24 @@ class MemoryStore:
             kept = self._collections.get(collection)
             if kept is None:
                 return []
-            start = max(bisect_left(kept.keys, prefix), bisect_right(kept.keys, after) if after else 0)
-            chosen = [key for key in kept.keys[start : start + max(0, limit)] if key.startswith(prefix)]
-            found = [(key, kept.entries[key]) for key in chosen]
-        return [_document(key, entry) for key, entry in found]
+            start = bisect_left(kept.keys, prefix)
+            if after:
+                start = max(start, bisect_right(kept.keys, after))
+            entries: list[tuple[str, _StoredDocument]] = []
+            for key in kept.keys[start : start + max(0, limit)]:
+                if not key.startswith(prefix):
+                    break  # the keys are sorted
+                entries.append((key, kept.entries[key]))
+        # The values are decoded without the lock: a stored document is never changed, only replaced.
+        return [_document(key, entry) for key, entry in entries]
 
     async def signal(self, name: str) -> None:
         """Send a signal to the listeners of this process."""
-        self._ears.ring(name)
+        self._listeners.notify(name)
 
     def listening(self, name: str) -> AbstractAsyncContextManager[SignalListener]:
         """Listen to the signals of a name during the block."""
-        return self._ears.listening(name, sure=True)
+        return self._listeners.listening(name, sure=True)
 
     async def __aenter__(self) -> Self:
         return self
@@ -177,28 +208,35 @@ class MemoryStore:
             return None
         return kept.entries.get(key)
 
-    def _check_room(self, made: Sequence[tuple[Change, _StoredDocument | None, _StoredDocument | None]]) -> None:
-        documents = sum((new is not None) - (old is not None) for _, old, new in made)
-        grown = sum(_size(one.key, new) - _size(one.key, old) for one, old, new in made)
-        full = documents > 0 and self._documents + documents > self._most_documents
-        if full or (grown > 0 and self._bytes + grown > self._most_bytes):
+    def _check_room(self, replacements: Sequence[_Replacement]) -> None:
+        documents = 0
+        size = 0
+        for replacement in replacements:
+            documents += (replacement.new is not None) - (replacement.old is not None)
+            size += replacement.growth
+        has_too_many = documents > 0 and self._documents + documents > self._max_documents
+        is_too_large = size > 0 and self._bytes + size > self._max_bytes
+        if has_too_many or is_too_large:
+            first = replacements[0]
             raise StoreError(
-                f"no room for {made[0][0].key!r}: the store holds {self._documents} documents, {self._bytes} bytes",
-                collection=made[0][0].collection,
+                f"no room for {first.key!r}: the store holds {self._documents} documents, {self._bytes} bytes",
+                collection=first.collection,
             )
 
-    def _change(self, one: Change, old: _StoredDocument | None, new: _StoredDocument | None) -> None:
-        if new is not None:
-            self._write(one.collection, one.key, new, new=old is None)
-            self._bytes += _size(one.key, new) - _size(one.key, old)
+    def _replace(self, replacement: _Replacement) -> None:
+        collection = replacement.collection
+        old = replacement.old
+        if replacement.new is not None:
+            self._write(collection, replacement.key, replacement.new, is_new=old is None)
+            self._bytes += replacement.growth
         elif old is not None:
-            self._remove(one.collection, one.key, old)
+            self._remove(collection, replacement.key, old)
 
-    def _write(self, collection: str, key: str, entry: _StoredDocument, *, new: bool) -> None:
+    def _write(self, collection: str, key: str, entry: _StoredDocument, *, is_new: bool) -> None:
         kept = self._collections.setdefault(collection, _Collection())
         kept.entries[key] = entry
         self._revision = entry.revision
-        if new:
+        if is_new:
             insort(kept.keys, key)
             self._documents += 1
         if entry.expires_at is not None:
@@ -229,6 +267,19 @@ class MemoryStore:
     def _is_current(self, due: tuple[float, int, str, str]) -> bool:
         entry = self._entry(due[2], due[3])
         return entry is not None and entry.revision == due[1]
+
+
+def _text(change: Change) -> str:
+    if isinstance(change, Put):
+        return to_json(change.collection, change.key, change.value)
+    return ""
+
+
+def _is_expected(change: Change, old: _StoredDocument | None) -> bool:
+    if change.expect is None:
+        return True
+    revision = 0 if old is None else old.revision
+    return change.expect == revision
 
 
 def _size(key: str, entry: _StoredDocument | None) -> int:

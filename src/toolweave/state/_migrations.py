@@ -156,7 +156,7 @@ def _open_to_read(path: Path, busy_seconds: float) -> sqlite3.Connection:
     ahead = path.with_name(f"{path.name}-wal")
     if ahead.exists() and ahead.stat().st_size and not path.with_name(f"{path.name}-shm").exists():
         raise StoreError(
-            f"{path} can only be read, and part of what was written is in {ahead.name} beside it; "
+            f"{path} can only be read, and some writes are still in {ahead.name} beside it; "
             "copy both into a folder that can be written to"
         )
     # a file that no process has open, and that has no log beside it, cannot change
@@ -173,7 +173,7 @@ def _open_to_read(path: Path, busy_seconds: float) -> sqlite3.Connection:
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
-    """Return the device and inode of a file; None when there is none, or it is empty."""
+    """Return the device and inode of a file; None if it does not exist, or is empty."""
     try:
         found = path.stat()
     except OSError:
@@ -189,7 +189,7 @@ def _check(connection: sqlite3.Connection, path: Path) -> int:
     version = _number(connection, "PRAGMA user_version")
     empty = not _number(connection, "SELECT count(*) FROM sqlite_master")
     if mark != APPLICATION_ID and not (mark == 0 and empty):
-        raise StoreError(f"{path} is a database of another program; give the store a file of its own")
+        raise StoreError(f"{path} is a database of another program; give the store another file")
     if version > len(MIGRATIONS):
         raise StoreError(
             f"{path} was written by a newer version of Toolweave (layout {version}, this one knows "

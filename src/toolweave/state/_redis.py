@@ -39,8 +39,8 @@ class RedisStore:
     entered, it connects for every call. Tasks, event loops and threads may share one. A write that has begun is
     finished, also when its caller is cancelled, and is done once, also when the connection breaks before the answer.
     When another server becomes the primary it is found as long as the address, or a Sentinel, leads there.
-    Durability is the server's setting: `appendonly yes` keeps what was answered, up to a
-    second's worth, and `appendfsync always` all of it. The server must not evict: `maxmemory-policy noeviction`, or a
+    Durability is the server's setting: `appendonly yes` keeps acknowledged writes, except for up to a second's worth,
+    and `appendfsync always` keeps all of them. The server must not evict: `maxmemory-policy noeviction`, or a
     `volatile-` one.
 
     Args:
@@ -82,7 +82,7 @@ class RedisStore:
 
     @property
     def place(self) -> str:
-        """The address for people: scheme, host, port and database, without user and password."""
+        """The printable address: scheme, host, port and database, without user and password."""
         return self._address.place
 
     @property
@@ -100,7 +100,7 @@ class RedisStore:
         return other
 
     async def get(self, collection: str, key: str) -> Document | None:
-        """Return a document, or None when there is none.
+        """Return a document, or None if it does not exist.
 
         Raises:
             StoreError: The server cannot be reached or refuses.
@@ -123,10 +123,13 @@ class RedisStore:
         # near one is read again by the script.
         if self._clock is not None or any(_may_have_expired(stored) for stored in found):
             found = await self._call(GET, self._keys[:1], [self._now(), *wanted])  # by the clock of the server
-        return [
-            None if stored is None else _document(head, name, stored)
-            for (head, name), stored in zip(named, found, strict=True)
-        ]
+        documents: list[Document | None] = []
+        for (head, name), stored in zip(named, found, strict=True):
+            if stored is None:
+                documents.append(None)
+            else:
+                documents.append(_document(head, name, stored))
+        return documents
 
     async def put(
         self, collection: str, key: str, value: Any, *, ttl: float | None = None, expect: int | None = None
@@ -134,7 +137,7 @@ class RedisStore:
         """Write a document; return its new revision, or None when `expect` did not hold.
 
         Raises:
-            StoreError: The server cannot be reached, is full or refuses, or the value is no JSON.
+            StoreError: The server cannot be reached, is full or refuses, or the value is not JSON.
         """
         revisions = await self.write([Put(collection=collection, key=key, value=value, ttl=ttl, expect=expect)])
         if revisions is None:
@@ -150,13 +153,13 @@ class RedisStore:
         # a missing document is not deleted
         return await self._write([Delete(collection=collection, key=key, expect=expect or None)]) == [-1]
 
-    async def write(self, changes: Sequence[Change], *, tell: str | None = None) -> Sequence[int] | None:
+    async def write(self, changes: Sequence[Change], *, signal: str | None = None) -> Sequence[int] | None:
         """Make all of these changes or none; return the revisions, or None when an `expect` did not hold.
 
         Raises:
-            StoreError: The server cannot be reached, is full or refuses, or a value is no JSON.
+            StoreError: The server cannot be reached, is full or refuses, or a value is not JSON.
         """
-        revisions = await self._write(changes, tell or "")
+        revisions = await self._write(changes, signal or "")
         if revisions is None:
             return None
         return [max(0, revision) for revision in revisions]
@@ -170,13 +173,17 @@ class RedisStore:
         head, first = _name(collection, prefix)
         # ZRANGEBYLEX compares bytes, and no UTF-8 text has 0xFF: everything with the prefix is below.
         last = b"(" + first + b"\xff"  # a byte that no text has
-        passed = _name(collection, after)[1] if after else b""
-        start = b"(" + passed if passed >= first else b"[" + first
+        start = b"[" + first
+        if after:
+            passed = _name(collection, after)[1]
+            if passed >= first:
+                start = b"(" + passed
         found: list[Document] = []
         while len(found) < limit:
             args = [start, last, self._now(), str(limit - len(found))]
             reached, *rows = await self._call(SCAN, self._keys, args)
-            found.extend(_document(head, name, stored) for name, stored in zip(rows[::2], rows[1::2], strict=True))
+            for name, stored in zip(rows[::2], rows[1::2], strict=True):
+                found.append(_document(head, name, stored))
             if not reached:
                 break
             start = b"(" + reached
@@ -194,8 +201,10 @@ class RedisStore:
         """Listen to a name's signals during the block, of all processes; none arrive while the server is away."""
         async with self._used() as link:
             sure = await link.subscribe(self._channel)
-            async with link.ears.listening(name, sure=sure, hear=lambda: link.hear(self._channel)) as ear:
-                yield ear
+            async with link.listeners.listening(
+                name, sure=sure, receive=lambda: link.receive_signals(self._channel)
+            ) as listener:
+                yield listener
 
     async def close(self) -> None:
         """Close the unused connections of this event loop; new ones are made when it is used again."""
@@ -223,33 +232,28 @@ class RedisStore:
             await self._leave(link)
 
     def __repr__(self) -> str:
-        return f"<RedisStore {self.place}, prefix {self._prefix!r}, {'open' if self._links else 'closed'}>"
+        state = "open" if self._links else "closed"
+        return f"<RedisStore {self.place}, prefix {self._prefix!r}, {state}>"
 
     def _now(self) -> str:
         if self._clock is None:
             return ""
         return repr(float(self._clock()))
 
-    async def _write(self, changes: Sequence[Change], tell: str = "") -> Sequence[int] | None:
+    async def _write(self, changes: Sequence[Change], signal: str = "") -> Sequence[int] | None:
         self._writes += 1
         sweeps = "1" if self._writes % _SWEEP_EACH == 1 else ""
         # The token makes the write idempotent: a connection that breaks after sending says nothing of whether it was
         # done.
-        args: list[str | bytes] = [self._now(), os.urandom(16).hex(), self._remember, sweeps, tell]
-        for one in changes:
-            _, name = _name(one.collection, one.key)
-            expect = "" if one.expect is None else str(one.expect)
-            if isinstance(one, Put):
-                text = to_json(one.collection, one.key, one.value)
-                args += ["put", name, text, "" if one.ttl is None else repr(float(one.ttl)), expect]
-            else:
-                args += ["delete", name, "", "", expect]
-        told: bytes | None = None
+        args: list[str | bytes] = [self._now(), os.urandom(16).hex(), self._remember, sweeps, signal]
+        for change in changes:
+            args += _arguments(change)
+        revisions: bytes | None = None
         with anyio.CancelScope(shield=True):
-            told = await self._call(WRITE, [*self._keys, self._channel], args)
-        if told is None:
+            revisions = await self._call(WRITE, [*self._keys, self._channel], args)
+        if revisions is None:
             return None
-        return [int(revision) for revision in told.split()]
+        return [int(revision) for revision in revisions.split()]
 
     async def _call(self, script: RedisScript, keys: Sequence[str], args: Sequence[str | bytes]) -> Any:
         link = self._enter()
@@ -273,8 +277,9 @@ class RedisStore:
             link = self._links.get(loop)
             if link is None:
                 # Loops that were closed cannot close their own connections any more; the sockets go with the objects.
-                for one in [one for one in self._links if one.is_closed()]:
-                    del self._links[one]
+                for known in tuple(self._links):
+                    if known.is_closed():
+                        del self._links[known]
                 link = self._links[loop] = RedisConnections(self._address, self._connect_seconds)
         link.users += 1
         return link
@@ -287,23 +292,40 @@ class RedisStore:
             await link.close()
 
 
+def _arguments(change: Change) -> Sequence[str | bytes]:
+    """Return the arguments of the script for a change.
+
+    Raises:
+        StoreError: The value is not JSON, or the key is not valid Unicode text.
+    """
+    _, name = _name(change.collection, change.key)
+    expect = "" if change.expect is None else str(change.expect)
+    if isinstance(change, Delete):
+        return ["delete", name, "", "", expect]
+    text = to_json(change.collection, change.key, change.value)
+    ttl = "" if change.ttl is None else repr(float(change.ttl))
+    return ["put", name, text, ttl, expect]
+
+
 def _name(collection: str, key: str) -> tuple[bytes, bytes]:
     """Return the prefix of a collection's names, and the name of a key in it.
 
     Raises:
-        StoreError: One of the two is no valid Unicode text.
+        StoreError: One of the two is not valid Unicode text.
     """
     try:
         head = collection.encode()
         head = b"%d:%b:" % (len(head), head)
         return head, head + key.encode()
     except UnicodeEncodeError as exc:
-        raise StoreError(f"a collection or key is no valid Unicode text: {exc.object!r}") from None
+        raise StoreError(f"a collection or key is not valid Unicode text: {exc.object!r}") from None
 
 
 def _may_have_expired(stored: bytes | None) -> bool:
     """Whether a stored document may have expired, which only the clock of the server decides."""
-    expires = b"-" if stored is None else stored.split(b" ", 2)[1]
+    if stored is None:
+        return False
+    expires = stored.split(b" ", 2)[1]
     return expires != b"-" and float(expires) - time.time() < _SURE_SECONDS
 
 

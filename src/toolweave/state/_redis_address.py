@@ -137,7 +137,7 @@ def _parsed(url: str) -> _ParsedUrl | None:
         split = urlsplit(url)
         port = split.port or 6379
         query = parse_qs(split.query)
-    except ValueError:  # its text holds what was taken for the port: it may be half of a password
+    except ValueError:  # its text has the supposed port, which may be half of a password
         return None
     found = [split.password, _user(split.username), *query.get("password", ()), *query.get("ssl_password", ())]
     database = (query.get("db") or [""])[0]

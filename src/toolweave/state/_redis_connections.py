@@ -22,17 +22,17 @@ from toolweave.state._redis_scripts import RedisScript
 from toolweave.state._redis_sentinels import Sentinels
 from toolweave.state._signals import SignalListeners
 
-MOST_CONNECTIONS = 4
-_MOST_TOGETHER = 64
+MAX_CONNECTIONS = 4
+_MAX_TOGETHER = 64
 """Maximum calls in one pipeline."""
-_LONGEST_PAUSE = 0.5
+_MAX_PAUSE = 0.5
 _PRIMARY_CHECK_SECONDS = 1.0
 """Seconds after which the Sentinels are asked again which server is the primary, while connections are kept."""
 _FAILED_CHECK_SECONDS = 5.0
 _CHECK_TIMEOUT = 0.5
 """Seconds until the next check after one without an answer, and until a check is given up."""
 
-_TOLD: tuple[tuple[str, str], ...] = (
+_MEANINGS: tuple[tuple[str, str], ...] = (
     ("WRONGPASS|invalid username-password|invalid password|Invalid Username", "refuses the user or the password"),
     (
         "NOAUTH|Authentication required|must be called with the client",
@@ -43,11 +43,11 @@ _TOLD: tuple[tuple[str, str], ...] = (
         "NOPERM|NoPermission|no permissions",
         "does not let this user do it: allow EVAL, EVALSHA and the keys of the prefix",
     ),
-    ("OOM |OutOfMemory", "is full and takes no more: raise its maxmemory, or delete what is not needed"),
+    ("OOM |OutOfMemory", "is full and accepts no more: raise its maxmemory, or delete unneeded keys"),
     ("MISCONF", "cannot save to its disk and takes no writes: its log says why"),
     ("READONLY|ReadOnly", "is a replica, which takes no writes: give the address of the primary"),
     ("NOREPLICAS", "takes no writes, because too few of its replicas are there"),
-    ("LOADING|BusyLoading", "is still loading what it holds: try again in a moment"),
+    ("LOADING|BusyLoading", "is still loading its data: try again in a moment"),
     ("BUSY ", "is busy with another client's script: try again shortly"),
     ("CLUSTERDOWN|ClusterDown|MASTERDOWN|MasterDown|TRYAGAIN|TryAgain", "is not ready: try again in a moment"),
     ("MOVED|Moved", "is a node of a cluster that does not hold this prefix: give the address of the one that does"),
@@ -71,7 +71,7 @@ _NOT_READY = re.compile("BUSY |CLUSTERDOWN|ClusterDown|TRYAGAIN|TryAgain")
 
 
 class RedisConnections:
-    """Connections that calls share, at most `MOST_CONNECTIONS`.
+    """Connections that calls share, at most `MAX_CONNECTIONS`.
 
     Concurrent calls are pipelined: the first caller that gets a connection sends all of them; when it is cancelled
     meanwhile, or the connection breaks, each of the others is sent again on its own.
@@ -111,7 +111,7 @@ class RedisConnections:
             self._sentinels = Sentinels(service, self._options, wait_seconds)
         self._primary: tuple[str, int] | None = None  # as the Sentinels named it last
         self._check_primary_at = -math.inf
-        self.ears = SignalListeners()
+        self.listeners = SignalListeners()
         self._listener: Any = None
         self._hearing = anyio.Lock()
 
@@ -158,19 +158,19 @@ class RedisConnections:
             if isinstance(call.error, StoreError):
                 raise call.error
             if exc is None or not _is_cut(call.error, seconds, wait):
-                exc = call.error  # what was cut says less than what went wrong before
+                exc = call.error  # an attempt that was cut off explains less than the one before
             # Over all attempts: one that may have been done is enough for the outcome to be unknown.
             unanswered |= call.unanswered
-            text = self._said(exc, wait)
+            text = self._description(exc, wait)
             lost = _is_connection_error(exc)
             later = is_failed_over(exc) or _is_not_ready(exc)
             if not (later or (again and lost)) or time.monotonic() + pause >= deadline:
                 if script.writes and unanswered and (lost or later):
                     text += "; it is not known whether the document was written"
-                del call, exc  # what the client raised holds what it was given
+                del call, exc  # an error of the client holds the arguments
                 raise StoreError(text)
             await anyio.sleep(pause)
-            pause = min(_LONGEST_PAUSE, 0.02 + 2 * pause)
+            pause = min(_MAX_PAUSE, 0.02 + 2 * pause)
 
     async def subscribe(self, channel: str) -> bool:
         """Subscribe to signals on a connection of their own; return False when the server cannot be reached."""
@@ -186,7 +186,7 @@ class RedisConnections:
             return False
         return True
 
-    async def hear(self, channel: str) -> None:
+    async def receive_signals(self, channel: str) -> None:
         """Dispatch signals for ever. One of the waiting tasks does it for all; when it leaves, another takes over."""
         from redis.exceptions import RedisError
 
@@ -197,7 +197,7 @@ class RedisConnections:
                     fresh = self._listener is None
                     listener = await self._subscribed(channel)
                     if fresh:  # signals that were sent meanwhile are lost, so everybody looks once more
-                        self.ears.ring_all()
+                        self.listeners.notify_all()
                     # the connection keeps a partly read signal when this is cancelled
                     # Cancelled between two signals as a rule, when the task that hears for all leaves; the next one
                     # continues on the same connection.
@@ -205,11 +205,11 @@ class RedisConnections:
                     pause = 0.0
                 except (RedisError, OSError):
                     await self._unsubscribe()
-                    pause = min(_LONGEST_PAUSE, 0.02 + 2 * pause)
+                    pause = min(_MAX_PAUSE, 0.02 + 2 * pause)
                     await anyio.sleep(pause)
                     continue
                 if said[0] == b"message":
-                    self.ears.ring(said[2].decode(errors="replace"))
+                    self.listeners.notify(said[2].decode(errors="replace"))
 
     async def _subscribed(self, channel: str) -> Any:
         while self._listener is None:
@@ -256,10 +256,10 @@ class RedisConnections:
         self._waiting.append(call)
         try:
             while not call.settled:
-                # No lock: whoever finds a connection free sends for all that wait; the rest sleep until they are
+                # No lock: a call that finds a connection free sends all that wait; the others sleep until they are
                 # answered, or until it is their turn to send.
-                if call.taken or self._exchanging == MOST_CONNECTIONS:
-                    await call.news()
+                if call.taken or self._exchanging == MAX_CONNECTIONS:
+                    await call.changed()
                 else:
                     await self._send_pipeline(call, seconds)
         finally:
@@ -275,8 +275,8 @@ class RedisConnections:
             if not (call.taken or call.settled):
                 # Taken in order, so nobody starves; this task's own call may be further behind and is added, as it
                 # would otherwise send and still wait.
-                calls = self._waiting[:_MOST_TOGETHER]
-                self._waiting = self._waiting[_MOST_TOGETHER:]
+                calls = self._waiting[:_MAX_TOGETHER]
+                self._waiting = self._waiting[_MAX_TOGETHER:]
                 for one in calls:
                     one.taken = True
                 if not call.taken:  # it is further behind
@@ -291,13 +291,13 @@ class RedisConnections:
 
     def _wake_next(self) -> None:
         """Wake the first waiting call to send all of them, if a connection is free."""
-        if self._waiting and self._exchanging < MOST_CONNECTIONS:
+        if self._waiting and self._exchanging < MAX_CONNECTIONS:
             # Handed on at the end of every exchange and by every caller that leaves: without it the last sender could
             # go while others sleep.
             self._waiting[0].wake()
 
     async def _exchange(self, calls: Sequence[_PipelinedCall]) -> None:
-        """Send calls in one pipeline and settle each: with its answer, or an error of its own or of the connection."""
+        """Send calls in one pipeline and settle each: with its response, its error, or the error of the connection."""
         from redis.exceptions import RedisError
 
         error: Exception = TimeoutError()  # to the others, when the sender for all gives up or is cancelled
@@ -452,11 +452,11 @@ class RedisConnections:
             problem = StoreError(f"{self._address.place}: its address has an option that is not understood: {exc}")
         raise problem
 
-    def _said(self, exc: Exception, wait: float) -> str:
+    def _description(self, exc: Exception, wait: float) -> str:
         place = self._address.place
         kind = type(exc).__name__
         said = self._address.scrubbed(str(exc))
-        for marks, meaning in _TOLD:
+        for marks, meaning in _MEANINGS:
             if re.search(marks, f"{kind} {said}"):
                 return f"{place} {meaning} ({said})"
         if kind == "TimeoutError":
@@ -484,7 +484,7 @@ class _PipelinedCall:
     settled: bool = False
     answer: Any = None
     error: Exception | None = None
-    _news: asyncio.Future[None] | None = None
+    _change: asyncio.Future[None] | None = None
 
     def packed(self, *, in_full: bool = False) -> bytes:
         """Return it in RESP."""
@@ -505,15 +505,15 @@ class _PipelinedCall:
             self.error = error
             self.wake()
 
-    async def news(self) -> None:
+    async def changed(self) -> None:
         """Wait until it is settled, or its caller has to send it."""
-        self._news = asyncio.get_running_loop().create_future()
-        await self._news
+        self._change = asyncio.get_running_loop().create_future()
+        await self._change
 
     def wake(self) -> None:
         """Wake its caller up."""
-        if self._news is not None and not self._news.done():
-            self._news.set_result(None)
+        if self._change is not None and not self._change.done():
+            self._change.set_result(None)
 
 
 def _packed(parts: Sequence[str | bytes]) -> bytes:

@@ -33,7 +33,7 @@ def _script(*parts: str, writes: bool = False) -> RedisScript:
     return RedisScript(source, hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest(), writes)
 
 
-# A caller that has a clock of its own gives the time; all others have the server's, the same for all machines.
+# A client with its own clock passes the time; all others have the server's, the same for all machines.
 _NOW = """
 local function time(given)
   if given ~= '' then return tonumber(given) end
@@ -67,7 +67,7 @@ return found
 )
 """KEYS documents; ARGV now, names. Returns the stored value, or nil, for each."""
 
-# A revision is no smaller than the server's time in microseconds: a server that lost its last writes (it had no disk,
+# A revision is at least the server's time in microseconds: a server that lost its last writes (it had no disk,
 # or a replica took over) never assigns their revisions again. One script makes all changes or none, in as few commands
 # as there are kinds of them: names and expiries share one sorted set for that. A write with the sweep flag drops a
 # bounded number of expired documents, which are hidden until then. The name of a deleted document expires at once.
@@ -158,14 +158,14 @@ for at = 6, #ARGV, 5 do
 end
 
 -- a write that changed nothing needs no memory of its outcome: done again, it gives the same
-local told = table.concat(revisions, ' ')
-if #hash == 0 and #deleted == 0 then return told end
+local written = table.concat(revisions, ' ')
+if #hash == 0 and #deleted == 0 then return written end
 local last = string.format('%.0f', revision)
 local seconds = tonumber(ARGV[3]) / 1000
 hash[#hash + 1] = 'revision'
 hash[#hash + 1] = last
 hash[#hash + 1] = done
-hash[#hash + 1] = '0 ' .. string.format('%.17g', now + seconds) .. ' ' .. told
+hash[#hash + 1] = '0 ' .. string.format('%.17g', now + seconds) .. ' ' .. written
 order[#order + 1] = 0
 order[#order + 1] = end_about(now + seconds, seconds, done)
 -- what makes room comes first: after it a server that is full takes the rest
@@ -173,7 +173,7 @@ if #deleted > 0 then redis.call('HDEL', KEYS[1], unpack(deleted)) end
 redis.call('HSET', KEYS[1], unpack(hash))
 redis.call('ZADD', KEYS[2], unpack(order))
 if ARGV[5] ~= '' then redis.call('PUBLISH', KEYS[3], ARGV[5]) end
-return told
+return written
 """,
     writes=True,
 )

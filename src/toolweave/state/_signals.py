@@ -1,7 +1,7 @@
 """Signals: notifications of changes in a store, so that waiting processes need not poll often.
 
-A signal only says that a read is worthwhile: it may be lost, and reaches those only that listen at that moment. A
-listener therefore reads first, and reads again after a timeout without a signal.
+A signal only means that a read is worthwhile: it may be lost, and reaches only the listeners of that moment. A listener
+therefore reads first, and reads again after a timeout without a signal.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ class SignalListener:
 
     Args:
         sure: Whether signals of all processes arrive, and not just those of this one.
-        hear: Receives signals while a task waits; None where they arrive without that.
+        receive: Receives signals while a task waits; None if they arrive without it.
     """
 
-    def __init__(self, *, sure: bool, hear: Callable[[], Coroutine[Any, Any, None]] | None = None) -> None:
+    def __init__(self, *, sure: bool, receive: Callable[[], Coroutine[Any, Any, None]] | None = None) -> None:
         self.sure = sure
-        self._hear = hear
+        self._receive = receive
         self._loop = asyncio.get_running_loop()
         self._event = anyio.Event()
 
     async def wait(self, seconds: float, sleep: Sleep = anyio.sleep) -> bool:
         """Wait for a signal for at most `seconds`; return whether there was one."""
-        if sleep is anyio.sleep and self._hear is None:
+        if sleep is anyio.sleep and self._receive is None:
             with anyio.move_on_after(seconds):
                 await self._event.wait()
-            return self._heard()
+            return self._received()
         async with anyio.create_task_group() as tasks:
 
             async def end_with_time() -> None:
@@ -45,18 +45,18 @@ class SignalListener:
                 tasks.cancel_scope.cancel()
 
             tasks.start_soon(end_with_time)
-            if self._hear is not None:
-                tasks.start_soon(self._hear)
+            if self._receive is not None:
+                tasks.start_soon(self._receive)
             await self._event.wait()
             tasks.cancel_scope.cancel()
-        return self._heard()
+        return self._received()
 
-    def _heard(self) -> bool:
+    def _received(self) -> bool:
         heard = self._event.is_set()
         self._event = anyio.Event()
         return heard
 
-    def ring(self) -> None:
+    def notify(self) -> None:
         """Deliver a signal, from any thread."""
         try:
             here = asyncio.get_running_loop() is self._loop
@@ -75,48 +75,48 @@ class SignalListeners:
     """The listeners by name; safe to use from any thread."""
 
     def __init__(self) -> None:
-        self._ears: dict[str, list[SignalListener]] = {}
+        self._listeners: dict[str, list[SignalListener]] = {}
         self._lock = threading.Lock()
 
-    def add(self, name: str, ear: SignalListener) -> None:
+    def add(self, name: str, listener: SignalListener) -> None:
         """Add a listener of a name."""
         with self._lock:
-            self._ears.setdefault(name, []).append(ear)
+            self._listeners.setdefault(name, []).append(listener)
 
-    def remove(self, name: str, ear: SignalListener) -> None:
+    def remove(self, name: str, listener: SignalListener) -> None:
         """Remove a listener of a name."""
         with self._lock:
-            left = [one for one in self._ears.get(name, ()) if one is not ear]
+            left = [one for one in self._listeners.get(name, ()) if one is not listener]
             if left:
-                self._ears[name] = left
+                self._listeners[name] = left
             else:
-                self._ears.pop(name, None)
+                self._listeners.pop(name, None)
 
-    def ring(self, name: str) -> None:
+    def notify(self, name: str) -> None:
         """Deliver a signal to all listeners of a name."""
         with self._lock:
-            ears = list(self._ears.get(name, ()))
-        for ear in ears:
-            ear.ring()
+            listeners = list(self._listeners.get(name, ()))
+        for listener in listeners:
+            listener.notify()
 
-    def ring_all(self) -> None:
+    def notify_all(self) -> None:
         """Deliver a signal to the listeners of all names."""
         with self._lock:
-            names = list(self._ears)
+            names = list(self._listeners)
         for name in names:
-            self.ring(name)
+            self.notify(name)
 
     @asynccontextmanager
     async def listening(
-        self, name: str, *, sure: bool, hear: Callable[[], Coroutine[Any, Any, None]] | None = None
+        self, name: str, *, sure: bool, receive: Callable[[], Coroutine[Any, Any, None]] | None = None
     ) -> AsyncGenerator[SignalListener, None]:
         """Yield a listener of a name for the block."""
-        ear = SignalListener(sure=sure, hear=hear)
-        self.add(name, ear)
+        listener = SignalListener(sure=sure, receive=receive)
+        self.add(name, listener)
         try:
-            yield ear
+            yield listener
         finally:
-            self.remove(name, ear)
+            self.remove(name, listener)
 
 
 @runtime_checkable
@@ -144,5 +144,5 @@ async def listening(store: Any, name: str) -> AsyncGenerator[SignalListener, Non
     if not isinstance(store, Signalling):
         yield SignalListener(sure=False)
         return
-    async with store.listening(name) as ear:
-        yield ear
+    async with store.listening(name) as listener:
+        yield listener

@@ -49,13 +49,13 @@ class SqliteStore:
     """A `Store` in one SQLite file.
 
     It opens its file when it is first used and closes it when the last user has left it; used again, it opens it
-    again. All work is done in one thread of its own. Writes that come at the same time are one transaction and one sync
+    again. One thread does all work. Writes that come at the same time are one transaction and one sync
     of the disk; each is on the disk before it returns, and one that does not hold does not disturb the others. A write
     that has begun is finished, also when its caller is cancelled. What a process wrote is there after it was killed,
     whole or not at all. A process that was forked off opens the file for itself. What cannot be written to can be read.
 
     Args:
-        path: The file, made with mode 0600 where there is none; None is `default_path()`.
+        path: The file, created with mode 0600 if it does not exist; None is `default_path()`.
         clock: Returns the time in seconds, for ttl; all processes that share a file need the same time.
         busy_seconds: How long to wait for other processes that write.
 
@@ -83,7 +83,7 @@ class SqliteStore:
         self._worker: _DatabaseThread | None = None
         self._lock = threading.Lock()
         self._process = os.getpid()
-        self._ears = SignalListeners()
+        self._listeners = SignalListeners()
 
     @property
     def path(self) -> Path:
@@ -91,7 +91,7 @@ class SqliteStore:
         return self._path
 
     async def get(self, collection: str, key: str) -> Document | None:
-        """Return a document, or None when there is none.
+        """Return a document, or None if it does not exist.
 
         Raises:
             StoreError: The file cannot be read.
@@ -111,7 +111,7 @@ class SqliteStore:
         """Write a document; return its new revision, or None when `expect` did not hold.
 
         Raises:
-            StoreError: The file cannot be written, or the value is no JSON.
+            StoreError: The file cannot be written, or the value is not JSON.
         """
         revisions = await self.write([Put(collection=collection, key=key, value=value, ttl=ttl, expect=expect)])
         if revisions is None:
@@ -132,11 +132,11 @@ class SqliteStore:
 
         return await self._run(read)
 
-    async def write(self, changes: Sequence[Change], *, tell: str | None = None) -> Sequence[int] | None:
+    async def write(self, changes: Sequence[Change], *, signal: str | None = None) -> Sequence[int] | None:
         """Make all of these changes or none; return the revisions, or None when an `expect` did not hold.
 
         Raises:
-            StoreError: The file cannot be written, or a value is no JSON.
+            StoreError: The file cannot be written, or a value is not JSON.
         """
         texts = [to_json(one.collection, one.key, one.value) if isinstance(one, Put) else "" for one in changes]
 
@@ -153,8 +153,8 @@ class SqliteStore:
             return [_change(connection, one, text, now) for one, text in zip(changes, texts, strict=True)]
 
         revisions = await self._run(write, writes=True)
-        if revisions is not None and tell is not None:
-            self._ears.ring(tell)
+        if revisions is not None and signal is not None:
+            self._listeners.notify(signal)
         return revisions
 
     async def delete(self, collection: str, key: str, *, expect: int | None = None) -> bool:
@@ -210,11 +210,11 @@ class SqliteStore:
 
     async def signal(self, name: str) -> None:
         """Send a signal to the listeners of this process."""
-        self._ears.ring(name)
+        self._listeners.notify(name)
 
     def listening(self, name: str) -> AbstractAsyncContextManager[SignalListener]:
         """Listen to the signals of a name during the block."""
-        return self._ears.listening(name, sure=False)
+        return self._listeners.listening(name, sure=False)
 
     async def __aenter__(self) -> Self:
         """Open the file, so that an error is raised on entry.
@@ -272,13 +272,13 @@ class _DatabaseJob:
     """A job for the connection, and its outcome.
 
     Attributes:
-        told: The future of its outcome.
+        outcome: The future of its outcome.
         error: The exception that it raised.
     """
 
     work: Callable[[sqlite3.Connection], Any]
     writes: bool
-    told: Future[Any] = field(default_factory=Future[Any])
+    outcome: Future[Any] = field(default_factory=Future[Any])
     result: Any = None
     error: Exception | None = None
 
@@ -288,13 +288,13 @@ class _DatabaseJob:
             with savepoint(connection) if self.writes else nullcontext():
                 self.result = self.work(connection)
         except UnicodeEncodeError as exc:
-            self.error = StoreError(f"a collection or key is no valid Unicode text: {exc.object!r}")
+            self.error = StoreError(f"a collection or key is not valid Unicode text: {exc.object!r}")
 
-    def tell(self) -> None:
+    def finish(self) -> None:
         if self.error is None:
-            self.told.set_result(self.result)
+            self.outcome.set_result(self.result)
         else:
-            self.told.set_exception(self.error)
+            self.outcome.set_exception(self.error)
 
 
 class _DatabaseThread:
@@ -317,7 +317,7 @@ class _DatabaseThread:
         """Queue work for the next `begin`."""
         job = _DatabaseJob(work, writes)
         self._waiting.append(job)
-        return job.told
+        return job.outcome
 
     def begin(self) -> None:
         """Run the waiting jobs."""
@@ -349,7 +349,7 @@ class _DatabaseThread:
         # writes share a sync. The length is read once; what comes meanwhile waits for the next round.
         jobs = [self._waiting.popleft() for _ in range(len(self._waiting))]
         # From here on none can be cancelled: a write is either not begun or done.
-        jobs = [job for job in jobs if job.told.set_running_or_notify_cancel()]
+        jobs = [job for job in jobs if job.outcome.set_running_or_notify_cancel()]
         # a write is reported only when it is on the disk, so a read after that sees it
         self._write([job for job in jobs if job.writes])
         for job in jobs:
@@ -357,7 +357,7 @@ class _DatabaseThread:
                 self._attempt([job], self._read)
 
     def _write(self, jobs: Sequence[_DatabaseJob]) -> None:
-        # The whole transaction failed, of a full disk for example, and nobody has been told yet: each is tried alone
+        # The whole transaction failed, of a full disk for example, and no job has its outcome yet: each is tried alone
         # and gets its own error.
         if jobs and not self._attempt(jobs, self._write_together, last=len(jobs) == 1):
             for job in jobs:  # what one of them cannot have, others may: a small one still fits on the disk
@@ -377,8 +377,8 @@ class _DatabaseThread:
         except StoreError as exc:
             failure = exc
         except sqlite3.Error as exc:
-            failure = StoreError(self._said(exc))
-            # Busy is no fault of one job: trying each alone would wait the bound again for every one of them.
+            failure = StoreError(self._description(exc))
+            # Busy is not the fault of one job: trying each alone would wait the bound again for every one of them.
             last |= _code(exc) in _BUSY
         except OSError as exc:
             failure = StoreError(f"{self._path} cannot be opened: {exc.strerror or exc}")
@@ -387,7 +387,7 @@ class _DatabaseThread:
         for job in jobs:
             # Settled after the commit, never before: the transaction could still fail with all of them in it.
             job.error = failure or job.error
-            job.tell()
+            job.finish()
         return True
 
     def _read(self, connection: sqlite3.Connection, jobs: Sequence[_DatabaseJob]) -> None:
@@ -414,14 +414,14 @@ class _DatabaseThread:
         if connection is not None:
             connection.close()
 
-    def _said(self, exc: sqlite3.Error) -> str:
+    def _description(self, exc: sqlite3.Error) -> str:
         code = _code(exc)
         if code in _BUSY:
             return f"{self._path} is busy: other processes have been writing to it for {self._busy_seconds:g} s"
         if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
             return (
                 f"{self._path} is damaged or no SQLite file ({exc}); it is left as it is: move it away to begin again, "
-                "or rescue what it holds with `sqlite3 FILE .recover`"
+                "or rescue its contents with `sqlite3 FILE .recover`"
             )
         return f"{self._path}: {exc}"
 

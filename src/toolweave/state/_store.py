@@ -65,7 +65,7 @@ class Store(Protocol):
     """
 
     async def get(self, collection: str, key: str) -> Document | None:
-        """Return a document, or None when there is none."""
+        """Return a document, or None if it does not exist."""
         ...
 
     async def put(
@@ -76,15 +76,15 @@ class Store(Protocol):
         Args:
             collection: Its collection, which need not be made first.
             key: Its name in the collection.
-            value: Any JSON value; NaN is none.
+            value: Any JSON value; NaN is not one.
             ttl: Seconds until it expires; None for never, also when it replaces one that would expire.
-            expect: Write only if the document has this revision; 0 is "there is none".
+            expect: Write only if the document has this revision; 0 if it must not exist.
 
         Returns:
             Its new revision, or None when `expect` did not hold and nothing was written.
 
         Raises:
-            StoreError: The store is full, or the value is no JSON.
+            StoreError: The store is full, or the value is not JSON.
         """
         ...
 
@@ -96,18 +96,18 @@ class Store(Protocol):
         """Return the documents of these collections and keys, atomically; None for each missing one."""
         ...
 
-    async def write(self, changes: Sequence[Change], *, tell: str | None = None) -> Sequence[int] | None:
-        """Make all of these changes, each to a document of its own, or none of them; others see them whole.
+    async def write(self, changes: Sequence[Change], *, signal: str | None = None) -> Sequence[int] | None:
+        """Make all of these changes, each to another document, or no change at all; others see them whole.
 
         Args:
             changes: To documents, by collection and key.
-            tell: The signal to send when they are made, where the store passes on signals.
+            signal: The signal to send when they are made, where the store passes on signals.
 
         Returns:
-            The new revisions, 0 for what was deleted; None when an `expect` did not hold and nothing was written.
+            The new revisions, 0 for a deleted document; None when an `expect` did not hold and nothing was written.
 
         Raises:
-            StoreError: The store is full, or a value is no JSON.
+            StoreError: The store is full, or a value is not JSON.
         """
         ...
 
@@ -149,12 +149,12 @@ def to_json(collection: str, key: str, value: Any) -> str:
     """Return the value of a document as ASCII text, for stores.
 
     Raises:
-        StoreError: It is no JSON; NaN is none.
+        StoreError: The value is not JSON; NaN is not.
     """
     try:
         return _ENCODER.encode(value)
     except (TypeError, ValueError, RecursionError) as exc:
-        raise StoreError(f"{key!r} is no JSON: {exc}", collection=collection) from None
+        raise StoreError(f"the value of {key!r} is not JSON: {exc}", collection=collection) from None
 
 
 async def iter_documents(store: Store, collection: str, prefix: str = "") -> AsyncGenerator[Document, None]:

@@ -21,7 +21,7 @@ def open_store(text: str) -> Store:
     the URL that of the backend with this name; `memory://` is a `MemoryStore`.
 
     Raises:
-        StoreError: It is empty, its scheme is none of these, or the URL is not understood. No secret is in the message.
+        StoreError: The URL is empty, has another scheme, or is not understood. The message has no secret.
     """
     scheme, separator, rest = text.partition("://")
     scheme = scheme.lower()

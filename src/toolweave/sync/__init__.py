@@ -1,6 +1,6 @@
 """Blocking versions of the main functions and classes, for scripts, notebooks, Django views and threads.
 
-Everything runs in one event loop in a thread of its own (`toolweave.tools._portal`); a call waits in the thread that
+Everything runs in one event loop in a separate thread (`toolweave.tools._portal`); a call waits in the thread that
 makes it, and Ctrl-C cancels the call. Open connections are closed when the interpreter exits. There is no other
 behaviour: every function and method is the async one of the same name, with its arguments.
 """

@@ -252,7 +252,7 @@ class SyncHub(_OpenSyncToolset[Hub]):
 
     @property
     def warnings(self) -> list[str]:
-        """Warnings for people."""
+        """Human-readable warnings."""
         return self.wrapped.warnings
 
     def states(self) -> dict[str, ConnectionState]:

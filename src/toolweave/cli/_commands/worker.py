@@ -137,7 +137,7 @@ async def _work(options: WorkerOptions, url: str, found: WorkerTargets | None) -
                     also=tasks,
                     concurrency=options.concurrency,
                     on_unknown=None if options.on_unknown is None else options.on_unknown.value,
-                    most_deaths=options.most_deaths,
+                    max_deaths=options.most_deaths,
                     grace_seconds=options.grace,
                 )
     return ExitCode.OK

@@ -114,7 +114,7 @@ class ProofChecker:
             self._nonces = _Nonces(rules.nonce_keys)
         else:
             self._nonces = None
-        self.store: Store = rules.store or MemoryStore(most_documents=100_000, most_bytes=32 * 1024 * 1024)
+        self.store: Store = rules.store or MemoryStore(max_documents=100_000, max_bytes=32 * 1024 * 1024)
 
     async def check(self, proofs: Sequence[str], target: ProofTarget) -> tuple[str, str | None]:
         """Accept the proof of a request once; return its key's thumbprint, and the next nonce where its own ends soon.

@@ -69,7 +69,7 @@ class LocalTasks:
         self._rounds = rounds
         self._changes = changes
         if store is None:
-            self._store = MemoryStore(most_documents=10 * most, clock=clock)
+            self._store = MemoryStore(max_documents=10 * most, clock=clock)
         else:
             self._store = store
         self._most = most

@@ -294,7 +294,7 @@ class TaskStore:
         changes: list[Change] = [self._put(entry)]
         if entry.ended:
             changes.append(Delete(collection=CALLS, key=entry.name))
-        revisions = await self.store.write(changes, tell=changed_signal(entry.name))
+        revisions = await self.store.write(changes, signal=changed_signal(entry.name))
         if revisions is None:
             return False
         entry.revision = revisions[0]
