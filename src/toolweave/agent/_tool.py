@@ -193,7 +193,7 @@ async def _reported(run: Run, ctx: CallContext) -> None:
             await ctx.progress(done, message=message)
 
 
-def parallelize(tool: Tool, *, name: str | None = None, limit: int = 8, most: int = 100) -> Tool:
+def parallelize(tool: Tool, *, name: str | None = None, limit: int = 8, max_calls: int = 100) -> Tool:
     """Return a tool that makes many calls of another at the same time, for models that make one call a turn.
 
     It takes `calls`, a list of arguments of the other tool, and returns their results in order, each under its
@@ -204,7 +204,7 @@ def parallelize(tool: Tool, *, name: str | None = None, limit: int = 8, most: in
         name: Name of the new tool; `parallel_<name>` by default.
         limit: Maximum number of concurrent calls; one for a `sequential` tool. Calls on a server also count for
             `Limits.parallel_per_server` of the agent that makes them.
-        most: Maximum number of calls in one batch.
+        max_calls: Maximum number of calls in one batch.
     """
     schema = {
         "type": "object",
@@ -214,7 +214,7 @@ def parallelize(tool: Tool, *, name: str | None = None, limit: int = 8, most: in
                 "type": "array",
                 "items": {key: value for key, value in tool.input_schema.items() if key not in ("$schema", "$defs")},
                 "minItems": 1,
-                "maxItems": most,
+                "maxItems": max_calls,
                 "description": f"The arguments of each call of {tool.name}.",
             }
         },
