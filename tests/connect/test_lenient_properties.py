@@ -7,7 +7,7 @@ import tracemalloc
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from tests.connect.targets import ChannelServer, Json, connected, initialized
@@ -114,6 +114,7 @@ def test_a_valid_result_is_not_changed_by_the_second_reading_either(result: Json
 
 
 @given(st.dictionaries(TEXT, JSON, max_size=4) | OBJECTS)
+@example({"content": [None]})
 def test_the_second_reading_of_any_result_gives_a_list_of_blocks(result: Json) -> None:
     made, changes = readable_result(result)
     if made == result:

@@ -91,6 +91,9 @@ class McpConnection(SkillFeatures, Openable, BaseToolset):
         self._peer.on_repair = self._catalog.repairs.add
         self._catalog.repairs.on_problem = partial(self._events.emit, "problem")
         self._peer.on_server_fault = partial(self._events.emit, "error")
+        # The parts meet here and nowhere else. The supervisor owns the life, the requester borrows its open session
+        # for each request, the catalog and the lists follow the server through `_settle` and `_run_background`, which
+        # the supervisor calls for every session.
         self._supervisor = Supervisor(
             config,
             self._peer,
@@ -263,6 +266,7 @@ class McpConnection(SkillFeatures, Openable, BaseToolset):
         await super().open()
 
     async def _open(self) -> None:
+        # A connection that its last user has closed can be opened again, as if it had never been open.
         if not self._final and self._supervisor.reset():
             self._follower.reset()
         if self._lazy and self.state is not ConnectionState.CLOSED:
@@ -321,7 +325,9 @@ class McpConnection(SkillFeatures, Openable, BaseToolset):
         await self._requester.line()
         if not self._catalog.fresh:
             await self.refresh(timeout=timeout)
-        return (self if prefix is None else self.prefixed(prefix)).tools
+        if prefix is None:
+            return self.tools
+        return self.prefixed(prefix).tools
 
     async def refresh(self, *, timeout: float | None = None) -> ToolsChanged:
         """List the server's tools again, bypassing caches; return the change."""
@@ -470,7 +476,8 @@ class McpConnection(SkillFeatures, Openable, BaseToolset):
             except ServerError as exc:
                 if line.session.wire.over or isinstance(exc, AuthRequiredError):
                     raise
-                step.outcome, step.detail = "failed", str(exc)
+                step.outcome = "failed"
+                step.detail = str(exc)
                 self._supervisor.degrade(exc)
                 return
             tools = len(self._catalog.snapshot)

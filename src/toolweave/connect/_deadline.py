@@ -63,6 +63,8 @@ class Deadline(msgspec.Struct, eq=False):
 
     def hold(self, times: int = 1) -> None:
         """Stop counting until `release` was called as often."""
+        # The end moves to the limit, usually never. The timer stays where it is: it fires, finds that this one is not
+        # due, and is set to the earliest of the others.
         self.holds += times
         if self.holds:
             self.at = self.limit
@@ -140,7 +142,8 @@ class SharedTimer:
             deadline = Deadline(seconds, self, seconds, None, 0)
             self.running.add(deadline)
             return deadline
-        loop = loop or asyncio.get_running_loop()
+        if loop is None:
+            loop = asyncio.get_running_loop()
         task = asyncio.current_task(loop)
         assert task is not None
         now = loop.time()
@@ -172,6 +175,7 @@ class SharedTimer:
         self._timer = None
         self.fires_at = math.inf
         now = loop.time()
+        # `expire` cancels a task or completes a future, and both run later: the set does not change here.
         for deadline in self.running:
             if deadline.at <= now:
                 deadline.expire()

@@ -19,7 +19,7 @@ from toolweave.errors import (
     RequestTimeoutError,
     ServerError,
 )
-from toolweave.protocol.json_types import as_object
+from toolweave.protocol.json_types import object_or_empty
 
 
 async def explained(error: Exception, config: ServerConfig, report: Report, *, refused: str, used: bool) -> Exception:
@@ -32,17 +32,23 @@ async def explained(error: Exception, config: ServerConfig, report: Report, *, r
         code, stderr = await report.process.last_words()
         stderr = config.redact(stderr)
         if not used:
-            text = "its process ended while connecting" + ("" if stderr else _said(config, report))
-            hint = f"run {config.endpoint} by hand to see {'more' if stderr else 'why'}"
+            text = "its process ended while connecting"
+            hint = f"run {config.endpoint} by hand to see more"
+            if not stderr:
+                text += _output_of(config, report)
+                hint = f"run {config.endpoint} by hand to see why"
             return ConnectError(text, server=name, exit_code=code, stderr=stderr, hint=hint)
         if code is not None:
             text = "its process ended"
         else:
             text = error.message
         return ConnectionLostError(text, server=name, sent=False, exit_code=code, stderr=stderr)
-    if isinstance(error, (ConnectError, TimeoutError, ConfigError)) or (used and isinstance(error, ServerError)):
-        if isinstance(error, ServerError):
-            error.mask(config.redact)
+    # An error of a session that was in use is raised as it is; one of connecting becomes a `ConnectError`.
+    is_final = isinstance(error, (ConnectError, TimeoutError, ConfigError))
+    if isinstance(error, ServerError) and (used or is_final):
+        error.mask(config.redact)
+        return error
+    if is_final:
         return error
     text = config.redact(error.message if isinstance(error, ServerError) else f"{type(error).__name__}: {error}")
     if refused:
@@ -54,21 +60,19 @@ async def explained(error: Exception, config: ServerConfig, report: Report, *, r
 
 
 def connect_timeout_error(config: ServerConfig, report: Report, *, silent: bool) -> RequestTimeoutError:
-    """Return the error of a handshake that took too long, with the server's output that was no MCP.
+    """Return the error of a handshake that took too long, with the server's output that was not MCP.
 
-    `silent` says that it was given up for lack of any sign of life.
+    `silent`: it was given up for lack of any sign of life.
     """
     if silent:
         seconds = config.connect_silence
-    else:
-        seconds = config.connect_timeout
-    if silent:
         what = "showed no sign of life for"
     else:
+        seconds = config.connect_timeout
         what = "did not finish connecting within"
-    how = "raise" if config.timeout.connect is not None else "set"
+    how = "set" if config.timeout.connect is None else "raise"
     return RequestTimeoutError(
-        f"it {what} {seconds:g} s; {how} timeout.connect if it is only slow{_said(config, report)}",
+        f"it {what} {seconds:g} s; {how} timeout.connect if it is only slow{_output_of(config, report)}",
         server=config.name,
         seconds=seconds,
     )
@@ -98,28 +102,24 @@ def again(error: Exception | None, server: str, prefix: str = "") -> Exception:
     return copy
 
 
-def _said(config: ServerConfig, report: Report) -> str:
-    """Return the process's output that was no MCP, for the end of an error message."""
+def _output_of(config: ServerConfig, report: Report) -> str:
+    """Return the process's output that was not MCP, for the end of an error message."""
     process = report.process
     if process is None:
         return ""
-    said = ""
+    text = ""
     if process.junk_lines:
         if process.junk_lines == 1:
             lines = "1 line of its output was"
         else:
             lines = f"{process.junk_lines} lines of its output were"
-        said = f"; {lines} not MCP, the last {process.last_junk!r}"
+        text = f"; {lines} not MCP, the last {process.last_junk!r}"
     if stderr := process.relevant_stderr(3):
-        said += f"{LAST_WORDS}\n{stderr}"
-    return config.redact(said)
+        text += f"{LAST_WORDS}\n{stderr}"
+    return config.redact(text)
 
 
 def _http_status(error: Exception) -> int | None:
     if isinstance(error, ProtocolError):
-        data = as_object(error.data)
-    else:
-        data = None
-    if data is not None:
-        return data.get("http_status")
+        return object_or_empty(error.data).get("http_status")
     return None

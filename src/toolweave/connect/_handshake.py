@@ -130,7 +130,8 @@ class _Handshakes(Value, frozen=True):
                 try:
                     agreement = await self.probe(wanted)
                 except _NotModern as exc:
-                    step.outcome, step.detail = "skipped", str(exc)
+                    step.outcome = "skipped"
+                    step.detail = str(exc)
                     if exc.named is None:
                         break
                     wanted = exc.named
@@ -246,7 +247,8 @@ class _Negotiation:
             elif probe.agreement is not None:
                 step.detail = probe.agreement.version
             else:
-                step.outcome, step.detail = "skipped", str(probe.error)
+                step.outcome = "skipped"
+                step.detail = str(probe.error)
                 self._check_alive(probe, step)
         return probe
 
@@ -276,7 +278,8 @@ class _Negotiation:
             self._check_alive(hello, step, beside=probe)
             if hello.agreement is None:
                 assert isinstance(hello.error, ProtocolError)
-                step.outcome, step.detail = "failed", str(hello.error)
+                step.outcome = "failed"
+                step.detail = str(hello.error)
                 if _proves_modern(hello.error):
                     return None, hello.error
                 raise hello.error
@@ -300,7 +303,8 @@ class _Negotiation:
                     if question.agreement is not None:
                         step.detail = question.agreement.version
                         return await self._hands.modern(question.agreement)
-                    step.outcome, step.detail = "failed", str(question.error)
+                    step.outcome = "failed"
+                    step.detail = str(question.error)
                     self._check_alive(question, step)
         raise refusal
 

@@ -72,6 +72,7 @@ class Health:
 
     def silent_for(self, line: OpenSession) -> float:
         """Return the seconds a request has waited without anything received; 0 when none waits."""
+        # The number of received pieces is compared at each look, which costs a message nothing.
         now = anyio.current_time()
         pieces = _pieces(line)
         if pieces != self._received[0]:
@@ -87,6 +88,7 @@ class Health:
         """
         self._received = (_pieces(line), 0.0)
         while True:
+            # A call that times out during the ping below sets the old event: the ping has its answer already.
             self._suspected = anyio.Event()
             while not self._suspected.is_set():
                 with anyio.move_on_after(_TICK_SECONDS):
@@ -124,7 +126,9 @@ class Health:
                 with anyio.move_on_after(self.ping_seconds):
                     await answered.wait()
                 alive = answered.is_set() or _pieces(line) != before
-                if alive or not others.intersection(self._waits()):
+                # Each of the other calls ends by its own bound, so this loop ends too.
+                is_excused = not others.isdisjoint(self._waits())
+                if alive or not is_excused:
                     tasks.cancel_scope.cancel()
                     break
         return alive

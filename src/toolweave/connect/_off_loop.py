@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import TypeVar
 
 import anyio.to_thread
+
+from toolweave.protocol.json_types import array_or_empty
 
 ResultT = TypeVar("ResultT")
 _MANY_PARTS = 1_000
@@ -16,6 +18,7 @@ async def make_off_loop(parts: object, make: Callable[[], ResultT]) -> ResultT:
 
     `make` must have no side effects: a cancelled caller abandons it.
     """
-    if isinstance(parts, list) and len(cast("list[Any]", parts)) > _MANY_PARTS:
+    # Below that a thread costs more than the work.
+    if len(array_or_empty(parts)) > _MANY_PARTS:
         return await anyio.to_thread.run_sync(make, abandon_on_cancel=True)
     return make()

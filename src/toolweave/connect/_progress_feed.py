@@ -62,7 +62,9 @@ class ProgressFeed:
         """Deliver the waiting notifications, in a task as soon as an outcome must be awaited."""
         outcome = self._next_outcome()
         if outcome is not None:
-            self._scope, self._idle = anyio.CancelScope(), anyio.Event()
+            # Set before the task runs: a notification that arrives meanwhile is queued for it.
+            self._scope = anyio.CancelScope()
+            self._idle = anyio.Event()
             self._start(self._run, self._scope, outcome)
 
     def _next_outcome(self) -> Awaitable[object] | None:
@@ -85,6 +87,7 @@ class ProgressFeed:
                     except Exception:  # boundary: user code must not fail the call it watches
                         _log.exception("a progress callback raised")
                     outcome = self._next_outcome()
+        # Also when cancelled, or `finished` would wait for ever.
         finally:
             idle = self._idle
             self._idle = None

@@ -181,6 +181,8 @@ class ClientHandlers:
 
     def begin_wait(self, deadline: Deadline) -> None:
         """Hold a request's deadline while we answer the server, which may wait for that, until `end_wait`."""
+        # A request that begins while questions are answered is held once for each of them, since each of them will
+        # release it at its end.
         deadline.hold(self._answering)
         self.asked.budget.begin()
         self._waiting.add(deadline)
@@ -211,6 +213,8 @@ class ClientHandlers:
         elif modern:
             yield self.asked.of_call(questions)
         else:
+            # `_of_call` answers every question that arrives, so only one call may have set it. The lock is held for
+            # the whole call; a cancelled call leaves it in `finally`.
             async with self._one_asks:
                 self._of_call = self.asked.of_call(questions)
                 try:
@@ -289,6 +293,8 @@ class ClientHandlers:
         """
         if method == methods.PING:
             return {}
+        # A question does not name the request that it belongs to, so all of them are held, and released below, request
+        # by request: one that ends meanwhile has left the set, one that begins holds itself.
         self._answering += 1
         for deadline in self._waiting:
             deadline.hold()

@@ -29,7 +29,7 @@ from toolweave.connect._stdio.process import ServerProcess, spawn
 from toolweave.connect._wire.channel import channel_wire
 from toolweave.connect._wire.credentials import Credentials, flow_of, hook_of
 from toolweave.errors import ConfigError, ConnectError, ConnectionLostError, ProtocolError, ServerError
-from toolweave.protocol.json_types import as_object
+from toolweave.protocol.json_types import object_or_empty
 
 _log = logging.getLogger("toolweave.connect")
 
@@ -98,7 +98,7 @@ async def open_session(
     """Open a conversation with a server and shake hands.
 
     Raises:
-        Redial: Try again with another attempt.
+        RetryConnect: Try again with another attempt.
         ServerError: It cannot be reached; the message says why.
     """
     opener = getattr(config.server, "open_wire", open_wire)
@@ -165,6 +165,8 @@ async def open_wire(
 async def _stdio(
     config: ServerConfig, peer: ClientHandlers, report: Report
 ) -> AsyncGenerator[tuple[Wire, ServerProcess | None], None]:
+    # The steps are in the order in which they can fail for the user: the command, the process, the conversation. The
+    # stack ends them in the reverse order, so the wire is closed before the process is stopped.
     env = inherited_environment() | config.env_values()
     with report.step("find the command") as step:
         step.detail = program = find_program(config.command, env=env, cwd=config.cwd, server=config.name)
@@ -211,7 +213,10 @@ async def _channel(config: ServerConfig) -> AsyncGenerator[Channel, None]:
             yield channel
         return
     async with _transport(config) as opened:
-        yield opened if isinstance(opened, Channel) else (await _sdk(config)).StreamsChannel(*opened)
+        if isinstance(opened, Channel):
+            yield opened
+        else:
+            yield (await _sdk(config)).StreamsChannel(*opened)
 
 
 def _transport(config: ServerConfig) -> AbstractAsyncContextManager[Any]:
@@ -229,7 +234,9 @@ def _transport(config: ServerConfig) -> AbstractAsyncContextManager[Any]:
 
 def _is_sdk_server(config: ServerConfig) -> bool:
     """Return whether a server in this process is an object of the SDK, or a wrapper of one: it cannot be entered."""
-    return config.transport == "inprocess" and not {"__aenter__", "open_wire"} & set(dir(config.server))
+    if config.transport != "inprocess":
+        return False
+    return {"__aenter__", "open_wire"}.isdisjoint(dir(config.server))
 
 
 async def load_sdk(config: ServerConfig, report: Report) -> None:
@@ -286,5 +293,4 @@ def _http_settings(config: ServerConfig) -> HttpSettings:
 def _wants_sse(config: ServerConfig, attempt: ConnectPlan, exc: ProtocolError) -> bool:
     if attempt.transport != "http" or config.legacy_sse != "auto":
         return False
-    data = as_object(exc.data)
-    return data is not None and data.get("http_status") in _SSE_STATUSES
+    return object_or_empty(exc.data).get("http_status") in _SSE_STATUSES

@@ -67,8 +67,10 @@ class Inflater:
                 piece = self._inflate.decompress(self._waiting, PIECE_BYTES)
             except zlib.error:
                 raise NotInflated(f"its body is not valid {self._encoding}") from None
+            # What did not fit into the piece, or what stands behind the end of a member: never both.
             self._waiting = self._inflate.unconsumed_tail or self._inflate.unused_data
             if piece:
+                # Judged by the sums and not by a piece: a body may be sparse in one place and dense in another.
                 self._given += len(piece)
                 if self._given > max(_FREE_BYTES, _MAX_RATIO * self._taken):
                     text = f"its answer becomes more than {_MAX_RATIO} times as large when it is inflated"

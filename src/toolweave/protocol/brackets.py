@@ -19,10 +19,12 @@ def outside_of_strings(text: bytes) -> Iterator[bytes]:
 
     A regular expression needs a hundred times as long for a text of brackets.
     """
+    # Escaped backslashes first: in `\\"` the quote ends a string, in `\"` it does not.
     if b"\\" in text:
         unescaped = text.replace(rb"\\", b"").replace(rb"\"", b"")
     else:
         unescaped = text
+    # `inside` is 1 while a slice begins within a string: then every second part from the second on is outside.
     inside = 0
     for at in range(0, len(unescaped), _SLICE):
         parts = unescaped[at : at + _SLICE].split(b'"')
@@ -46,6 +48,7 @@ def _closed(text: bytes) -> int:
 
 def is_deeper(text: bytes, levels: int) -> bool:
     """Whether a JSON text is nested more deeply than allowed; brackets in strings do not count."""
+    # Nearly every text ends here: one that opens few brackets cannot be deep, whatever stands in its strings.
     if opened(text) <= levels:
         return False
     depth = 0

@@ -19,7 +19,7 @@ import msgspec
 from toolweave._json import JsonDecoder
 from toolweave.protocol.brackets import is_deeper
 from toolweave.protocol.codes import INVALID_REQUEST, PARSE_ERROR
-from toolweave.protocol.json_types import Json, JsonObject, as_integer, as_text
+from toolweave.protocol.json_types import Json, JsonObject, as_integer, as_object, as_text
 from toolweave.protocol.lenient_json import mended
 
 __all__ = [
@@ -179,9 +179,9 @@ def _defect(text: bytes) -> MalformedMessage:
         value = _decode_any(text)
     except (ValueError, RecursionError):
         return MalformedMessage(PARSE_ERROR, _NO_JSON)
-    if not isinstance(value, dict):
+    members = as_object(value)
+    if members is None:
         return MalformedMessage(INVALID_REQUEST, "Invalid request: a message is a JSON object")
-    members = cast("Json", value)
     known = as_text(members.get("id"))
     if known is None:
         known = as_integer(members.get("id"))

@@ -8,11 +8,10 @@ meant to be read all the same. What JSON cannot say becomes U+FFFD or null; an i
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from math import isfinite
-from typing import Any, cast
+from typing import Any
 
-from toolweave.protocol.json_types import JsonObject
+from toolweave.protocol.json_types import JsonObject, as_array, object_entries
 
 __all__ = ["mended"]
 
@@ -24,6 +23,8 @@ def mended(text: bytes) -> bytes | None:
     """
     if text[:1] not in (b"{", b"["):
         return None
+    # Only texts that msgspec has refused come here. Python's decoder accepts text that is nearly JSON, and writing its
+    # value again gives a text that every reader accepts.
     try:
         value = _DECODER.decode(text.decode())
     except (ValueError, RecursionError):
@@ -52,11 +53,10 @@ _DECODER = json.JSONDecoder(strict=False, parse_float=_float_or_none, parse_cons
 
 def _has_sound_ids(value: Any) -> bool:
     """Return whether each message's id is as it was written: a repaired one could be that of another request."""
-    if isinstance(value, list):
-        messages = cast("list[Any]", value)
-    else:
+    messages = as_array(value)
+    if messages is None:
         messages = [value]
-    return all(_has_sound_id(cast("JsonObject", one)) for one in messages if isinstance(one, Mapping))
+    return all(map(_has_sound_id, object_entries(messages)))
 
 
 def _has_sound_id(message: JsonObject) -> bool:

@@ -126,6 +126,7 @@ def readable_result(raw: JsonObject) -> tuple[Json, tuple[str, ...]]:
     if isinstance(raw, BareResult):
         return _from_data(raw.value), (_BARE.problem,)
     made = dict(raw)
+    # Phrases in the order of their first use, each once, however many blocks need the same repair.
     changes: dict[str, None] = {}
     if not made.keys() & _MEMBERS:
         data = {name: value for name, value in made.items() if name not in _ENVELOPE}
@@ -141,7 +142,12 @@ def readable_result(raw: JsonObject) -> tuple[Json, tuple[str, ...]]:
     elif items is None:
         changes[_NO_LIST.problem] = None
         items = [content]
-    blocks = [_block(item, changes, made) for item in items if item is not None]
+    blocks: list[Any] = []
+    for item in items:
+        if item is None:
+            changes[_NO_BLOCK.problem] = None
+        else:
+            blocks.append(_block(item, changes, made))
     if "content" in made or blocks:
         made["content"] = blocks
     _read_flag(made, changes)

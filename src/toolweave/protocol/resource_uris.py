@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from toolweave.protocol.json_types import Json, JsonObject, as_array, as_object
+from toolweave.protocol.json_types import Json, JsonObject, as_array, as_object, object_or_empty
 
 __all__ = ["with_uris"]
 
@@ -29,10 +29,11 @@ def with_uris(result: JsonObject, uris: Mapping[str, str]) -> Json:
 
 
 def _with_page(made: Json, uris: Mapping[str, str]) -> Json:
-    meta = as_object(made.get("_meta"))
-    page = as_object(meta.get("ui")) if meta is not None else None
-    if meta is None or page is None or page.get("resourceUri") not in uris:
+    meta = object_or_empty(made.get("_meta"))
+    page = object_or_empty(meta.get("ui"))
+    if page.get("resourceUri") not in uris:
         return made
+    # Copies, level by level: the result of the upstream may be kept elsewhere, under its own URIs.
     return {**made, "_meta": {**meta, "ui": {**page, "resourceUri": uris[page["resourceUri"]]}}}
 
 

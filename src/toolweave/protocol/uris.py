@@ -161,6 +161,7 @@ def has_parts_in_order(text: str, parts: Sequence[str]) -> bool:
         return False
     if not text.startswith(first) or not text.endswith(last):
         return False
+    # The leftmost place of each part leaves the most text for the next ones, so no other place has to be tried.
     place = len(first)
     end = len(text) - len(last)
     for part in middle:

@@ -57,7 +57,9 @@ async def exchange(
         result = await _send_first(send, asked, deadline, refused)
     result = await _answer_rounds(result, send, method, asked, deadline)
     kind = result.get("resultType", "complete")
-    if kind == "complete" or (kind == "task" and method == methods.TOOLS_CALL):
+    if kind == "complete":
+        return result
+    if kind == "task" and method == methods.TOOLS_CALL:
         return result
     raise asked.refusal(INTERNAL_ERROR, f"it answered {method} with unknown resultType {str(kind)[:80]!r}")
 
@@ -68,6 +70,8 @@ async def gather_input(requests: JsonObject, asked: ServerRequestHandler) -> Jso
     Raises:
         ProtocolError: One of them cannot be answered; the others are given up.
     """
+    # Collected and raised behind the group, which would wrap them. Only the first counts: the cancellation that it
+    # causes ends the other questions.
     responses: Json = {}
     failures: list[ProtocolError] = []
 
@@ -76,7 +80,9 @@ async def gather_input(requests: JsonObject, asked: ServerRequestHandler) -> Jso
         try:
             responses[key] = await asked.answer(method, params)
         except ProtocolError as exc:
-            failures.append(exc if exc.code != METHOD_NOT_FOUND else _not_offered(method, asked))
+            if exc.code == METHOD_NOT_FOUND:
+                exc = _not_offered(method, asked)
+            failures.append(exc)
             tasks.cancel_scope.cancel()
 
     async with anyio.create_task_group() as tasks:
@@ -84,6 +90,7 @@ async def gather_input(requests: JsonObject, asked: ServerRequestHandler) -> Jso
             tasks.start_soon(answer, key, raw)
     if failures:
         raise failures[0]
+    # in the order of the requests, whichever was answered first
     return {key: responses[key] for key in requests}
 
 
@@ -129,6 +136,7 @@ async def _answer_rounds(
         except ValueError as exc:
             raise asked.refusal(INTERNAL_ERROR, str(exc)) from None
         more: Json = {}
+        # The server waits for us now, so the time that a person takes does not count as its silence.
         with deadline.held():
             if requests:
                 more[INPUT_RESPONSES] = await gather_input(requests, asked.at_rest(result))

@@ -38,8 +38,8 @@ class QuestionBudget:
 
     def __init__(self, server: str = "", *, max_questions: int | None = None, max_bytes: int | None = None) -> None:
         self._server = server
-        self._max = max_questions or MAX_QUESTIONS
-        self._max_bytes = max_bytes or MAX_QUESTION_BYTES
+        self._max = MAX_QUESTIONS if max_questions is None else max_questions
+        self._max_bytes = MAX_QUESTION_BYTES if max_bytes is None else max_bytes
         self._turns = anyio.Semaphore(_MAX_AT_ONCE)
         self._count = self._bytes = 0
         self._last = 0.0
@@ -65,9 +65,11 @@ class QuestionBudget:
             yield
             return
         now = anyio.current_time()
+        # A server may also ask while no call runs. Without calls that renew the budget, a pause does.
         if now - self._last > _PAUSE_SECONDS:
             self.begin()
         self._last = now
+        # Spent before the wait for a turn, or questions beyond the bound would queue up without end.
         self._spend(len(encode_value(params, errors="replace", allow_nan=True)))
         async with self._turns:
             yield

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, cast
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 from toolweave.connect._client_features.callbacks import (
     NO_CALLBACKS,
@@ -38,7 +38,7 @@ from toolweave.protocol.client_requests import (
     wants_tools,
 )
 from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
-from toolweave.protocol.json_types import Json, JsonObject, array_or_empty
+from toolweave.protocol.json_types import Json, JsonObject, array_or_empty, as_object, object_or_empty
 from toolweave.protocol.meta import TASKS_EXTENSION
 from toolweave.tools._call_questions import CallQuestions, filled_form
 
@@ -112,10 +112,9 @@ class ServerRequestHandler:
         answer = await self._run("sampling", self._callbacks.sampling, request)
         if answer is None:
             raise self.refusal(REJECTED, "the user rejected the sampling request")
-        if isinstance(answer, str):
-            made = SamplingResult(content=answer)
-        else:
-            made = answer
+        # The callback is code of the user, whose types are checked here. Its fault is logged in full for the user, and
+        # the server gets an error without details.
+        made = SamplingResult(content=answer) if isinstance(answer, str) else answer
         if not isinstance(made, SamplingResult):
             text = f"the sampling callback returned {type(answer).__name__}, not a SamplingResult, a text or None"
             _log.error("server %r: %s", self._server, printable(text))
@@ -131,16 +130,18 @@ class ServerRequestHandler:
             answer = await self._run("elicitation", self._callbacks.elicitation, request)
         except ProtocolError:
             answer = ElicitationResult.cancel()
+        content = as_object(answer)
         if answer is None:
             answer = ElicitationResult.decline()
-        elif isinstance(answer, Mapping):
-            answer = ElicitationResult.accept(cast("JsonObject", answer))
+        elif content is not None:
+            answer = ElicitationResult.accept(content)
+        # Cancelled in all cases of doubt: what the user did not plainly accept is not sent.
         if not isinstance(answer, ElicitationResult):
             kind = type(answer).__name__
             _log.error("server %r: the elicitation callback returned %s; cancelled", self._server, kind)
             answer = ElicitationResult.cancel()
         if answer.accepted and request.mode == "form":
-            answer = self._accepted(request.schema, answer.content or {})
+            answer = self._accepted(request.schema, object_or_empty(answer.content))
         else:
             answer = ElicitationResult(action=answer.action)
         return elicitation_result_json(answer)
@@ -192,6 +193,7 @@ class ServerRequestHandler:
         async def elicit(request: ElicitationRequest) -> ElicitationResult:
             return await questions.answer(request, running=running, asked_by=asked_by)
 
+        # Each call has the whole budget; between its rounds the questions count for the call that they are of.
         budget = self.budget.copy() if running else self.budget
         made = CallRequestHandler(self._callbacks.replace(elicitation=elicit), self._server, questions, budget)
         made.roots = self.roots

@@ -20,7 +20,7 @@ from toolweave.errors import ErrorKind, RequestTimeoutError, ServerError, ToolEr
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.protocol.input_required import INPUT_REQUIRED, INPUT_RESPONSES
-from toolweave.protocol.json_types import Json, JsonObject, as_text
+from toolweave.protocol.json_types import Json, JsonObject, as_integer, as_text, object_or_empty
 from toolweave.protocol.tasks import TASK_ID, TaskDocument, needs_task, read_task
 from toolweave.tools._spec import ToolSpec
 
@@ -87,6 +87,7 @@ class ClientTask:
             seconds = anyio.current_time() - self._begun
             text = f"its task did not end within {seconds:.0f} s ({self._late}); whether its work was done is unknown"
             raise RequestTimeoutError(text, server=self._server, seconds=seconds)
+        # A cancellation included: a task that nobody waits for would run to its end at the server.
         except BaseException:
             if not self._over:
                 await self._cancel()
@@ -108,6 +109,8 @@ class ClientTask:
 
     async def _give_input(self, task: TaskDocument) -> None:
         """Answer new input requests; they stay listed until the server has accepted the answer."""
+        # Each request is answered once, by its key. A server that polls slowly lists it again before it has read the
+        # answer, and the user must not be asked twice.
         new = {key: request for key, request in task.requests.items() if key not in self._given}
         if not new:
             return
@@ -122,10 +125,10 @@ class ClientTask:
             if task.result is None:
                 raise self._asked.refusal(INTERNAL_ERROR, "its task completed without a result")
             return dict(task.result)
-        error = task.error or {}
-        code = error.get("code")
-        message = as_text(error.get("message")) or task.message or "the task failed"
-        failure = self._asked.refusal(code if isinstance(code, int) else INTERNAL_ERROR, message)
+        error = object_or_empty(task.error)
+        code = as_integer(error.get("code"))
+        message = as_text(error.get("message")) or task.message
+        failure = self._asked.refusal(INTERNAL_ERROR if code is None else code, message or "the task failed")
         failure.data = error.get("data")
         raise failure
 
@@ -152,6 +155,8 @@ class ClientTask:
         grace = self._timeout.call
         self._late = f"'timeout.task', {total:g} s"
         self._bound.deadline = self._begun + total
+        # A user may take longer than the lifetime, and the server keeps a task that waits. So the lifetime counts from
+        # the last time that the task was seen waiting.
         if task.status == INPUT_REQUIRED:
             self._alive_from = anyio.current_time()
         elif task.ttl_ms is not None:
@@ -191,6 +196,8 @@ class LegacyClientTask(ClientTask):
 
     async def _outcome(self, task: TaskDocument) -> Json:
         """Ask for the result, which comes when the task has ended; polling is its sign of life until then."""
+        # `tasks/result` may wait for as long as the task runs, so its own silence means nothing. The polls beside it
+        # show that the server is alive, and the group ends them with the result.
         result: Json | None = None
         failure: ServerError | None = None
         async with anyio.create_task_group() as tasks:

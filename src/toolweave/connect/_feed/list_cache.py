@@ -267,6 +267,8 @@ class LiveList(Generic[ItemT]):
         Raises:
             ServerError: The list could not be read; the old items stay. All callers who share the reading get it.
         """
+        # One reads, the others wait for its `done`. A reader that is cancelled leaves neither a result nor a failure,
+        # so the first waiter to wake finds `_reading` empty and reads itself.
         before = self.items
         wanted = self._epoch
         while (reading := self._reading) is not None:

@@ -152,6 +152,8 @@ class ChangeStream:
 
     def _begin(self, tasks: anyio.abc.TaskGroup) -> float | None:
         """Open or close a stream when the wanted filters changed; return the seconds until that is allowed, or None."""
+        # The filters of a stream cannot change: other filters are another stream. The old one is held until the new
+        # one is acknowledged, so that no change falls between them.
         wanted = self._wanted()
         opening = self._opening
         if opening is not None:
@@ -396,6 +398,7 @@ class ListRefresher:
     async def _keep(self, one: _TrackedList, line: OpenSession) -> None:
         pause = _DEBOUNCE_SECONDS
         while True:
+            # Renewed before the time is computed: a change after that wakes the wait below.
             one.wake = anyio.Event()
             await self._admitted.wait()
             wait = self._due(one) - anyio.current_time()

@@ -77,6 +77,8 @@ class ResourceSubscriptions:
         Raises:
             ServerError: The server refuses, or went away before it answered.
         """
+        # All listeners of a resource share one subscription at the server. `settled` is set by its first answer, and a
+        # later listener does not wait again: only a refusal makes another request.
         one = self._by_uri.get(uri)
         if one is None:
             one = self._by_uri[uri] = _Subscription(uri)
@@ -89,6 +91,7 @@ class ResourceSubscriptions:
 
         def unsubscribe() -> None:
             one.listeners.pop(token, None)
+            # Compared, since the resource may have been subscribed to anew after the last listener had left.
             if not one.listeners and self._by_uri.get(uri) is one:
                 del self._by_uri[uri]
                 self.on_change()
@@ -143,6 +146,7 @@ class ResourceSubscriptions:
         if one is None or one.refusal is not None:
             return
         one.refusal = error
+        # A subscription that was confirmed once has no waiting caller, so the refusal is an event.
         if one.settled.is_set():
             _log.warning("server %r: it sends no more notifications about %r: %s", self._server, uri, error)
             self._events.emit("error", error)
@@ -163,6 +167,7 @@ class ResourceSubscriptions:
         """Keep a legacy server's subscriptions up to date until its session ends; each request within `seconds`."""
         held: set[str] = set()
         while True:
+            # Renewed before the set is read: a change during the requests below starts another round.
             changed = anyio.Event()
             self.on_change = changed.set
             for uri in self.uris:

@@ -95,14 +95,18 @@ def _bubblewrap(sandbox: Sandbox, *, env: Mapping[str, str], cwd: str | None, se
     if refused:
         raise ConnectError(f"its sandbox does not work here: {refused}", server=server)
     folder = Path(cwd or Path.cwd()).absolute()
+    # The order matters, since later words win: an empty folder for temporary files, then the working directory, which
+    # that would hide, then the writable places within either.
     words = [program, *_NAMESPACES, *_network(sandbox.network), "--tmpfs", _TEMPORARY]
-    if folder.is_relative_to(_TEMPORARY) and folder != Path(_TEMPORARY):  # else it would be hidden
+    if Path(_TEMPORARY) in folder.parents:
         words += ["--ro-bind", str(folder), str(folder)]
     for name in {"TMPDIR", "TMP", "TEMP"} & env.keys():
         words += ["--setenv", name, _TEMPORARY]
-    home = env.get("HOME", "")
     for path in sandbox.writable:
-        place = str(folder / (home + path[1:] if path == "~" or path.startswith("~/") else path))
+        # The home of the server, which its `env` may set, and not ours as `expanduser` gives it.
+        if path.split("/", 1)[0] == "~":
+            path = env.get("HOME", "") + path[1:]
+        place = str(folder / path)
         if not Path(place).exists():
             raise ConnectError(
                 f"'sandbox.writable' names {place!r}, which does not exist; make it first", server=server
@@ -127,5 +131,7 @@ def _tried(program: str, network: bool) -> str:
         return f"{program} does not run: {error}"
     if done.returncode == 0:
         return ""
-    said = printable(done.stderr.decode("utf-8", "replace").strip().partition("\n")[0])
-    return f"{said or f'exit code {done.returncode}'}; {_REFUSED}"
+    reason = printable(done.stderr.decode("utf-8", "replace").strip().partition("\n")[0])
+    if not reason:
+        reason = f"exit code {done.returncode}"
+    return f"{reason}; {_REFUSED}"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import AsyncGenerator, Mapping
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 import msgspec
 
@@ -17,7 +17,7 @@ from toolweave.config import Auth, Secret, ServerConfig
 from toolweave.errors import AuthRequiredError
 from toolweave.oauth import AuthChallenge
 from toolweave.protocol.headers import NAME_PARAMETERS
-from toolweave.protocol.json_types import JsonObject, as_text, object_or_empty
+from toolweave.protocol.json_types import as_object, as_text, object_or_empty
 
 
 class AuthHook(Protocol):
@@ -70,7 +70,7 @@ class Credentials:
         values: Any = configured() if callable(configured) else configured
         if inspect.isawaitable(values):
             values = await values
-        made = {name: _reveal(value) for name, value in cast("Mapping[str, str | Secret]", values).items()}
+        made: dict[str, str] = {name: _reveal(value) for name, value in values.items()}
         if auth is not None:
             token: Any = auth.token
             if self._asks:
@@ -78,6 +78,7 @@ class Credentials:
                 if inspect.isawaitable(token):
                     token = await token
             made |= _rendered(auth, token)
+        # Kept for `redact`: servers quote the credentials of a request in their errors.
         self._last = made
         return made
 
@@ -166,8 +167,9 @@ def _is_hook(provider: Any) -> bool:
 
 
 def _rendered(auth: Auth, token: Any) -> dict[str, str]:
-    if isinstance(token, Mapping):
-        return {str(name): _reveal(value) for name, value in cast("JsonObject", token).items()}
+    headers = as_object(token)
+    if headers is not None:
+        return {str(name): _reveal(value) for name, value in headers.items()}
     made = {name: _reveal(value) for name, value in auth.headers.items()}
     if token is not None:
         text = _reveal(token)

@@ -46,6 +46,9 @@ class IncomingDispatcher:
         self._tasks = tasks
         self._reply = reply
         self._server = server
+        # `_waiting` has the requests that have no task yet, `_serving` those that have one. `_unwanted` has the ids of
+        # waiting requests that the server cancelled: they are dropped when their turn comes, since a search in a long
+        # queue would cost a hostile server nothing and us everything.
         self._serving: dict[ForeignId, anyio.CancelScope] = {}
         self._running = 0
         self._waiting: deque[_WaitingRequest] = deque()
@@ -109,6 +112,7 @@ class IncomingDispatcher:
             _log.exception("server %r: its request %r could not be answered", self._server, method)
             answer = encode_error(request_id, INTERNAL_ERROR, "the client failed to answer")
         finally:
+            # Compared: a server may use an id again while its first request with it is still answered.
             if self._serving.get(request_id) is scope:
                 del self._serving[request_id]
         await self._send(answer)

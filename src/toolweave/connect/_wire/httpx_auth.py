@@ -53,6 +53,8 @@ class HttpxAuth:
         request = library.Request(method, url, headers=dict(headers), content=body)
         begun = request.url
         steps = self._flow.async_auth_flow(request)
+        # A flow is a generator: it yields requests and receives the answers. Each answer is closed before the next
+        # request is sent, and the last one is returned open, so that a stream reaches its reader.
         response: Response | None = None
         try:
             wanted = await self._next(steps, None)
@@ -61,10 +63,10 @@ class HttpxAuth:
                 place = str(wanted.url)
                 if wanted.url == begun:
                     place = url  # the library may write the same in another way
-                    made = {
-                        name: value for name, value in named.items() if headers.get(name) != value and name != "host"
-                    }
-                    self._settings.remember(made)
+                    # Headers that the flow has added may be credentials, which a server may quote in its errors.
+                    added = {name: value for name, value in named.items() if headers.get(name) != value}
+                    added.pop("host", None)
+                    self._settings.remember(added)
                 response = await transmit(wanted.method, place, named, await wanted.aread())
                 answer = self._converted(library, wanted, response)
                 wanted = await self._next(steps, answer)
@@ -107,7 +109,7 @@ class HttpxAuth:
             extensions={"http_version": b"HTTP/1.1", "reason_phrase": head.reason.encode("latin-1", "replace")},
         )
         location = head.headers.get("location")
-        if location is not None and 300 <= head.status < 400:
+        if location is not None and head.status // 100 == 3:
             answer.next_request = _redirected(library, request, head.status, location)
         return answer
 
@@ -117,14 +119,18 @@ class HttpxAuth:
 
 def _redirected(library: Any, request: Any, status: int, location: str) -> Any:
     """Return the request that a redirect asks for, or None; whether to follow it is left to the flow."""
-    keeps = request.method in ("GET", "HEAD") or status in _KEEPING_THE_METHOD
+    method = "GET"
+    content = b""
+    if request.method in ("GET", "HEAD") or status in _KEEPING_THE_METHOD:
+        method = request.method
+        content = request.content
     try:
         url = urljoin(str(request.url), location)
-        within = origin_of(url) == origin_of(str(request.url))
-        headers = {name: value for name, value in request.headers.items() if within and name not in _FRAMING}
-        return library.Request(
-            request.method if keeps else "GET", url, headers=headers, content=request.content if keeps else b""
-        )
+        headers: dict[str, str] = {}
+        # Headers, which may hold credentials, are meant for one origin.
+        if origin_of(url) == origin_of(str(request.url)):
+            headers = {name: value for name, value in request.headers.items() if name not in _FRAMING}
+        return library.Request(method, url, headers=headers, content=content)
     except (ValueError, library.InvalidURL):
         return None
 
@@ -140,6 +146,7 @@ async def _library_of(flow: AuthFlow) -> Any:
 
 def _challenges(value: str) -> list[str]:
     """Return the challenges of a `WWW-Authenticate` header, which also contain commas (RFC 9110, 11.6.1)."""
+    # A part belongs to the challenge before it unless it begins with a scheme: `Basic realm="a", error="b", Bearer`.
     found: list[str] = []
     for part in _PART.findall(value):
         if found and not _SCHEME.match(part):
