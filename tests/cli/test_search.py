@@ -114,7 +114,7 @@ def test_an_entry_that_is_broken_is_told_and_the_others_are_shown(cli: Cli, regi
     [
         (Reply(500, b""), 3, "try again later"),
         (Reply(404, b""), 2, "is not there"),
-        (Reply(200, b"<html>"), 1, "is not taken"),
+        (Reply(200, b"<html>"), 1, "is not accepted"),
     ],
     ids=["500", "404", "html"],
 )

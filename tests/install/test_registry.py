@@ -114,11 +114,11 @@ async def test_a_broken_entry_costs_only_itself(registry: ServedRegistry, broken
 @pytest.mark.parametrize(
     "reply, says, kind",
     [
-        (Reply(200, b"<html>"), "is not taken", ErrorKind.PROTOCOL),
+        (Reply(200, b"<html>"), "is not accepted", ErrorKind.PROTOCOL),
         (Reply(200, b'{"servers": {}}'), "without a list of servers", ErrorKind.PROTOCOL),
-        (Reply(200, b"[]"), "is not taken", ErrorKind.PROTOCOL),
-        (Reply(200, b"[" * 100_000), "is not taken", ErrorKind.PROTOCOL),
-        (Reply(200, b"\xff\xfe"), "is not taken", ErrorKind.PROTOCOL),
+        (Reply(200, b"[]"), "is not accepted", ErrorKind.PROTOCOL),
+        (Reply(200, b"[" * 100_000), "is not accepted", ErrorKind.PROTOCOL),
+        (Reply(200, b"\xff\xfe"), "is not accepted", ErrorKind.PROTOCOL),
         (Reply(400, b"no"), "answered 400", ErrorKind.PROTOCOL),
         (Reply(404, b"no"), "is not there", ErrorKind.NOT_FOUND),
         (Reply(429, b"no"), "try again later", ErrorKind.NOT_SENT),

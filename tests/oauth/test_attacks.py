@@ -19,7 +19,7 @@ from toolweave import AuthRequiredError, ConnectError, connect_mcp
 from toolweave.oauth import sign_in, token_source
 from toolweave.oauth._addresses import kind_of_address
 from toolweave.oauth._challenges import parse_challenges
-from toolweave.oauth._fetch import GuardedFetch, NotFetched
+from toolweave.oauth._fetch import FetchFailed, GuardedFetch
 
 pytestmark = pytest.mark.anyio
 INNER = "https://10.0.0.5/x"
@@ -67,7 +67,7 @@ async def test_no_field_leads_into_a_network_that_the_server_is_not_in(field: st
 )
 async def test_odd_spellings_of_inner_addresses_are_seen_through(host: str) -> None:
     fetch = GuardedFetch(("https://8.8.8.8/mcp",))
-    with pytest.raises(NotFetched, match="address, where the server itself is not"):
+    with pytest.raises(FetchFailed, match="address, where the server itself is not"):
         await fetch.get(f"https://{host}/x", "it")
 
 
@@ -99,7 +99,7 @@ def answering(*answers: list[str]) -> Callable[..., Any]:
 
 async def test_a_name_with_one_inner_address_among_others_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "getaddrinfo", answering(["8.8.8.8", "127.0.0.1"]))
-    with pytest.raises(NotFetched, match="a loopback address"):
+    with pytest.raises(FetchFailed, match="a loopback address"):
         await GuardedFetch(("https://8.8.8.8/mcp",)).get("https://mixed.example/x", "it")
 
 
@@ -187,14 +187,14 @@ async def test_metadata_without_end_are_not_read() -> None:
 async def test_a_bomb_is_not_inflated() -> None:
     async with world() as here:
         here.host.answer["/.well-known/oauth-authorization-server"] = bomb
-        await refused(here, "compressed, which was not asked for")
+        await refused(here, "compressed, which was not requested")
         assert {one.headers["accept-encoding"] for one in here.host.requests} == {"identity"}
 
 
 async def test_an_answer_that_drips_ends_with_the_one_deadline() -> None:
     async with world() as here:
         here.host.answer["/x"] = dripping
-        with anyio.fail_after(20), pytest.raises(NotFetched, match="not come within") as failed:
+        with anyio.fail_after(20), pytest.raises(FetchFailed, match="not come within") as failed:
             await GuardedFetch((here.host.url,), seconds=0.3).get(f"{here.host.url}/x", "it")
         assert not failed.value.final
 
@@ -221,7 +221,7 @@ async def test_deep_or_wrongly_typed_metadata_are_refused(body: bytes) -> None:
     async with world() as here:
         text = body.replace(b'"I"', json.dumps(here.host.issuer).encode())
         here.host.answer["/.well-known/oauth-authorization-server"] = lambda one: one.respond(200, text)
-        await refused(here, "is not taken")
+        await refused(here, "is not accepted")
 
 
 # who is who
@@ -437,7 +437,7 @@ async def test_a_server_that_wants_other_rights_each_time_is_given_up_after_a_fe
 
 async def test_an_address_that_nothing_is_fetched_from_is_refused_though_the_server_itself_has_one() -> None:
     fetch = GuardedFetch(("https://240.0.0.1/mcp",))
-    with pytest.raises(NotFetched, match="special address"):
+    with pytest.raises(FetchFailed, match="special address"):
         await fetch.judged("https://240.0.0.2/metadata", "it")
 
 

@@ -55,7 +55,7 @@ class Waiting:
 @asynccontextmanager
 async def signing_in(agent: BrowserUserAgent | None = None, *, state: str = "right") -> AsyncGenerator[Waiting]:
     """Begin a sign-in; it is over at the end of the block, else the test fails."""
-    agent = agent or BrowserUserAgent(browser=False, tell=lambda _: None)
+    agent = agent or BrowserUserAgent(browser=False, show=lambda _: None)
     with anyio.fail_after(30):
         async with agent.listener(server="api", seconds=30) as listener:
             waiting = Waiting(listener)
@@ -171,7 +171,7 @@ async def test_the_listener_is_there_for_one_redirect_only() -> None:
 
 
 async def test_it_listens_on_this_machine_alone_on_a_port_of_its_own() -> None:
-    agent = BrowserUserAgent(browser=False, tell=lambda _: None)
+    agent = BrowserUserAgent(browser=False, show=lambda _: None)
     async with agent.listener(server="api", seconds=5) as one, agent.listener(server="api", seconds=5) as other:
         for listener in (one, other):
             assert listener.redirect_uri.startswith("http://127.0.0.1:")
@@ -179,7 +179,7 @@ async def test_it_listens_on_this_machine_alone_on_a_port_of_its_own() -> None:
 
 
 async def test_a_port_that_is_asked_for_is_taken_and_one_in_use_is_an_error() -> None:
-    agent = BrowserUserAgent(browser=False, tell=lambda _: None)
+    agent = BrowserUserAgent(browser=False, show=lambda _: None)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
@@ -191,7 +191,7 @@ async def test_a_port_that_is_asked_for_is_taken_and_one_in_use_is_an_error() ->
 
 
 async def test_nobody_who_comes_back_in_time_is_an_error() -> None:
-    agent = BrowserUserAgent(browser=False, tell=lambda _: None)
+    agent = BrowserUserAgent(browser=False, show=lambda _: None)
     async with agent.listener(server="api", seconds=0.05) as listener:
         with pytest.raises(AuthRequiredError, match="server 'api': the sign-in was not completed in time"):
             await listener.response(PAGE, state="right")
@@ -200,7 +200,7 @@ async def test_nobody_who_comes_back_in_time_is_an_error() -> None:
 async def test_the_address_is_shown_and_can_be_pasted_back() -> None:
     said: list[str] = []
     send, receive = anyio.create_memory_object_stream[str | None](10)
-    agent = BrowserUserAgent(browser=False, tell=said.append, read_line=receive.receive)
+    agent = BrowserUserAgent(browser=False, show=said.append, read_line=receive.receive)
     with send, receive:
         async with signing_in(agent) as waiting:
             for line in ("", "what?", f"{waiting.uri}?code=mine&state=wrong", "http://evil.example/callback?code=x"):
@@ -218,7 +218,7 @@ async def test_the_redirect_counts_also_when_nothing_can_be_typed_any_more() -> 
     async def nothing() -> None:
         return None
 
-    async with signing_in(BrowserUserAgent(browser=False, tell=lambda _: None, read_line=nothing)) as waiting:
+    async with signing_in(BrowserUserAgent(browser=False, show=lambda _: None, read_line=nothing)) as waiting:
         await knock(waiting.uri, "?code=mine&state=right")
 
     assert waiting.response is not None
@@ -232,7 +232,7 @@ async def test_the_browser_is_given_the_address_without_a_shell(
     browser.write_text(f'#!/bin/sh\nprintf "%s\\n" "$#" "$1" > {opened}\n')
     browser.chmod(browser.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setenv("BROWSER", f"{browser} %s")
-    agent = BrowserUserAgent(tell=lambda _: None)
+    agent = BrowserUserAgent(show=lambda _: None)
     url = "https://as.example/a b?x=$(touch /tmp/no)`id`;id|id&calc='\"<>\\&y=ü%20#fragment"
     async with anyio.create_task_group() as tasks, agent.listener(server="api", seconds=30) as listener:
         tasks.start_soon(_wait_for, listener, url)
@@ -251,7 +251,7 @@ async def _wait_for(listener: RedirectListener, url: str) -> None:
 async def test_a_browser_that_cannot_be_opened_leaves_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BROWSER", "/no/such/browser %s")
     said: list[str] = []
-    async with signing_in(BrowserUserAgent(tell=said.append)) as waiting:
+    async with signing_in(BrowserUserAgent(show=said.append)) as waiting:
         await knock(waiting.uri, "?code=c&state=right")
 
     assert PAGE in said[0]
@@ -276,11 +276,11 @@ async def test_a_browser_that_cannot_be_opened_leaves_the_address(monkeypatch: p
 )
 async def test_a_page_that_is_no_web_page_is_never_opened(url: str) -> None:
     said: list[str] = []
-    agent = BrowserUserAgent(browser=True, tell=said.append)
+    agent = BrowserUserAgent(browser=True, show=said.append)
     async with agent.listener(server="api", seconds=30) as listener:
         with pytest.raises(AuthRequiredError, match="server 'api': its authorization server names a page"):
             await listener.response(url, state="right")
-    with pytest.raises(AuthRequiredError, match="names a page to sign in that is none"):
+    with pytest.raises(AuthRequiredError, match="names a page to sign in that is not a web page"):
         await agent.show_device_code(DevicePrompt(user_code="A", verification_uri=url), server="api")
 
     assert said == []

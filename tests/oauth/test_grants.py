@@ -83,7 +83,7 @@ async def test_a_machine_signs_in_with_its_key_for_the_issuer(algorithm: str) ->
 async def test_a_key_that_is_none_is_told_and_not_shown() -> None:
     async with world() as here:
         how = {"grant": "client_credentials", "client_id": "me", "private_key": "no-key-at-all"}
-        with pytest.raises(AuthRequiredError, match=r"'oauth.private_key' is no key for ES256") as refused:
+        with pytest.raises(AuthRequiredError, match=r"'oauth.private_key' is not a key for ES256") as refused:
             await sign_in(here.settings(**how), here.server.url, server="s", store=here.store)
         assert "no-key-at-all" not in str(refused.value)
 

@@ -103,7 +103,7 @@ async def test_what_is_no_file_is_refused_at_once(path: Path) -> None:
     path.parent.mkdir(mode=0o700)
     os.mkfifo(path, 0o600)
 
-    with pytest.raises(StoreError, match="is no regular file"):
+    with pytest.raises(StoreError, match="is not a regular file"):
         await FileTokenStore(path).load(a_key())
 
 

@@ -178,7 +178,7 @@ async def test_a_refusal_is_an_error_of_the_call_that_does_not_hold_the_secret(a
             away = await toolset.execute("get", {})
 
     assert (refused.require_error().kind, "invalid_scope" in refused.text) == (ErrorKind.AUTH_REQUIRED, True)
-    assert "there is no token for this API" in refused.text
+    assert "no token for this API" in refused.text
     assert "HTTP 503" in away.text
     assert away.require_error().retryable
     assert mock.received == []  # the API was not asked without one

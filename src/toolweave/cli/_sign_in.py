@@ -36,7 +36,7 @@ class TerminalUserAgent(BrowserUserAgent):
     """
 
     def __init__(self, *, browser: bool | None = None) -> None:
-        super().__init__(browser=browser, tell=note, read_line=_pasted if is_terminal(sys.stdin) else None)
+        super().__init__(browser=browser, show=note, read_line=_pasted if is_terminal(sys.stdin) else None)
 
     async def show_device_code(self, prompt: DevicePrompt, *, server: str) -> None:
         """Show a code and the page to type it into; on a terminal the code is in a frame."""

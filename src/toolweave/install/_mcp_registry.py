@@ -13,7 +13,7 @@ from toolweave._value import Value
 from toolweave.errors import ConfigError, ErrorKind, RegistryError
 from toolweave.install._bundle import MAX_BUNDLE_BYTES
 from toolweave.install._records import PublishedServer, read_server, shown
-from toolweave.oauth._fetch import FetchedAnswer, GuardedFetch, NotFetched, checked_url, shown_url
+from toolweave.oauth._fetch import FetchedAnswer, FetchFailed, GuardedFetch, checked_url, shown_url
 
 OFFICIAL_REGISTRY = "https://registry.modelcontextprotocol.io"
 """The base URL of the official registry; below it is `/v0.1`, which is stable."""
@@ -57,7 +57,7 @@ class McpRegistry:
         given = (url or os.environ.get(REGISTRY_VARIABLE) or OFFICIAL_REGISTRY).rstrip("/")
         try:
             self.url: str = checked_url(given, "the registry's URL")
-        except NotFetched as exc:
+        except FetchFailed as exc:
             raise ConfigError(str(exc), field="url") from None
         self._fetch = GuardedFetch([self.url], seconds=seconds, max_bytes=MAX_ANSWER_BYTES)
 
@@ -151,7 +151,7 @@ class McpRegistry:
         answer = await _get(self._fetch, url, what, {})
         try:
             return answer.decoded(Json)
-        except NotFetched as exc:
+        except FetchFailed as exc:
             raise RegistryError(str(exc)) from None
 
     def __repr__(self) -> str:
@@ -166,7 +166,7 @@ async def _get(fetch: GuardedFetch, url: str, what: str, headers: Mapping[str, s
     """
     try:
         answer = await fetch.get(url, what, headers=headers)
-    except NotFetched as exc:
+    except FetchFailed as exc:
         raise RegistryError(str(exc), kind=ErrorKind.PROTOCOL if exc.final else ErrorKind.NOT_SENT) from None
     if answer.status == 404:
         raise RegistryError(f"{what} is not there: {shown_url(url)} answered 404", kind=ErrorKind.NOT_FOUND)

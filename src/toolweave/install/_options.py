@@ -19,7 +19,7 @@ from toolweave.install._questions import LaunchAnswers, LaunchQuestion, merged
 from toolweave.install._records import PublishedServer, RemoteEndpoint, ServerInput, ServerPackage, shown
 from toolweave.install._runners import RUNNERS, PackageRunner, runtime_arguments, variables
 from toolweave.install._slots import ArgumentSlot, ValueSlot
-from toolweave.oauth._fetch import NotFetched, checked_url
+from toolweave.oauth._fetch import FetchFailed, checked_url
 
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}")
@@ -197,7 +197,7 @@ def _escaped(part: str | SecretWord, name: str, before: str) -> str | SecretWord
 def _checked_address(url: str) -> None:
     try:
         checked_url(url, "its URL")
-    except NotFetched as exc:
+    except FetchFailed as exc:
         raise RegistryError(str(exc)) from None
 
 

@@ -1,4 +1,4 @@
-"""The kind of an IP address, with those that carry another one inside unwrapped. Pure."""
+"""The kind of an IP address; of one that contains another address, the kind of the inner one. Pure."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ link, this machine, or, `special`, nowhere that anything should be fetched from.
 _PRIVATE = [IPv4Network(net) for net in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")]
 _SHARED = IPv4Network("100.64.0.0/10")
 _PRIVATE6 = [IPv6Network(net) for net in ("fc00::/7", "fec0::/10")]
-_NAT64 = IPv6Network("64:ff9b::/96")  # RFC 6052
-_NAT64_LOCAL = IPv6Network("64:ff9b:1::/48")  # RFC 8215: where the IPv4 address stands in it is a network's own matter
+# RFC 6052
+_NAT64 = IPv6Network("64:ff9b::/96")
+# RFC 8215: each network chooses the place of the IPv4 address in it, so the inner address is not known
+_NAT64_LOCAL = IPv6Network("64:ff9b:1::/48")
 _COMPATIBLE = IPv6Network("::/96")
 
 
 def kind_of_address(text: str) -> AddressKind:
-    """Return the kind of an address; a text that is none is `special`."""
+    """Return the kind of an address; a text that is not an address is `special`."""
     try:
         address = ip_address(text.partition("%")[0])
     except ValueError:
@@ -32,13 +34,15 @@ def kind_of_address(text: str) -> AddressKind:
 
 
 def _embedded(address: IPv6Address) -> IPv4Address | None:
-    """Return the IPv4 address that packets to an IPv6 address end at: mapped, NAT64, 6to4, or compatible."""
+    """Return the IPv4 address that packets to an IPv6 address are sent to: mapped, NAT64, 6to4, or compatible."""
     if address.ipv4_mapped is not None:
         return address.ipv4_mapped
     if address.sixtofour is not None:
         return address.sixtofour
-    carries = address in _NAT64 or (address in _COMPATIBLE and not (address.is_loopback or address.is_unspecified))
-    if carries:
+    if address.is_loopback or address.is_unspecified:
+        # both are in the compatible network, and contain no address
+        return None
+    if address in _NAT64 or address in _COMPATIBLE:
         return IPv4Address(int(address) & 0xFFFFFFFF)
     return None
 
@@ -50,8 +54,9 @@ def _kind6(address: IPv6Address) -> AddressKind:
         return "link_local"
     if any(address in net for net in _PRIVATE6):
         return "private"
-    odd = address in _NAT64_LOCAL or address.teredo is not None or address.is_multicast
-    if address.is_global and not odd:
+    if address.is_multicast or address.teredo is not None:
+        return "special"
+    if address.is_global and address not in _NAT64_LOCAL:
         return "public"
     return "special"
 

@@ -7,8 +7,8 @@ from typing import ClassVar
 
 from toolweave._value import Value
 
-MOST_RESENDS = 6
-"""The most times that one refused request is sent again: for a nonce, a renewal, a sign-in, more scopes."""
+MAX_RESENDS = 6
+"""The maximum number of times that one refused request is sent again: for a nonce, a new token, more scopes."""
 
 
 class AuthChallenge(Value, frozen=True, kw_only=True):
@@ -21,7 +21,8 @@ class AuthChallenge(Value, frozen=True, kw_only=True):
         headers: The headers of the answer, in lower case: `www-authenticate` has the challenge (RFC 9110, 11.6.1);
             repeated ones are joined by commas.
         sent: The headers that the hook had given for the request.
-        operation: The MCP method of the request's message, with the name of what it is about, as `tools/call NAME`.
+        operation: The MCP method of the request's message, with the name of its tool, prompt or resource, such as
+            `tools/call NAME`.
         attempt: The number of times that this request was refused before.
     """
 

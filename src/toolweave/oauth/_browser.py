@@ -1,6 +1,6 @@
 """The person at this machine: their browser is opened, or the address is shown for them to open it elsewhere.
 
-Writes lines for people and starts a browser; what a line looks like on a terminal is the caller's.
+Writes human-readable lines and starts a browser; the caller formats the lines for a terminal.
 """
 
 from __future__ import annotations
@@ -28,30 +28,30 @@ _MAX_CODE = 100
 _NO_DISPLAY = ("SSH_CONNECTION", "SSH_TTY")
 _DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY")
 
-Tell = Callable[[str], None]
+ShowText = Callable[[str], None]
 """Shows a person a text of one or more lines."""
 ReadLine = Callable[[], Awaitable["str | None"]]
-"""Returns the next line that a person types or pastes; None when there is no more."""
+"""Returns the next line that a person types or pastes; None at the end of the input."""
 
 
 class BrowserUserAgent:
     """A `UserAgent` for the person at this machine.
 
-    The browser is opened where there is one: not over SSH, not without a display, and not where the environment sets
-    `TOOLWEAVE_NO_BROWSER`. The address is shown in any case. The redirect comes back to a listener on 127.0.0.1; where
-    the browser is on another machine, its last address can be pasted.
+    The browser is opened except over SSH, without a display, or if the environment sets `TOOLWEAVE_NO_BROWSER`. The
+    address is shown in any case. The redirect leads to a listener on 127.0.0.1; if the browser is on another machine,
+    its last address can be pasted.
 
     Args:
-        browser: Whether the browser is opened; None where there seems to be one.
-        tell: Shows a text; by default on standard error. No text holds control characters.
-        read_line: Reads a pasted address; None where nothing can be typed.
+        browser: Whether the browser is opened; None to find out whether there is one.
+        show: Shows a text, by default on standard error. No text has control characters.
+        read_line: Reads a pasted address; None if nothing can be typed.
     """
 
     def __init__(
-        self, *, browser: bool | None = None, tell: Tell | None = None, read_line: ReadLine | None = None
+        self, *, browser: bool | None = None, show: ShowText | None = None, read_line: ReadLine | None = None
     ) -> None:
         self._browser = browser
-        self._tell = _to_standard_error if tell is None else tell
+        self._show = show or _to_standard_error
         self._read_line = read_line
 
     def listener(
@@ -68,20 +68,19 @@ class BrowserUserAgent:
         """Show a person a code and the page to type it into; return at once.
 
         Raises:
-            AuthRequiredError: The page is no web page.
+            AuthRequiredError: The address is not the address of a web page.
         """
         page = _checked(prompt.verification_uri_complete or prompt.verification_uri, server)
         code = one_line(prompt.user_code, _MAX_CODE)
-        self._tell(
+        self._show(
             f"To sign in to {printable(server)}, open this page on any device:\n\n  {page}\n\nits code is: {code}"
         )
 
     async def _present(self, url: str, listener: LoopbackListener, server: str) -> None:
         page = _checked(url, server)
-        if self._browser is None:
+        opens = self._browser
+        if opens is None:
             opens = can_open_browser()
-        else:
-            opens = self._browser
         if opens:
             how = "your browser opens this page; if it does not, open it yourself"
         else:
@@ -92,7 +91,7 @@ class BrowserUserAgent:
                 "",
                 "If your browser is on another machine, paste the address of the last page that it shows here.",
             ]
-        self._tell("\n".join(lines))
+        self._show("\n".join(lines))
         if opens:
             await _open(page)
         await self._read_pasted(listener)
@@ -101,12 +100,13 @@ class BrowserUserAgent:
         while self._read_line is not None:
             line = await self._read_line()
             if line is None:
-                return  # nothing more can be typed; the redirect may still come
+                # nothing more can be typed, but the redirect may still arrive
+                return
             if not line.strip():
                 continue
             if listener.take(line):
                 return
-            self._tell(f"That is not the address of this sign-in: it begins with {listener.redirect_uri}?")
+            self._show(f"That is not the address of this sign-in: it begins with {listener.redirect_uri}?")
 
 
 def can_open_browser(environment: Mapping[str, str] = os.environ) -> bool:
@@ -117,17 +117,20 @@ def can_open_browser(environment: Mapping[str, str] = os.environ) -> bool:
         return True
     if any(environment.get(name) for name in _NO_DISPLAY):
         return False
-    return sys.platform in ("darwin", "win32") or any(environment.get(name) for name in _DISPLAYS)
+    if sys.platform in ("darwin", "win32"):
+        return True
+    return any(environment.get(name) for name in _DISPLAYS)
 
 
 def plain_url(url: str) -> str:
-    """Return the URL of a web page in letters that mean nothing to a shell or a terminal; the page is the same.
+    """Return the URL of a web page without characters that are special to a shell or a terminal; the page is the same.
 
     Raises:
         ValueError: A person cannot be sent to this address; see `web_address_problem`.
     """
     parts = urlsplit(url)
-    problem = web_address_problem(f"{parts.scheme}://{parts.netloc}")  # path and query are quoted below
+    # without path and query, which are quoted below
+    problem = web_address_problem(f"{parts.scheme}://{parts.netloc}")
     if problem is not None:
         raise ValueError(problem)
     host = parts.hostname or ""
@@ -135,12 +138,13 @@ def plain_url(url: str) -> str:
         host = f"[{host}]"
     else:
         host = host.encode("idna").decode("ascii")
-    port = "" if parts.port is None else f":{parts.port}"
+    plain = f"{parts.scheme}://{quote(host, safe='[]:.-_')}"
+    if parts.port is not None:
+        plain += f":{parts.port}"
+    plain += quote(parts.path, safe="%/:=@+,-._~")
     if parts.query:
-        query = f"?{quote(parts.query, safe='%/:=&?@+,-._~')}"
-    else:
-        query = ""
-    return f"{parts.scheme}://{quote(host, safe='[]:.-_')}{port}{quote(parts.path, safe='%/:=@+,-._~')}{query}"
+        plain += f"?{quote(parts.query, safe='%/:=&?@+,-._~')}"
+    return plain
 
 
 def _checked(url: str, server: str) -> str:
@@ -148,12 +152,13 @@ def _checked(url: str, server: str) -> str:
         return plain_url(url)
     except ValueError:  # a UnicodeError is one
         raise AuthRequiredError(
-            f"its authorization server names a page to sign in that is none: {shortened(url, 200)!r}", server=server
+            f"its authorization server names a page to sign in that is not a web page: {shortened(url, 200)!r}",
+            server=server,
         ) from None
 
 
 async def _open(page: str) -> None:
-    """Open a browser, without a shell; where that fails the person has the address."""
+    """Open a browser, without a shell; if that fails the person has the address."""
     import webbrowser  # only to sign in
 
     try:

@@ -1,5 +1,10 @@
 """The challenges of a `WWW-Authenticate` header (RFC 9110, 11.6.1), read with its real grammar. Pure."""
 
+# The grammar is ambiguous at a comma: it separates the parameters of one challenge and also the challenges. A scheme is
+# a word that a space, a comma or the end follows, and a parameter a word that `=` and a value follow. So after a comma,
+# the parameters continue as long as `_PARAMETER` matches, and everything else begins a new challenge. Every step moves
+# `at` forward, so hostile text ends the loop as well.
+
 from __future__ import annotations
 
 import re
@@ -12,7 +17,7 @@ _MAX_CHALLENGES = 32
 _WORD = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _GAP = re.compile(r"[ \t,]*")
 _SCHEME = re.compile(rf"({_WORD})(?=[ \t,]|$)")
-# a parameter has a value: what ends in `=` alone is a token68
+# A parameter has a value: a word that ends in `=` and has none is a token68.
 _PARAMETER = re.compile(rf'[ \t]*({_WORD})[ \t]*=[ \t]*(?:({_WORD})(?=[ \t,]|$)|"((?:[^"\\]|\\.)*)")')
 _BARE = re.compile(r"[ \t]+([A-Za-z0-9._~+/-]+=*)[ \t]*(?=,|$)")
 _COMMA = re.compile(r"[ \t]*(?:,[ \t]*)+")
@@ -43,20 +48,27 @@ def parse_challenges(header: str) -> list[Challenge]:
         scheme = _SCHEME.match(text, at)
         if scheme is None:
             comma = text.find(",", at)
-            at = len(text) if comma < 0 else comma + 1
+            if comma < 0:
+                break
+            at = comma + 1
             continue
-        at = scheme.end()
-        parameters, end = _parameters(text, at)
-        token = _BARE.match(text, at) if not parameters else None
-        at = token.end() if token is not None else end
-        found.append(
-            Challenge(scheme=scheme[1].lower(), parameters=parameters, token="" if token is None else token[1])
-        )
+        challenge, at = _challenge(scheme[1].lower(), text, scheme.end())
+        found.append(challenge)
     return found
 
 
+def _challenge(scheme: str, text: str, at: int) -> tuple[Challenge, int]:
+    parameters, end = _parameters(text, at)
+    if parameters:
+        return Challenge(scheme=scheme, parameters=parameters), end
+    token = _BARE.match(text, at)
+    if token is not None:
+        return Challenge(scheme=scheme, token=token[1]), token.end()
+    return Challenge(scheme=scheme), end
+
+
 def challenge_for(challenges: Sequence[Challenge]) -> Challenge | None:
-    """Return the challenge that OAuth answers: Bearer's, else DPoP's, those first that name an error."""
+    """Return the challenge that OAuth answers, with an error if any has one: Bearer's, else DPoP's."""
     ours = [each for each in challenges if each.scheme in ("bearer", "dpop")]
     ours.sort(key=lambda each: ("error" not in each.parameters, each.scheme != "bearer"))
     if ours:

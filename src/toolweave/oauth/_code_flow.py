@@ -8,9 +8,9 @@ from typing import ClassVar
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from toolweave._value import Value
-from toolweave.oauth._discovery import Discovered
+from toolweave.oauth._discovery import AuthServerInfo
 from toolweave.oauth._encoding import code_challenge
-from toolweave.oauth._fetch import NotFetched, quoted
+from toolweave.oauth._fetch import FetchFailed, quoted
 from toolweave.oauth._metadata import AuthorizationServer
 from toolweave.oauth._user_agent import AuthorizationResponse
 
@@ -18,13 +18,13 @@ OFFLINE_ACCESS = "offline_access"
 
 
 class AuthorizationRequest(Value, frozen=True):
-    """An authorization request, with the secrets that are kept until its answer comes.
+    """An authorization request, with the secrets that are needed until its answer arrives.
 
     Attributes:
         url: The URL to show a person.
-        state: The state that the answer must carry.
+        state: The state that the answer must have.
         verifier: The PKCE verifier.
-        redirect_uri: Where the answer goes.
+        redirect_uri: The URI for the answer.
     """
 
     quiet: ClassVar[frozenset[str]] = frozenset({"url", "state", "verifier"})
@@ -35,31 +35,31 @@ class AuthorizationRequest(Value, frozen=True):
     redirect_uri: str
 
 
-def check_pkce(found: Discovered) -> None:
-    """Check that the authorization server says it does PKCE with S256: without it a code can be injected.
+def check_pkce(found: AuthServerInfo) -> None:
+    """Check that the authorization server declares PKCE with S256: without it a code can be injected.
 
     Raises:
-        NotFetched: It does not; revision 2025-03-26 alone lets it say nothing.
+        FetchFailed: It does not declare it, which only revision 2025-03-26 allows.
     """
     methods = found.server.code_challenge_methods_supported
     if methods is None and found.lenient:
         return
-    if "S256" not in (methods or ()):
+    if methods is None or "S256" not in methods:
         text = f"its authorization server {found.server.issuer!r} does not say that it supports PKCE with S256"
-        raise NotFetched(f"{text} ('code_challenge_methods_supported'): refusing to sign in there", final=True)
+        raise FetchFailed(f"{text} ('code_challenge_methods_supported'): refusing to sign in there", final=True)
 
 
 def begin(
-    found: Discovered, client_id: str, redirect_uri: str, scopes: Sequence[str], *, thumbprint: str | None = None
+    found: AuthServerInfo, client_id: str, redirect_uri: str, scopes: Sequence[str], *, thumbprint: str | None = None
 ) -> AuthorizationRequest:
-    """Make an authorization request; `thumbprint` is that of the key the code is bound to (RFC 9449, 10).
+    """Make an authorization request; `thumbprint` is the thumbprint of the key for the code (RFC 9449, 10).
 
     Raises:
-        NotFetched: The authorization server has no endpoint for it.
+        FetchFailed: The authorization server has no endpoint for it.
     """
     endpoint = found.server.authorization_endpoint
     if endpoint is None:
-        raise NotFetched("its authorization server has no authorization endpoint", final=True)
+        raise FetchFailed("its authorization server has no authorization endpoint", final=True)
     verifier = secrets.token_urlsafe(48)
     state = secrets.token_urlsafe(32)
     wanted = {
@@ -74,7 +74,8 @@ def begin(
     if scopes:
         wanted["scope"] = " ".join(scopes)
     if OFFLINE_ACCESS in scopes:
-        wanted["prompt"] = "consent"  # without which it counts for nothing (OpenID Connect Core, 11)
+        # without consent the scope is ignored (OpenID Connect Core, 11)
+        wanted["prompt"] = "consent"
     if thumbprint is not None:
         wanted["dpop_jkt"] = thumbprint
     parts = urlsplit(endpoint)
@@ -93,22 +94,22 @@ def redeemed(
     `error_description`, or bring that server's code to this one (RFC 9207, 2.4).
 
     Raises:
-        NotFetched: The redirect is not this request's, is another server's, or is a refusal.
+        FetchFailed: The redirect is not this request's, is another server's, or is a refusal.
     """
-    if response.state is None or not secrets.compare_digest(response.state.encode(), request.state.encode()):
-        raise NotFetched("the redirect does not belong to this sign-in: its 'state' is another one", final=True)
+    state = response.state or ""
+    if not secrets.compare_digest(state.encode(), request.state.encode()):
+        raise FetchFailed("the redirect does not belong to this sign-in: its 'state' is another one", final=True)
     if response.issuer is None and server.authorization_response_iss_parameter_supported is True:
-        raise NotFetched("the redirect does not say which authorization server it comes from ('iss')", final=True)
+        raise FetchFailed("the redirect does not say which authorization server it comes from ('iss')", final=True)
     if response.issuer is not None and response.issuer != server.issuer:
-        raise NotFetched("the redirect comes from another authorization server ('iss'): it is not used", final=True)
+        raise FetchFailed("the redirect comes from another authorization server ('iss'): it is not used", final=True)
     if response.error is not None:
+        reason = quoted(response.error)
         if response.error_description:
-            said = f": {quoted(response.error_description)}"
-        else:
-            said = ""
-        raise NotFetched(f"the authorization server refuses: {quoted(response.error)}{said}", final=True)
+            reason += f": {quoted(response.error_description)}"
+        raise FetchFailed(f"the authorization server refuses: {reason}", final=True)
     if not response.code:
-        raise NotFetched("the redirect has no code", final=True)
+        raise FetchFailed("the redirect has no code", final=True)
     return {
         "grant_type": "authorization_code",
         "code": response.code,

@@ -8,7 +8,8 @@ from toolweave.oauth._user_agent import UserAgent
 
 def default_token_store() -> TokenStore:
     """Return the store of this user on this machine: its keyring, or a file that only they can read."""
-    from toolweave.oauth._stores.default import MachineTokenStore  # only where no store is given
+    # only where no store is given
+    from toolweave.oauth._stores.default import MachineTokenStore
 
     return MachineTokenStore()
 

@@ -10,7 +10,7 @@ from toolweave._value import Value
 from toolweave.config import OAuth
 from toolweave.http import origin_of
 from toolweave.oauth._challenges import Challenge
-from toolweave.oauth._fetch import GuardedFetch, NotFetched, checked_url, shown_url
+from toolweave.oauth._fetch import FetchFailed, GuardedFetch, checked_url, shown_url
 from toolweave.oauth._metadata import (
     AuthorizationServer,
     ProtectedResource,
@@ -26,15 +26,15 @@ from toolweave.protocol.versions import FIRST_AUTHORIZATION_VERSION
 _log = logging.getLogger("toolweave.oauth")
 
 
-class Discovered(Value, frozen=True):
-    """The authorization server of an MCP server, and how the MCP server wants to be named there.
+class AuthServerInfo(Value, frozen=True):
+    """The authorization server of an MCP server, and the name of the MCP server there.
 
     Attributes:
-        resource: The `resource` parameter of requests (RFC 8707), as the server's metadata spell it.
+        resource: The `resource` parameter of requests (RFC 8707), unchanged from the server's metadata.
         server: The metadata of the authorization server.
         scopes: The scopes that the server's metadata list.
-        dpop: Whether the server wants tokens that are bound to a key.
-        lenient: Whether it is of revision 2025-03-26, whose servers need not publish metadata.
+        dpop: Whether the server requires tokens that are bound to a key.
+        lenient: Whether it has revision 2025-03-26, in which metadata are optional.
     """
 
     resource: str
@@ -52,30 +52,31 @@ async def discover(
     *,
     revision: str = "",
     issuer: str = "",
-) -> Discovered:
+) -> AuthServerInfo:
     """Return the authorization server of the MCP server at a URL.
 
-    `challenges` are those of the refused request, `revision` the one that the server is configured to speak, and
-    `issuer` the one that a token is held of, which is preferred where a server names several.
+    `challenges` are those of the refused request, `revision` is the configured protocol revision of the server, and
+    `issuer` is the issuer of the current token, which has priority if a server names several.
 
     Raises:
-        NotFetched: There is none, or its metadata are not accepted.
+        FetchFailed: The server names no authorization server, or its metadata are not accepted.
     """
     lenient = revision == FIRST_AUTHORIZATION_VERSION
     found = await _protected_resource(fetch, url, challenges)
     if found is None:
-        return Discovered(
+        return AuthServerInfo(
             resource=resource_of(url), server=await _unnamed(fetch, settings, url, lenient=lenient), lenient=lenient
         )
     if not covers(found.resource, url):
         text = f"its metadata are those of {shown_url(found.resource)!r}, another resource: refusing to sign in"
-        raise NotFetched(text, final=True)
+        raise FetchFailed(text, final=True)
     schemes = {each.scheme for each in challenges}
-    return Discovered(
+    only_dpop = "dpop" in schemes and "bearer" not in schemes
+    return AuthServerInfo(
         resource=found.resource,
         server=await _named(fetch, settings, found.servers, issuer),
         scopes=tuple(dict.fromkeys(found.scopes_supported or ())),
-        dpop=found.dpop_bound_access_tokens_required is True or ("dpop" in schemes and "bearer" not in schemes),
+        dpop=found.dpop_bound_access_tokens_required is True or only_dpop,
         lenient=lenient,
     )
 
@@ -83,18 +84,19 @@ async def discover(
 async def _protected_resource(
     fetch: GuardedFetch, url: str, challenges: Sequence[Challenge]
 ) -> ProtectedResource | None:
-    """Return the metadata at the URL of the challenge, else at the well-known ones; None where there are none."""
-    named = next((one for each in challenges if (one := each.parameters.get("resource_metadata"))), None)
-    if named is None:
-        urls = []
-    else:
-        urls = [checked_url(named, "the URL of its metadata")]
-    for candidate in dict.fromkeys([*urls, *protected_resource_urls(url)]):
+    """Return the metadata at the URL of the challenge, else at a well-known URL; None if there are no metadata."""
+    urls = protected_resource_urls(url)
+    for challenge in challenges:
+        named = challenge.parameters.get("resource_metadata")
+        if named:
+            urls.insert(0, checked_url(named, "the URL of its metadata"))
+            break
+    for candidate in dict.fromkeys(urls):
         answer = await fetch.get(candidate, "its metadata")
         if answer.status == 200:
             return answer.decoded(ProtectedResource)
         if answer.status >= 500:
-            raise NotFetched(f"its metadata did not come: HTTP {answer.status}", final=False)
+            raise FetchFailed(f"its metadata did not come: HTTP {answer.status}", final=False)
     return None
 
 
@@ -112,17 +114,16 @@ async def _unnamed(fetch: GuardedFetch, settings: OAuth, url: str, *, lenient: b
             "it has no protected-resource metadata, so that its authorization server is not known: set 'oauth.issuer'"
             f", or 'protocol' to '{FIRST_AUTHORIZATION_VERSION}' for a server of that revision"
         )
-        raise NotFetched(text, final=True)
+        raise FetchFailed(text, final=True)
     own = fallback_server(url)
     found = await _metadata_of(fetch, own.issuer)
     if found is None:
         return own
-    return checked_server(found, found.issuer if _same_place(found, own) else own.issuer)
-
-
-def _same_place(found: AuthorizationServer, own: AuthorizationServer) -> bool:
-    """Whether metadata at an MCP server's own origin name that as the issuer, with or without a last slash."""
-    return found.issuer.rstrip("/") == own.issuer
+    issuer = own.issuer
+    # some servers of that revision write their origin with a slash at its end
+    if found.issuer.rstrip("/") == issuer:
+        issuer = found.issuer
+    return checked_server(found, issuer)
 
 
 async def _named(fetch: GuardedFetch, settings: OAuth, issuers: Sequence[str], held: str) -> AuthorizationServer:
@@ -131,15 +132,16 @@ async def _named(fetch: GuardedFetch, settings: OAuth, issuers: Sequence[str], h
         if settings.issuer not in issuers:
             named = ", ".join(shown_url(one) for one in issuers) or "none"
             text = f"its authorization server is not {settings.issuer!r}, which is configured, but {named}"
-            raise NotFetched(f"{text}: make sure that it has moved, then change 'oauth.issuer'", final=True)
+            raise FetchFailed(f"{text}: make sure that it has moved, then change 'oauth.issuer'", final=True)
         issuers = [settings.issuer]
     if settings.metadata_url:
         return await _configured(fetch, settings)
-    problem = NotFetched("its metadata name no authorization server", final=True)
+    problem = FetchFailed("its metadata name no authorization server", final=True)
+    # the issuer of the current token first, the others in their order
     for issuer in sorted(issuers, key=lambda one: one != held):
         try:
             return await _published(fetch, issuer)
-        except NotFetched as exc:
+        except FetchFailed as exc:
             if exc.final:
                 raise
             _log.info("the authorization server %s: %s", shown_url(issuer), exc)
@@ -150,10 +152,12 @@ async def _named(fetch: GuardedFetch, settings: OAuth, issuers: Sequence[str], h
 async def _published(fetch: GuardedFetch, issuer: str) -> AuthorizationServer:
     checked_url(issuer, "its authorization server")
     if urlsplit(issuer).query:
-        raise NotFetched(f"its authorization server {shown_url(issuer)!r} has a query, which no issuer has", final=True)
+        raise FetchFailed(
+            f"its authorization server {shown_url(issuer)!r} has a query, which no issuer has", final=True
+        )
     found = await _metadata_of(fetch, issuer)
     if found is None:
-        raise NotFetched(f"its authorization server {shown_url(issuer)!r} publishes no metadata", final=True)
+        raise FetchFailed(f"its authorization server {shown_url(issuer)!r} publishes no metadata", final=True)
     return checked_server(found, issuer)
 
 
@@ -163,20 +167,20 @@ async def _metadata_of(fetch: GuardedFetch, issuer: str) -> AuthorizationServer 
         if answer.status == 200:
             return answer.decoded(AuthorizationServer)
         if answer.status >= 500:
-            raise NotFetched(f"the metadata of {shown_url(issuer)} did not come: HTTP {answer.status}", final=False)
+            raise FetchFailed(f"the metadata of {shown_url(issuer)} did not come: HTTP {answer.status}", final=False)
     return None
 
 
 async def _configured(fetch: GuardedFetch, settings: OAuth) -> AuthorizationServer:
-    """Return the metadata at a configured URL; its issuer may be any of that origin: a person vouches for it."""
+    """Return the metadata at a configured URL, which may be those of any issuer at the same origin."""
     answer = await fetch.get(settings.metadata_url, "'oauth.metadata_url'")
     if answer.status != 200:
-        raise NotFetched(f"'oauth.metadata_url' answers HTTP {answer.status}", final=answer.status < 500)
+        raise FetchFailed(f"'oauth.metadata_url' answers HTTP {answer.status}", final=answer.status < 500)
     found = answer.decoded(AuthorizationServer)
     checked_url(found.issuer, "the issuer at 'oauth.metadata_url'")
     if not settings.issuer and origin_of(found.issuer) != origin_of(settings.metadata_url):
         text = (
             f"'oauth.metadata_url' is of another place than its issuer {shown_url(found.issuer)!r}: set 'oauth.issuer'"
         )
-        raise NotFetched(text, final=True)
+        raise FetchFailed(text, final=True)
     return checked_server(found, settings.issuer or found.issuer)

@@ -1,7 +1,6 @@
-"""Requests to URLs that a foreign server has named, guarded: addresses judged and pinned, everything bounded.
+"""Requests to URLs that a foreign server has named, guarded: addresses checked and pinned, everything bounded.
 
-An MCP server says where its metadata are, these where an authorization server is, and that where tokens are: each could
-name a machine of our own network. Knows nothing of OAuth.
+Knows nothing of OAuth.
 """
 
 from __future__ import annotations
@@ -31,8 +30,14 @@ from toolweave.http import (
 from toolweave.oauth._addresses import AddressKind, kind_of_address
 from toolweave.protocol.uris import web_address_problem
 
+# An MCP server names the URL of its metadata, these name an authorization server, and its metadata name the token
+# endpoint. Each could name a machine of our own network, so the addresses of every URL are checked, and the connection
+# is made to the checked addresses: a second lookup could return others. A redirect goes through the same check. Kinds
+# of address that the configured URLs have are allowed, so that a server in a private network can have its authorization
+# server there.
+
 MAX_BYTES = 256 * 1024
-"""The largest answer that is read; metadata and tokens are some kilobytes."""
+"""The maximum size of an answer, in bytes; metadata and tokens are some kilobytes."""
 SECONDS = 15.0
 """The time for one fetch: lookup, TCP, TLS, redirects and the body together."""
 _MAX_REDIRECTS = 3
@@ -42,11 +47,11 @@ _FORM = "application/x-www-form-urlencoded"
 T = TypeVar("T")
 
 
-class NotFetched(Exception):
+class FetchFailed(Exception):
     """A URL is not fetched, or its answer is refused.
 
     Attributes:
-        final: Whether another try is useless: the URL itself, its address, or the answer is at fault.
+        final: Whether another try is useless, because the URL, its address or the answer is at fault.
     """
 
     def __init__(self, message: str, *, final: bool) -> None:
@@ -58,10 +63,10 @@ class FetchedAnswer(Value, frozen=True):
     """A whole answer.
 
     Attributes:
-        url: The URL it came from, after redirects.
-        status: Its status.
-        headers: Its headers, with lower-case names.
-        body: Its body.
+        url: The URL that returned it, after redirects.
+        status: The status.
+        headers: The headers, with lower-case names.
+        body: The body.
     """
 
     quiet: ClassVar[frozenset[str]] = frozenset({"headers", "body"})
@@ -75,16 +80,15 @@ class FetchedAnswer(Value, frozen=True):
         """Return the body's JSON as a value of a type.
 
         Raises:
-            NotFetched: It is none.
+            FetchFailed: The body is not JSON, or not a value of the type.
         """
         try:
             return decode_json(self.body, kind)
-        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as exc:  # too deep is a RecursionError
-            if isinstance(exc, RecursionError):
-                why = "it is nested too deeply"
-            else:
-                why = str(exc)[:200]
-            raise NotFetched(f"the answer of {shown_url(self.url)} is not taken: {why}", final=True) from None
+        except RecursionError:
+            why = "it is nested too deeply"
+        except (msgspec.DecodeError, UnicodeDecodeError) as exc:
+            why = str(exc)[:200]
+        raise FetchFailed(f"the answer of {shown_url(self.url)} is not accepted: {why}", final=True)
 
 
 def shown_url(url: str) -> str:
@@ -93,7 +97,7 @@ def shown_url(url: str) -> str:
         parts = urlsplit(url)
         text = urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
     except ValueError:
-        text = "what is no URL"
+        text = "an invalid URL"
     return quoted(text)
 
 
@@ -106,17 +110,17 @@ def checked_url(url: str, what: str) -> str:
     """Return a foreign URL that may be fetched or shown to a browser: https, or http on this machine.
 
     Raises:
-        NotFetched: It may not; `what` names it.
+        FetchFailed: The URL is not allowed; `what` names it.
     """
     shown = shown_url(url)
     problem = web_address_problem(url)
     if problem is not None:
-        raise NotFetched(f"{what} {shown!r} cannot be used: {problem}", final=True)
+        raise FetchFailed(f"{what} {shown!r} cannot be used: {problem}", final=True)
     parts = urlsplit(url)
     if parts.fragment:
-        raise NotFetched(f"{what} {shown!r} has a fragment, which no such URL has", final=True)
+        raise FetchFailed(f"{what} {shown!r} has a fragment, which no such URL has", final=True)
     if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
-        raise NotFetched(f"{what} {shown!r} is plain http, which is for this machine alone", final=True)
+        raise FetchFailed(f"{what} {shown!r} is plain http, which is for this machine alone", final=True)
     return url
 
 
@@ -124,10 +128,10 @@ class GuardedFetch:
     """Fetches for one MCP server: from public addresses, and from the kinds of address that `trusted` URLs have.
 
     Args:
-        trusted: The URLs that a person has configured: the server's own, and an issuer's.
-        seconds: The time for one fetch, with its redirects and its body.
-        max_bytes: The largest answer that is read.
-        elsewhere: Whether a GET without credentials follows redirects to other origins, whose addresses are judged too.
+        trusted: The URLs in the config: of the server, and of an issuer.
+        seconds: Seconds for one fetch, with its redirects and its body.
+        max_bytes: The maximum size of an answer.
+        elsewhere: Whether a GET without credentials follows redirects to other origins. Their addresses are checked.
     """
 
     def __init__(
@@ -148,9 +152,9 @@ class GuardedFetch:
         """Get a URL, through redirects within its origin unless configured otherwise; `what` names it in errors.
 
         Raises:
-            NotFetched: Its address, the way to it or its answer is not accepted, or there is none.
+            FetchFailed: Its address, a redirect or its answer is not accepted, or no answer arrived.
         """
-        return await self._bounded("GET", url, what, {**_HEADERS, **(headers or {})}, b"")
+        return await self._bounded("GET", url, what, _HEADERS | dict(headers or {}), b"")
 
     async def post(
         self, url: str, what: str, body: Mapping[str, str] | bytes, *, headers: Mapping[str, str] | None = None
@@ -158,47 +162,44 @@ class GuardedFetch:
         """Post a form, or bytes of JSON, and follow no redirect.
 
         Raises:
-            NotFetched: As `get`.
+            FetchFailed: As `get`.
         """
-        kind = "application/json" if isinstance(body, bytes) else _FORM
-        if isinstance(body, bytes):
-            sent = body
-        else:
-            sent = urlencode(body).encode()
-        return await self._bounded("POST", url, what, {**_HEADERS, "content-type": kind, **(headers or {})}, sent)
+        sent_headers = {**_HEADERS, "content-type": "application/json"}
+        if not isinstance(body, bytes):
+            body = urlencode(body).encode()
+            sent_headers["content-type"] = _FORM
+        return await self._bounded("POST", url, what, sent_headers | dict(headers or {}), body)
 
     async def judged(self, url: str, what: str) -> list[Address]:
         """Return the addresses of a URL's host, which were all accepted.
 
         Raises:
-            NotFetched: It is no URL to be fetched, has no address, or one that is not accepted.
+            FetchFailed: The URL is not allowed, or it has no address or one that is not accepted.
         """
-        parts = urlsplit(checked_url(url, what))
+        checked_url(url, what)
         allowed = await self._allowed()
-        addresses = await _resolved(parts.hostname or "", parts.port or DEFAULT_PORTS[parts.scheme], what)
-        kinds = {kind_of_address(address[0]) for _, address in addresses}
-        refused = sorted(kinds - allowed)
-        if refused or not addresses:
-            if refused:
-                reason = f"a {refused[0].replace('_', '-')} address"
-            else:
-                reason = "no address"
-            raise NotFetched(
-                f"{what} {shown_url(url)} has {reason}, where the server itself is not: it is not asked", final=True
-            )
-        return addresses
+        addresses = await _resolved(url, what)
+        refused = sorted(_kinds_of(addresses) - allowed)
+        if refused:
+            reason = f"a {refused[0].replace('_', '-')} address"
+        elif not addresses:
+            reason = "no address"
+        else:
+            return addresses
+        raise FetchFailed(
+            f"{what} {shown_url(url)} has {reason}, where the server itself is not: it is not asked", final=True
+        )
 
     async def _allowed(self) -> set[AddressKind]:
-        """Return the kinds of address that are accepted, found out once."""
+        """Return the kinds of address that are accepted, after one lookup of the trusted URLs."""
         if self._kinds is None:
             kinds: set[AddressKind] = {"public"}
             for url in self._trusted:
-                parts = urlsplit(url)
                 try:
-                    found = await _resolved(parts.hostname or "", parts.port or DEFAULT_PORTS[parts.scheme], "it")
-                except (NotFetched, KeyError):
+                    kinds |= _kinds_of(await _resolved(url, "it"))
+                except (FetchFailed, KeyError):
+                    # a URL of another scheme, or one that has no address now, allows nothing
                     continue
-                kinds |= {kind_of_address(address[0]) for _, address in found}
             self._kinds = kinds - {"special"}
         return self._kinds
 
@@ -210,12 +211,12 @@ class GuardedFetch:
                 for _ in range(_MAX_REDIRECTS + 1):
                     answer = await self._once(method, url, what, headers, body)
                     location = answer.headers.get("location")
-                    if not 300 <= answer.status < 400 or location is None:
+                    if location is None or not 300 <= answer.status < 400:
                         return answer
                     url = _moved(method, url, location, what, elsewhere=self._elsewhere)
         except TimeoutError:
-            raise NotFetched(f"{what} {shown_url(url)} did not come within {self._seconds:g} s", final=False) from None
-        raise NotFetched(f"{what} {shown_url(url)} redirects more than {_MAX_REDIRECTS} times", final=True)
+            raise FetchFailed(f"{what} {shown_url(url)} did not come within {self._seconds:g} s", final=False) from None
+        raise FetchFailed(f"{what} {shown_url(url)} redirects more than {_MAX_REDIRECTS} times", final=True)
 
     async def _once(self, method: str, url: str, what: str, headers: Mapping[str, str], body: bytes) -> FetchedAnswer:
         addresses = await self.judged(url, what)
@@ -223,15 +224,14 @@ class GuardedFetch:
         try:
             response = await client.send(method, target_of(url), headers, body)
             with response:
-                if 300 <= response.status < 400:
-                    data = b""
-                else:
+                data = b""
+                if not 300 <= response.status < 400:
                     data = await _whole(response, what, url, self._max_bytes)
             return FetchedAnswer(url=url, status=response.status, headers=response.headers, body=data)
         except Unreadable as exc:
-            raise NotFetched(f"{what} {shown_url(url)} is not taken: {exc.detail}", final=True) from None
+            raise FetchFailed(f"{what} {shown_url(url)} is not accepted: {exc.detail}", final=True) from None
         except NoAnswer as exc:
-            raise NotFetched(f"{what} {shown_url(url)} did not come: {exc}", final=False) from None
+            raise FetchFailed(f"{what} {shown_url(url)} did not come: {exc}", final=False) from None
         finally:
             client.close()
 
@@ -239,25 +239,32 @@ class GuardedFetch:
 async def _whole(response: Response, what: str, url: str, max_bytes: int) -> bytes:
     """Return an uncompressed body; a compressed one was not requested, and may be a bomb."""
     if response.encoding:
-        raise NotFetched(f"{what} {shown_url(url)} is compressed, which was not asked for", final=True)
+        raise FetchFailed(f"{what} {shown_url(url)} is compressed, which was not requested", final=True)
     return await response.read(max_bytes)
 
 
-async def _resolved(host: str, port: int, what: str) -> list[Address]:
+async def _resolved(url: str, what: str) -> list[Address]:
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    port = parts.port or DEFAULT_PORTS[parts.scheme]
     try:
         return await resolve(host, port)
     except (OSError, UnicodeError) as exc:
-        raise NotFetched(f"{what}: {host[:200]!r} was not found: {exc}", final=False) from None
+        raise FetchFailed(f"{what}: {host[:200]!r} was not found: {exc}", final=False) from None
+
+
+def _kinds_of(addresses: Iterable[Address]) -> set[AddressKind]:
+    return {kind_of_address(address[0]) for _, address in addresses}
 
 
 def _moved(method: str, url: str, location: str, what: str, *, elsewhere: bool) -> str:
     """Return the redirect target; cross-origin only when allowed, and a POST is not sent again."""
     try:
         moved = urljoin(url, location)
-        stays = method == "GET" and (elsewhere or origin_of(moved) == origin_of(url))
+        is_allowed = elsewhere or origin_of(moved) == origin_of(url)
     except ValueError:
-        stays = False
+        is_allowed = False
         moved = ""
-    if not stays:
-        raise NotFetched(f"{what} {shown_url(url)} redirects to {shown_url(moved)}, where it is not asked", final=True)
+    if not is_allowed or method != "GET":
+        raise FetchFailed(f"{what} {shown_url(url)} redirects to {shown_url(moved)}, where it is not asked", final=True)
     return moved

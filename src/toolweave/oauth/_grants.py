@@ -1,4 +1,4 @@
-"""The grants besides that of a person in a browser: a code on another device, and those of machines."""
+"""The grants without a browser: a code on another device, and the grants of machines."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import anyio
 from toolweave._value import Value
 from toolweave.config import OAuth
 from toolweave.errors import ConfigError
-from toolweave.oauth._discovery import Discovered
-from toolweave.oauth._fetch import GuardedFetch, NotFetched, checked_url, quoted
+from toolweave.oauth._discovery import AuthServerInfo
+from toolweave.oauth._fetch import FetchFailed, GuardedFetch, checked_url, quoted
 from toolweave.oauth._metadata import AuthorizationServer
 from toolweave.oauth._records import ClientRegistration
-from toolweave.oauth._token_endpoint import AnswerOfTokens, TokenEndpoint, TokenRefused, revealed
+from toolweave.oauth._token_endpoint import TokenEndpoint, TokenRefused, TokenResponse, revealed
 from toolweave.oauth._user_agent import DevicePrompt, UserAgent
 
 _URN = "urn:ietf:params:oauth"
@@ -23,7 +23,7 @@ _ID_JAG = f"{_URN}:token-type:id-jag"
 _ACCESS_TOKEN = f"{_URN}:token-type:access_token"
 _INTERVAL = 5.0
 _SLOWER = 5.0
-_MOST_SECONDS = 3600.0
+_MAX_PAUSE = 3600.0
 
 
 class DeviceAnswer(Value, frozen=True):
@@ -40,17 +40,17 @@ class DeviceAnswer(Value, frozen=True):
 
 
 async def device_tokens(
-    endpoint: TokenEndpoint, found: Discovered, scopes: Sequence[str], *, user_agent: UserAgent, server: str
-) -> AnswerOfTokens:
+    endpoint: TokenEndpoint, found: AuthServerInfo, scopes: Sequence[str], *, user_agent: UserAgent, server: str
+) -> TokenResponse:
     """Show a person a code for another device, and wait until it was typed there (RFC 8628).
 
     Raises:
         TokenRefused: The person or the server refused, or the code has expired.
-        NotFetched: The server has no such flow, or answers what is not accepted.
+        FetchFailed: The server has no such flow, or its answer is not accepted.
     """
     url = endpoint.server.device_authorization_endpoint
     if url is None:
-        raise NotFetched("its authorization server has no sign-in by device ('device_code')", final=True)
+        raise FetchFailed("its authorization server has no sign-in by device ('device_code')", final=True)
     form = _with_scopes({"resource": found.resource}, scopes)
     answer = (await endpoint.post(url, "the device authorization endpoint", form)).decoded(DeviceAnswer)
     prompt = DevicePrompt(
@@ -72,9 +72,12 @@ def _complete(answer: DeviceAnswer) -> str | None:
     return checked_url(url, "the page of the sign-in by device")
 
 
-async def _polled(endpoint: TokenEndpoint, found: Discovered, answer: DeviceAnswer) -> AnswerOfTokens:
-    """Ask until the person has answered, at the pace that the server wants."""
-    pause = min(max(answer.interval, 1.0), _MOST_SECONDS)
+async def _polled(endpoint: TokenEndpoint, found: AuthServerInfo, answer: DeviceAnswer) -> TokenResponse:
+    """Ask until the person has answered, with the pauses that the server requires.
+
+    The caller bounds the whole: the code expires.
+    """
+    pause = min(max(answer.interval, 1.0), _MAX_PAUSE)
     form = {
         "grant_type": f"{_URN}:grant-type:device_code",
         "device_code": answer.device_code,
@@ -87,19 +90,21 @@ async def _polled(endpoint: TokenEndpoint, found: Discovered, answer: DeviceAnsw
         except TokenRefused as exc:
             if exc.code not in ("authorization_pending", "slow_down"):
                 raise
-            pause += _SLOWER if exc.code == "slow_down" else 0.0
-        except NotFetched as exc:
+            if exc.code == "slow_down":
+                pause += _SLOWER
+        except FetchFailed as exc:
             if exc.final:
                 raise
-            pause = min(2 * pause + 1.0, _MOST_SECONDS)  # RFC 8628, 3.5: after a timeout more slowly
+            # longer after a timeout (RFC 8628, 3.5)
+            pause = min(2 * pause + 1.0, _MAX_PAUSE)
 
 
-async def machine_tokens(endpoint: TokenEndpoint, found: Discovered, scopes: Sequence[str]) -> AnswerOfTokens:
+async def machine_tokens(endpoint: TokenEndpoint, found: AuthServerInfo, scopes: Sequence[str]) -> TokenResponse:
     """Ask for a token without a person, by the grant of the settings.
 
     Raises:
         TokenRefused: It is refused, which is final.
-        NotFetched: There is no answer, or none that is accepted.
+        FetchFailed: No answer arrived, or it is not accepted.
     """
     settings = endpoint.settings
     match settings.grant:
@@ -118,11 +123,11 @@ async def machine_tokens(endpoint: TokenEndpoint, found: Discovered, scopes: Seq
     return await endpoint.request(_with_scopes(form, scopes))
 
 
-async def _exchange(settings: OAuth, found: Discovered) -> dict[str, str]:
-    """Return the form that gives the token of a caller for one that is for the server (RFC 8693, 2.1)."""
+async def _exchange(settings: OAuth, found: AuthServerInfo) -> dict[str, str]:
+    """Return the form that exchanges the token of a caller for a token for the server (RFC 8693, 2.1)."""
     token = await revealed(settings.subject_token) or ""
     if not token:
-        raise NotFetched("there is no token of a caller to be exchanged", final=True)
+        raise FetchFailed("the caller has no token that could be exchanged", final=True)
     form = {
         "grant_type": f"{_URN}:grant-type:token-exchange",
         "subject_token": token,
@@ -135,16 +140,20 @@ async def _exchange(settings: OAuth, found: Discovered) -> dict[str, str]:
     return form
 
 
-async def _id_jag(fetch: GuardedFetch, settings: OAuth, found: Discovered, scopes: Sequence[str]) -> str:
+async def _id_jag(fetch: GuardedFetch, settings: OAuth, found: AuthServerInfo, scopes: Sequence[str]) -> str:
     """Exchange the user's ID token at the enterprise's provider for a grant at the server's (RFC 8693, ID-JAG)."""
     secret = await revealed(settings.idp_client_secret)
-    method = "none" if secret is None else "client_secret_basic"
+    method = "none"
+    other_method = None
+    if secret is not None:
+        method = "client_secret_basic"
+        other_method = "client_secret_post"
     provider = TokenEndpoint(
         fetch=fetch,
         server=AuthorizationServer(issuer=settings.idp_issuer, token_endpoint=settings.idp_token_endpoint),
         registration=ClientRegistration(client_id=settings.idp_client_id, client_secret=secret, method=method),
         settings=settings,
-        other_method=None if secret is None else "client_secret_post",
+        other_method=other_method,
     )
     form = {
         "grant_type": f"{_URN}:grant-type:token-exchange",
@@ -156,7 +165,7 @@ async def _id_jag(fetch: GuardedFetch, settings: OAuth, found: Discovered, scope
     }
     answer = await provider.request(_with_scopes(form, scopes))
     if answer.issued_token_type != _ID_JAG:
-        raise NotFetched("the identity provider gives another token than the ID-JAG that was asked for", final=True)
+        raise FetchFailed("the identity provider gives another token than the ID-JAG that was asked for", final=True)
     return answer.access_token
 
 

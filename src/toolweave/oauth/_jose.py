@@ -1,6 +1,6 @@
 """Signed JWTs of a client: proofs of possession (RFC 9449) and assertions (RFC 7523), on PyJWT and cryptography.
 
-Imported where one is needed: the libraries below are heavy.
+Imported only when a JWT is needed, because these libraries are heavy.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ import hashlib
 import json
 import secrets
 import time
-from typing import Any, cast
 from urllib.parse import urlsplit, urlunsplit
 
 import jwt
@@ -24,9 +23,11 @@ from cryptography.hazmat.primitives.serialization import (
 
 from toolweave.errors import ConfigError
 from toolweave.oauth._encoding import base64url
+from toolweave.protocol.json_types import Json
 
 _ASSERTION_SECONDS = 120
-_WIDTH = 32  # bytes of a coordinate on P-256
+_WIDTH = 32
+"""Bytes of a coordinate on P-256."""
 
 
 class ProofKey:
@@ -39,8 +40,10 @@ class ProofKey:
     def __init__(self, key: ec.EllipticCurvePrivateKey) -> None:
         self._key = key
         numbers = key.public_key().public_numbers()
-        x, y = (base64url(number.to_bytes(_WIDTH, "big")) for number in (numbers.x, numbers.y))
-        self._jwk = {"crv": "P-256", "kty": "EC", "x": x, "y": y}  # in the order of RFC 7638, 3.2
+        x = base64url(numbers.x.to_bytes(_WIDTH, "big"))
+        y = base64url(numbers.y.to_bytes(_WIDTH, "big"))
+        # in the order of RFC 7638, 3.2: the thumbprint is the hash of the text
+        self._jwk = {"crv": "P-256", "kty": "EC", "x": x, "y": y}
         canonical = json.dumps(self._jwk, separators=(",", ":")).encode()
         self.thumbprint = base64url(hashlib.sha256(canonical).digest())
 
@@ -51,24 +54,24 @@ class ProofKey:
 
     @classmethod
     def of(cls, pem: str) -> ProofKey:
-        """Read a key that was kept.
+        """Read a stored key.
 
         Raises:
-            ValueError: It is none.
+            ValueError: The text is not a key on P-256.
         """
         key = load_pem_private_key(pem.encode(), None)
         if not isinstance(key, ec.EllipticCurvePrivateKey) or not isinstance(key.curve, ec.SECP256R1):
-            raise ValueError("the kept key is none on P-256")
+            raise ValueError("the stored key is not on P-256")
         return cls(key)
 
     def pem(self) -> str:
-        """Return the key as PEM, to be kept."""
+        """Return the key as PEM, for the store."""
         return self._key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
 
     def proof(self, method: str, url: str, *, token: str | None = None, nonce: str | None = None) -> str:
         """Return a proof for one request (RFC 9449, 4.2), with the hash of the token that it is sent with."""
         parts = urlsplit(url)
-        claims: dict[str, Any] = {
+        claims: Json = {
             "jti": secrets.token_urlsafe(16),
             "htm": method,
             "htu": urlunsplit((parts.scheme, parts.netloc, parts.path or "/", "", "")),
@@ -85,7 +88,7 @@ def client_assertion(*, client_id: str, audience: str, key: str, algorithm: str)
     """Return the assertion with which a client authenticates (RFC 7523, 3): its audience is the issuer.
 
     Raises:
-        ConfigError: The key does not fit the algorithm, or is none; it is not shown.
+        ConfigError: The text is not a key for the algorithm. It is not in the message.
     """
     now = int(time.time())
     claims = {
@@ -97,7 +100,7 @@ def client_assertion(*, client_id: str, audience: str, key: str, algorithm: str)
         "exp": now + _ASSERTION_SECONDS,
     }
     try:
-        return jwt.encode(claims, cast("Any", key), algorithm=algorithm)
+        return jwt.encode(claims, key, algorithm=algorithm)
     except (jwt.PyJWTError, ValueError, TypeError, UnsupportedAlgorithm) as exc:
-        text = f"'oauth.private_key' is no key for {algorithm}: {type(exc).__name__}"
+        text = f"'oauth.private_key' is not a key for {algorithm}: {type(exc).__name__}"
         raise ConfigError(text, field="oauth.private_key") from None

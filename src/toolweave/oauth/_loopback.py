@@ -1,6 +1,6 @@
 """The listener for the redirect that ends a sign-in: one answer, on this machine's own address (RFC 8252 7.3).
 
-Whatever else knocks is a stranger: another program of this machine, or a web page that its user looks at. Knows HTTP;
+Every other request is from a stranger: another program of this machine, or a web page that its user reads. Knows HTTP;
 nothing of browsers.
 """
 
@@ -31,12 +31,14 @@ _REQUEST_SECONDS = 10.0
 
 _RECEIVED = "The answer has arrived. Close this page and go back to the program that you sign in to."
 _REFUSED = "The sign-in was refused. Close this page and go back to the program that you sign in to."
+_NOT_A_BROWSER = "This is not a request that a browser sends."
 _STYLE = (
     ":root{color-scheme:light dark}"
     "body{font:1rem/1.5 system-ui,sans-serif;max-width:32rem;margin:20vh auto;padding:0 1.5rem}"
     "h1{font-size:1.5rem}"
 )
-_STYLE_HASH = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()  # no other style counts on the page
+# the browser applies no other style on the page
+_STYLE_HASH = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
 _NOTHING_ELSE = "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 _HEADERS = (
     f"Content-Security-Policy: default-src 'none'; style-src 'sha256-{_STYLE_HASH}'; {_NOTHING_ELSE}",
@@ -46,19 +48,19 @@ _HEADERS = (
 )
 
 Present = Callable[[str, "LoopbackListener"], Awaitable[None]]
-"""Shows a person the authorization URL, and may pass on a redirect URL that they bring back."""
+"""Shows a person the authorization URL, and may pass on a redirect URL that they paste."""
 
 
 class LoopbackListener:
     """A `RedirectListener` on 127.0.0.1.
 
-    It takes one redirect: a GET of its path, for its own host, with the state that is waited for. Any other request is
-    answered with an error and changes nothing.
+    It accepts one redirect: a GET of its path, for its own host, with the expected state. Any other request is answered
+    with an error and changes nothing.
 
     Args:
         listener: The open listener.
         port: Its port.
-        deadline: When it stops waiting, on the clock of the event loop.
+        deadline: The time when it stops waiting, on the clock of the event loop.
         server: The server's name in errors.
         present: Shows the authorization URL while it listens.
 
@@ -100,16 +102,14 @@ class LoopbackListener:
         return self._found
 
     def take(self, url: str) -> bool:
-        """Take a redirect URL that a person has copied; return whether it is the one that is waited for."""
+        """Accept a redirect URL that a person has copied; return whether it is the expected one."""
         try:
             parts = urlsplit(url.strip())
         except ValueError:
             return False
-        if f"{parts.scheme}://{parts.netloc}{parts.path}" == self.redirect_uri:
-            found = _response_of(parts.query)
-        else:
-            found = None
-        if not self._is_wanted(found):
+        if f"{parts.scheme}://{parts.netloc}{parts.path}" != self.redirect_uri:
+            return False
+        if not self._is_wanted(_response_of(parts.query)):
             return False
         self._arrived.set()
         return True
@@ -122,10 +122,14 @@ class LoopbackListener:
             self._arrived.set()
 
     def _is_wanted(self, found: AuthorizationResponse | None) -> bool:
-        """Keep a response if it carries the state and is the first; return whether it does."""
-        if found is None or not hmac.compare_digest((found.state or "").encode(errors="replace"), self._state.encode()):
+        """Store a response if it has the state and is the first; return whether it has the state."""
+        if found is None:
             return False
-        self._found = self._found or found
+        state = (found.state or "").encode(errors="replace")
+        if not hmac.compare_digest(state, self._state.encode()):
+            return False
+        if self._found is None:
+            self._found = found
         return True
 
     async def _answer(self, stream: anyio.abc.ByteStream) -> None:
@@ -139,16 +143,19 @@ class LoopbackListener:
                     status, text = self._judged(await read_head(stream))
                     await stream.send(_page(status, text))
             except (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
-                pass  # it went away: if it was the browser, its redirect counts all the same
+                # it disconnected: if it was the browser, its redirect is accepted nevertheless
+                pass
             finally:
                 self._strangers -= 1
                 if status == 200:
                     self._arrived.set()
 
     def _judged(self, head: IncomingHead) -> tuple[int, str]:
-        """Return the status and the text for a request, which may be the one that is waited for."""
+        """Return the status and the text for a request, which may be the expected one."""
+        if head.too_long:
+            return 431, _NOT_A_BROWSER
         if not head.complete:
-            return (431 if head.too_long else 400), "This is no request that a browser sends."
+            return 400, _NOT_A_BROWSER
         if head.hosts != [self.redirect_uri.split("/")[2].encode()]:
             return 421, "This address is not served here."
         path, _, query = head.target.partition(b"?")
@@ -159,7 +166,9 @@ class LoopbackListener:
         found = _response_of(query.decode("ascii", "replace"))
         if not self._is_wanted(found):
             return 400, "This is not the sign-in that is waited for."
-        return 200, _REFUSED if self._found is not None and self._found.error is not None else _RECEIVED
+        if self._found is not None and self._found.error is not None:
+            return 200, _REFUSED
+        return 200, _RECEIVED
 
 
 @asynccontextmanager
@@ -169,7 +178,7 @@ async def loopback_listener(
     """Open a listener for the redirect of one sign-in on this port, or on one that is free.
 
     Raises:
-        OSError: The port is taken.
+        OSError: The port is in use.
     """
     listener = await anyio.create_tcp_listener(local_host=_HOST, local_port=port or 0)
     async with listener:
@@ -179,23 +188,30 @@ async def loopback_listener(
 
 
 def _response_of(query: str) -> AuthorizationResponse | None:
-    """Return the response of a redirect's query; None if it is none: no parameter may occur twice (RFC 6749 3.1)."""
+    """Return the response of a redirect's query, or None for another query: no name may occur twice (RFC 6749 3.1)."""
     try:
         pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=_MAX_PARAMETERS)
     except ValueError:
         return None
     found = dict(pairs)
-    if len(found) != len(pairs) or not ("code" in found) ^ ("error" in found):
+    if len(found) != len(pairs):
         return None
-    found["issuer"] = found.pop("iss", None)  # pyright: ignore[reportArgumentType]  # absent is None
+    if ("code" in found) == ("error" in found):
+        return None
+    if "iss" in found:
+        found["issuer"] = found.pop("iss")
+    else:
+        # only `iss` is the issuer
+        found.pop("issuer", None)
     return msgspec.convert(found, AuthorizationResponse)
 
 
 def _page(status: int, text: str) -> bytes:
-    """Return an answer with a page; its texts are all ours."""
-    said, _, then = text.partition(". ")
+    """Return an answer with a page. No text of the request is in it, so nothing has to be escaped."""
+    heading, _, rest = text.partition(". ")
     lines = (
         '<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">',
-        f"<title>Sign in</title><style>{_STYLE}</style><main><h1>{said.rstrip('.')}</h1><p>{then}</p></main></html>\n",
+        f"<title>Sign in</title><style>{_STYLE}</style>",
+        f"<main><h1>{heading.rstrip('.')}</h1><p>{rest}</p></main></html>\n",
     )
     return page_answer(status, "".join(lines), _HEADERS)

@@ -16,6 +16,8 @@ class MemoryTokenStore:
 
     def __init__(self) -> None:
         self._records: dict[TokenKey, TokenRecord] = {}
+        # The event of each key that is held: set and removed by its holder, also on cancellation. A waiter looks again,
+        # because another one may have been faster.
         self._held: dict[TokenKey, anyio.Event] = {}
 
     async def load(self, key: TokenKey) -> TokenRecord | None:
@@ -33,11 +35,7 @@ class MemoryTokenStore:
 
     async def records(self, *, resource: str | None = None, principal: str | None = None) -> Sequence[TokenRecord]:
         """Return the records of a resource, of a principal, or all, the newest first."""
-        return [
-            record
-            for record in reversed(self._records.values())
-            if resource in (None, record.key.resource) and principal in (None, record.key.principal)
-        ]
+        return [one for one in reversed(self._records.values()) if one.key.is_of(resource, principal)]
 
     @asynccontextmanager
     async def locked(self, key: TokenKey, *, seconds: float) -> AsyncGenerator[None, None]:

@@ -9,13 +9,12 @@ from collections.abc import Iterable, Sequence
 from urllib.parse import urlsplit, urlunsplit
 
 from toolweave._value import Value
-from toolweave.http import origin_of
-from toolweave.oauth._fetch import NotFetched, checked_url, shown_url
+from toolweave.http import DEFAULT_PORTS, origin_of
+from toolweave.oauth._fetch import FetchFailed, checked_url, shown_url
 
-_PRM, _ASM, _OIDC = (
-    f"/.well-known/{name}"
-    for name in ("oauth-protected-resource", "oauth-authorization-server", "openid-configuration")
-)
+_PRM = "/.well-known/oauth-protected-resource"
+_ASM = "/.well-known/oauth-authorization-server"
+_OIDC = "/.well-known/openid-configuration"
 _ENDPOINTS = (
     *("authorization_endpoint", "token_endpoint", "registration_endpoint"),
     *("revocation_endpoint", "device_authorization_endpoint"),
@@ -33,7 +32,7 @@ class ProtectedResource(Value, frozen=True):
 
     @property
     def servers(self) -> tuple[str, ...]:
-        """The issuers of its authorization servers; more than eight are not looked at."""
+        """The issuers of its authorization servers; only the first eight are read."""
         return tuple(self.authorization_servers or ())[:_MAX_SERVERS]
 
 
@@ -41,7 +40,7 @@ class AuthorizationServer(Value, frozen=True):
     """The metadata of an authorization server; see RFC 8414, 2.
 
     Attributes:
-        known: Whether they were published; False for the endpoints that revision 2025-03-26 assumes.
+        known: Whether the metadata were published; False for the endpoints that revision 2025-03-26 assumes.
     """
 
     issuer: str
@@ -64,18 +63,22 @@ def resource_of(url: str) -> str:
     """Return the canonical URL of an MCP server (RFC 8707, 2): no fragment or user info, host and scheme in lower case.
 
     Raises:
-        ValueError: It is no URL.
+        ValueError: It is not a URL.
     """
     parts = urlsplit(url)
-    host = (parts.hostname or "").lower()
-    host = f"[{host}]" if ":" in host else host
-    plain = parts.port is None or parts.port == {"http": 80, "https": 443}.get(parts.scheme)
-    netloc = host if plain else f"{host}:{parts.port}"
-    return urlunsplit((parts.scheme, netloc, "" if parts.path == "/" else parts.path, parts.query, ""))
+    netloc = (parts.hostname or "").lower()
+    if ":" in netloc:
+        netloc = f"[{netloc}]"
+    if parts.port not in (None, DEFAULT_PORTS.get(parts.scheme)):
+        netloc += f":{parts.port}"
+    path = parts.path
+    if path == "/":
+        path = ""
+    return urlunsplit((parts.scheme, netloc, path, parts.query, ""))
 
 
 def covers(resource: str, url: str) -> bool:
-    """Whether the `resource` of metadata means the MCP server at a URL: it, or an origin or path above it."""
+    """Whether the `resource` of metadata is the MCP server at a URL, or an origin or path above it."""
     try:
         if origin_of(resource) != origin_of(url):
             return False
@@ -83,38 +86,43 @@ def covers(resource: str, url: str) -> bool:
         asked = urlsplit(url)
     except ValueError:
         return False
+    if named.fragment or named.query not in ("", asked.query):
+        return False
     folder = named.path.rstrip("/")
-    beneath = asked.path.rstrip("/") == folder or asked.path.startswith(f"{folder}/")
-    return beneath and not named.fragment and named.query in ("", asked.query)
+    return asked.path.rstrip("/") == folder or asked.path.startswith(f"{folder}/")
 
 
 def protected_resource_urls(url: str) -> list[str]:
     """Return the well-known URLs of a server's metadata: with its path, then at the root (RFC 9728, 3.1)."""
     parts = urlsplit(url)
     path = parts.path.rstrip("/")
-    forms = [(f"{_PRM}{path}", parts.query), (_PRM, "")]
-    return list(dict.fromkeys(urlunsplit((parts.scheme, parts.netloc, form, query, "")) for form, query in forms))
+    with_path = urlunsplit((parts.scheme, parts.netloc, f"{_PRM}{path}", parts.query, ""))
+    at_root = urlunsplit((parts.scheme, parts.netloc, _PRM, "", ""))
+    return list(dict.fromkeys((with_path, at_root)))
 
 
 def authorization_server_urls(issuer: str) -> list[str]:
     """Return the well-known URLs of an issuer's metadata, in the order in which they are tried."""
     parts = urlsplit(issuer)
     path = parts.path.rstrip("/")
-    forms = [f"{_ASM}{path}", f"{_OIDC}{path}", *([f"{path}{_OIDC}"] if path else [])]
+    forms = [f"{_ASM}{path}", f"{_OIDC}{path}"]
+    if path:
+        # OpenID Connect Discovery appends to the path
+        forms.append(f"{path}{_OIDC}")
     return [urlunsplit((parts.scheme, parts.netloc, form, "", "")) for form in forms]
 
 
 def checked_server(found: AuthorizationServer, issuer: str) -> AuthorizationServer:
-    """Return metadata that are those of the issuer they were asked for, with endpoints that may be used.
+    """Return metadata after a check that they are of this issuer and that their endpoints may be used.
 
     The issuer is compared as the identical string (RFC 8414, 3.3): nothing is normalised.
 
     Raises:
-        NotFetched: They are another one's, or an endpoint is no URL to be used.
+        FetchFailed: They are the metadata of another issuer, or the URL of an endpoint is not allowed.
     """
     if found.issuer != issuer:
         names = f"name the issuer {shown_url(found.issuer)!r} instead of {shown_url(issuer)!r}"
-        raise NotFetched(f"the metadata of its authorization server {names}: they are not used", final=True)
+        raise FetchFailed(f"the metadata of its authorization server {names}: they are not used", final=True)
     for name in _ENDPOINTS:
         url = getattr(found, name)
         if url is not None:
@@ -138,4 +146,7 @@ def fallback_server(url: str) -> AuthorizationServer:
 def first_of(wanted: Sequence[str], offered: Iterable[str] | None, default: str) -> str:
     """Return the first of the wanted words that is offered, or the default."""
     words = set(offered or ())
-    return next((word for word in wanted if word in words), default)
+    for word in wanted:
+        if word in words:
+            return word
+    return default

@@ -1,4 +1,4 @@
-"""The values that outlive a process: registrations of clients, tokens, and the port of the stores that keep them."""
+"""The values that outlive a process: registrations of clients, tokens, and the protocol of their stores."""
 
 from __future__ import annotations
 
@@ -11,20 +11,24 @@ from toolweave.config import Secret
 
 
 class TokenKey(Value, frozen=True):
-    """The identity of a kept token: it is never used for another one.
+    """The identity of a stored token: it is never used for another one.
 
     Attributes:
         issuer: The issuer of the authorization server, as the identical string of its metadata.
         resource: The URL of the MCP server that the token is for (RFC 8707).
         client: The client that asked: a configured `client_id`, the URL of a client id metadata document, or empty for
             a client that is registered dynamically.
-        principal: The user on whose behalf it was issued, as the program names them; empty where there is only one.
+        principal: The user on whose behalf it was issued, as the program names them; empty if there is only one.
     """
 
     issuer: str
     resource: str
     client: str = ""
     principal: str = ""
+
+    def is_of(self, resource: str | None, principal: str | None) -> bool:
+        """Return whether the token is for a resource and a principal; None is any."""
+        return resource in (None, self.resource) and principal in (None, self.principal)
 
 
 class ClientRegistration(Value, frozen=True):
@@ -79,7 +83,7 @@ class TokenRecord(Value, frozen=True):
 
     def secrets(self) -> tuple[Secret, ...]:
         """Return every secret in it, for masking."""
-        values = [getattr(self, name) for name in sorted(self.quiet)]
+        values = [self.access_token, self.dpop_key, self.refresh_token]
         if self.registration is not None:
             values.append(self.registration.client_secret)
         return tuple(Secret(value) for value in values if value)
@@ -107,7 +111,7 @@ class TokenStore(Protocol):
     def locked(self, key: TokenKey, *, seconds: float) -> AbstractAsyncContextManager[None]:
         """Hold the record of a key alone, among all processes that use the store, so that a refresh happens once.
 
-        Who holds it reads the record again before it renews it.
+        The holder reads the record again before it renews the token.
 
         Raises:
             StoreError: Another holder keeps it for longer than these seconds.

@@ -1,7 +1,7 @@
 """The client of an authorization server: a given one, one with a metadata document, or one that is registered.
 
-In this order (specification, `basic/authorization/client-registration`). What is registered at one issuer is unknown to
-every other.
+In this order (specification, `basic/authorization/client-registration`). A client that is registered at one issuer is
+unknown to every other.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import msgspec
 from toolweave._json import decode_json
 from toolweave._value import Value
 from toolweave.config import OAuth, is_loopback
-from toolweave.oauth._fetch import GuardedFetch, NotFetched, quoted
+from toolweave.oauth._fetch import FetchFailed, GuardedFetch, quoted
 from toolweave.oauth._metadata import AuthorizationServer, first_of
 from toolweave.oauth._records import ClientRegistration
 from toolweave.oauth._token_endpoint import RefusalBody, TokenRefused, revealed
@@ -24,6 +24,7 @@ from toolweave.oauth._token_endpoint import RefusalBody, TokenRefused, revealed
 _METHODS = ("none", "client_secret_basic", "client_secret_post")
 _BASIC = "client_secret_basic"
 _POST = "client_secret_post"
+_OTHER_METHOD = {_BASIC: _POST, _POST: _BASIC}
 _REFRESH = "refresh_token"
 _SCOPE_REFUSALS = ("invalid_client_metadata", "invalid_scope", "insufficient_scope")
 """The errors with which servers refuse a registration for its `scope`; the last one is Keycloak's."""
@@ -62,19 +63,22 @@ async def given_client(settings: OAuth, server: AuthorizationServer) -> ClientRe
         method = "private_key_jwt" if settings.private_key else "none"
         return ClientRegistration(client_id=settings.client_metadata_url, method=method)
     if settings.grant == "jwt_bearer":
-        return ClientRegistration(client_id="")  # the assertion says who it is
+        # the assertion names the client
+        return ClientRegistration(client_id="")
     return None
 
 
 def other_method(settings: OAuth, server: AuthorizationServer, registration: ClientRegistration) -> str | None:
-    """Return the other way to send the secret of a configured client, where the server may expect that one.
+    """Return the other method to send the secret of a configured client, if the server may expect that one.
 
     A server lists the methods that it has, and each client is registered for one of them. The settings do not name the
     method, so a configured client may be refused for sending its secret in the wrong place.
     """
-    if not settings.client_id or registration.client_secret is None or registration.method not in _METHODS[1:]:
+    if not settings.client_id or registration.client_secret is None:
         return None
-    other = _POST if registration.method == _BASIC else _BASIC
+    other = _OTHER_METHOD.get(registration.method)
+    if other is None:
+        return None
     offered = server.token_endpoint_auth_methods_supported
     if offered is None or other in offered:
         return other
@@ -85,8 +89,10 @@ def usable(registration: ClientRegistration | None, scopes: Iterable[str] = (), 
     """Whether a client that was registered before can still be used, to ask for these scopes."""
     if registration is None or not set(scopes).issubset(registration.scopes):
         return False
+    if now is None:
+        now = time.time()
     ends = registration.secret_expires_at
-    return ends is None or ends > (time.time() if now is None else now)
+    return ends is None or ends > now
 
 
 async def register(
@@ -96,52 +102,71 @@ async def register(
     redirect_uri: str | None,
     scopes: Sequence[str] = (),
 ) -> ClientRegistration:
-    """Register a client (RFC 7591): a native application, or a web application where people come back to a host.
+    """Register a client (RFC 7591): a native application, or a web application if the redirect leads to a host.
 
-    The registration names the scopes that are asked for next: a server may refuse a client every scope that it did not
-    register. Other servers refuse the registration for them, and are asked again without.
+    The registration names the scopes that are requested next, because a server may refuse a client all others. Other
+    servers refuse a registration for its scopes, and get a second one without.
 
     Raises:
         TokenRefused: The server refuses the registration.
-        NotFetched: The server does not register clients, or its response cannot be used.
+        FetchFailed: The server does not register clients, or its response cannot be used.
     """
     if server.registration_endpoint is None:
         text = f"its authorization server {server.issuer!r} registers no clients by itself"
-        raise NotFetched(f"{text}: register one there, and set 'oauth.client_id'", final=True)
+        raise FetchFailed(f"{text}: register one there, and set 'oauth.client_id'", final=True)
     method = first_of(_METHODS, server.token_endpoint_auth_methods_supported, _BASIC)
-    remote = redirect_uri is not None and not is_loopback(urlsplit(redirect_uri).hostname)
     wanted: dict[str, object] = {
         "client_name": settings.client_name,
-        "application_type": "web" if remote else "native",
+        "application_type": "native",
         "grant_types": [_GRANT_TYPES[settings.grant], _REFRESH],
         "token_endpoint_auth_method": method,
+        # without it the response type is `code`, which requires a redirect URI (RFC 7591, 2)
+        "response_types": [],
     }
+    redirect_uris = ()
     if redirect_uri is not None:
+        redirect_uris = (redirect_uri,)
         wanted |= {"redirect_uris": [redirect_uri], "response_types": ["code"]}
-    else:
-        wanted["response_types"] = []  # else it is `code`, which needs a redirect URI (RFC 7591, 2)
-    try:
-        if scopes:
-            named = {**wanted, "scope": " ".join(scopes)}
-        else:
-            named = wanted
-        made = await _registered(fetch, server.registration_endpoint, named)
-    except TokenRefused as exc:
-        if not scopes or exc.code not in _SCOPE_REFUSALS:
-            raise
-        made = await _registered(fetch, server.registration_endpoint, wanted)
-    default = "none" if made.client_secret is None else _BASIC  # RFC 7591, 2
-    method = made.token_endpoint_auth_method or default
-    if method not in _METHODS or not made.client_id or (method != "none" and made.client_secret is None):
-        raise NotFetched(f"{_ENDPOINT} makes a client that cannot be used, with {quoted(method)!r}", final=True)
+        if not is_loopback(urlsplit(redirect_uri).hostname):
+            wanted["application_type"] = "web"
+    made = await _registered_with_scopes(fetch, server.registration_endpoint, wanted, scopes)
+    method = made.token_endpoint_auth_method or _default_method(made)
+    if not _can_authenticate(made, method):
+        raise FetchFailed(f"{_ENDPOINT} makes a client that cannot be used, with {quoted(method)!r}", final=True)
     return ClientRegistration(
         client_id=made.client_id,
         client_secret=made.client_secret,
         method=method,
-        redirect_uris=() if redirect_uri is None else (redirect_uri,),
-        secret_expires_at=made.client_secret_expires_at or None,  # 0 is never
+        redirect_uris=redirect_uris,
+        # 0 is never
+        secret_expires_at=made.client_secret_expires_at or None,
         scopes=tuple(scopes),
     )
+
+
+def _default_method(made: RegistrationAnswer) -> str:
+    """Return the method of a client without one (RFC 7591, 2)."""
+    if made.client_secret is None:
+        return "none"
+    return _BASIC
+
+
+def _can_authenticate(made: RegistrationAnswer, method: str) -> bool:
+    if not made.client_id or method not in _METHODS:
+        return False
+    return method == "none" or made.client_secret is not None
+
+
+async def _registered_with_scopes(
+    fetch: GuardedFetch, url: str, wanted: dict[str, object], scopes: Sequence[str]
+) -> RegistrationAnswer:
+    if scopes:
+        try:
+            return await _registered(fetch, url, {**wanted, "scope": " ".join(scopes)})
+        except TokenRefused as exc:
+            if exc.code not in _SCOPE_REFUSALS:
+                raise
+    return await _registered(fetch, url, wanted)
 
 
 async def _registered(fetch: GuardedFetch, url: str, wanted: dict[str, object]) -> RegistrationAnswer:
@@ -153,13 +178,12 @@ async def _registered(fetch: GuardedFetch, url: str, wanted: dict[str, object]) 
 
 def _refused(status: int, body: bytes) -> Exception:
     if status == 429 or status >= 500:
-        return NotFetched(f"{_ENDPOINT} answers HTTP {status}", final=False)
+        return FetchFailed(f"{_ENDPOINT} answers HTTP {status}", final=False)
     try:
         refusal = decode_json(body, RefusalBody)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        return NotFetched(f"{_ENDPOINT} answers HTTP {status}", final=True)
+        return FetchFailed(f"{_ENDPOINT} answers HTTP {status}", final=True)
+    text = refusal.error
     if refusal.error_description:
-        text = f"{refusal.error}: {refusal.error_description}"
-    else:
-        text = refusal.error
+        text += f": {refusal.error_description}"
     return TokenRefused(refusal.error, f"{_ENDPOINT} refuses: {quoted(text)}")

@@ -6,7 +6,7 @@ import shlex
 import time
 from collections.abc import Generator, Sequence
 from contextlib import AsyncExitStack, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import anyio
@@ -16,13 +16,13 @@ from toolweave.config import OAuth
 from toolweave.errors import AuthRequiredError, ConfigError, ConnectError
 from toolweave.oauth._challenges import Challenge, parse_challenges
 from toolweave.oauth._code_flow import OFFLINE_ACCESS, begin, check_pkce, redeemed
-from toolweave.oauth._discovery import Discovered, discover
-from toolweave.oauth._fetch import GuardedFetch, NotFetched
+from toolweave.oauth._discovery import AuthServerInfo, discover
+from toolweave.oauth._fetch import FetchFailed, GuardedFetch
 from toolweave.oauth._grants import device_tokens, machine_tokens
 from toolweave.oauth._metadata import AuthorizationServer, resource_of
 from toolweave.oauth._records import ClientRegistration, TokenKey, TokenRecord, TokenStore
 from toolweave.oauth._registration import given_client, other_method, register, usable
-from toolweave.oauth._token_endpoint import CLIENT_REFUSALS, AnswerOfTokens, TokenEndpoint, TokenRefused, load_jose
+from toolweave.oauth._token_endpoint import CLIENT_REFUSALS, TokenEndpoint, TokenRefused, TokenResponse, load_jose
 from toolweave.oauth._user_agent import RedirectListener, UserAgent
 
 if TYPE_CHECKING:
@@ -44,9 +44,9 @@ class SignedOut(Value, frozen=True):
     """A token that was given up.
 
     Attributes:
-        key: Its identity.
-        revoked: Whether its authorization server knows.
-        problem: The reason why it does not; empty where it does.
+        key: The identity of the token.
+        revoked: Whether it was revoked at its authorization server.
+        problem: The reason why it was not revoked; empty if it was.
     """
 
     key: TokenKey
@@ -55,9 +55,9 @@ class SignedOut(Value, frozen=True):
 
 
 class SignIn:
-    """One identity at one MCP server: its record in the store, and the ways to another one.
+    """One identity at one MCP server: its record in the store, and the ways to a new one.
 
-    Holds no lock and no token: who calls it does.
+    It has no state but nonces: `TokenSource` holds the token, and its single flight orders the calls.
 
     Attributes:
         settings: The settings.
@@ -67,8 +67,8 @@ class SignIn:
         nonces: The last nonces of authorization servers and of the MCP server, by origin.
 
     Raises:
-        AuthRequiredError: Each method: it is refused, or a person is missing; another try is useless.
-        ConnectError: Each method: it did not work now.
+        AuthRequiredError: In each method: it is refused, or a person is missing; another try is useless.
+        ConnectError: In each method: it did not work this time.
     """
 
     def __init__(
@@ -96,39 +96,44 @@ class SignIn:
 
     @property
     def can_ask(self) -> bool:
-        """Return whether the grant can run: a personal one needs a user agent, others need none."""
+        """Whether the grant can run: one that needs a person requires a user agent."""
         return self._user_agent is not None or self.settings.grant not in PERSONAL
 
     async def find(self) -> TokenRecord | None:
-        """Return the newest kept record of this identity, of a configured issuer alone if there is one.
+        """Return the newest stored record with a token of this identity; only of a configured issuer if there is one.
 
         Raises:
             StoreError: The store cannot be read.
         """
-        return next((one for one in await self._records() if one.access_token or one.refresh_token), None)
+        for record in await self._records():
+            if record.access_token or record.refresh_token:
+                return record
+        return None
 
-    async def discover(self, challenges: Sequence[Challenge] = (), *, issuer: str = "") -> Discovered:
-        """Find the authorization server; `issuer` is that of a token that is held."""
-        with self._told():
+    async def discover(self, challenges: Sequence[Challenge] = (), *, issuer: str = "") -> AuthServerInfo:
+        """Find the authorization server; `issuer` is the issuer of the current token."""
+        with self._as_server_errors():
             return await discover(
                 self._fetch, self.settings, self.url, challenges, revision=self._revision, issuer=issuer
             )
 
-    def scopes(self, found: Discovered, challenges: Sequence[Challenge]) -> tuple[str, ...]:
+    def scopes(self, found: AuthServerInfo, challenges: Sequence[Challenge]) -> tuple[str, ...]:
         """Return the scopes to ask for: the configured ones, the challenge's, those of the metadata, or none."""
         if self.settings.scopes:
             return tuple(self.settings.scopes)
-        wanted = next((one["scope"] for each in challenges if "scope" in (one := each.parameters)), None)
-        if wanted is None:
-            scopes = found.scopes
-        else:
-            scopes = tuple(dict.fromkeys(wanted.split()))
-        lasting = self.settings.grant in PERSONAL and OFFLINE_ACCESS in (found.server.scopes_supported or ())
-        if scopes and lasting and OFFLINE_ACCESS not in scopes:
+        scopes = found.scopes
+        for challenge in challenges:
+            if "scope" in challenge.parameters:
+                scopes = tuple(dict.fromkeys(challenge.parameters["scope"].split()))
+                break
+        if not scopes or OFFLINE_ACCESS in scopes:
+            return scopes
+        # for a refresh token, so that the person does not have to sign in each time the token ends
+        if self.settings.grant in PERSONAL and OFFLINE_ACCESS in (found.server.scopes_supported or ()):
             return (*scopes, OFFLINE_ACCESS)
         return scopes
 
-    async def authorize(self, found: Discovered, scopes: Sequence[str]) -> TokenRecord:
+    async def authorize(self, found: AuthServerInfo, scopes: Sequence[str]) -> TokenRecord:
         """Get a new token by the grant of the settings, and keep it.
 
         Raises:
@@ -137,8 +142,9 @@ class SignIn:
         if not self.can_ask:
             raise self.missing_person()
         kept = await self._kept(found.server)
-        kept = kept if usable(kept, scopes) else None
-        with self._told(found.server):
+        if not usable(kept, scopes):
+            kept = None
+        with self._as_server_errors(found.server):
             key = await self._proof_key(found)
             if self.settings.grant == "authorization_code":
                 endpoint, tokens = await self._by_code(found, scopes, kept, key)
@@ -157,7 +163,7 @@ class SignIn:
                 tokens = endpoint.bound(tokens)
         return await self._saved(found.server.issuer, tokens, scopes, endpoint.registration, key)
 
-    async def renew(self, found: Discovered, record: TokenRecord) -> TokenRecord | None:
+    async def renew(self, found: AuthServerInfo, record: TokenRecord) -> TokenRecord | None:
         """Renew a token, once among all processes that share the store; None where a new sign-in is needed.
 
         Raises:
@@ -166,13 +172,15 @@ class SignIn:
         async with self._store.locked(record.key, seconds=LOCK_SECONDS):
             current = await self._store.load(record.key)
             if current is None:
-                return None  # signed out meanwhile
+                # signed out meanwhile
+                return None
             if current.access_token != record.access_token:
-                return current  # another process was first
+                # another process was first
+                return current
             if current.refresh_token is None or current.registration is None:
                 return None
-            # a rotated token whose answer is lost is a session that is lost: its end is waited for, within the bound
-            # of the request
+            # The server may have replaced the refresh token when its answer is lost, and then the session is lost. So
+            # a cancellation waits for the answer, within the time bound of the request.
             with anyio.CancelScope(shield=True):
                 return await self._refreshed(found, current, current.refresh_token, current.registration)
 
@@ -190,22 +198,21 @@ class SignIn:
             if record.refresh_token:
                 await endpoint.revoke(record.refresh_token, "refresh_token")
             await endpoint.revoke(record.access_token, "access_token")
-        except (NotFetched, TokenRefused, ConfigError) as exc:
+        except (FetchFailed, TokenRefused, ConfigError) as exc:
             return str(exc)
         return ""
 
     async def forget(self, record: TokenRecord) -> SignedOut:
-        """Revoke a record's tokens where that can be done, and delete it."""
+        """Revoke a record's tokens if that is possible, and delete it."""
+        problem = "it had no token"
         if record.access_token:
             problem = await self.revoke(record)
-        else:
-            problem = "it held no token"
         await self._store.delete(record.key)
         return SignedOut(key=record.key, revoked=not problem, problem=problem)
 
     async def probe(self) -> list[Challenge]:
         """Return the challenges with which the MCP server answers a request without a token."""
-        with self._told():
+        with self._as_server_errors():
             answer = await self._fetch.get(self.url, "the server", headers=_PROBE)
         return parse_challenges(answer.headers.get("www-authenticate", ""))
 
@@ -218,34 +225,39 @@ class SignIn:
         """Return the command that signs in, or the function if the command cannot be given these settings."""
         settings = self.settings
         if not self.configured and not _COMMAND_HAS.issuperset(settings.without_defaults()):
+            named = ""
             if scopes:
                 named = f" and the scopes {' '.join(scopes)!r}"
-            else:
-                named = ""
             return f"call `toolweave.oauth.sign_in` with the same settings{named}"
-        words = ["toolweave", "auth", "login", self.server if self.configured else self.url]
-        if settings.grant == "device_code" and not self.configured:
-            words.append("--device")
+        words = ["toolweave", "auth", "login"]
+        wanted = tuple(scopes)
+        if self.configured:
+            words.append(self.server)
+        else:
+            # the command does not know these settings, so they are arguments
+            words.append(self.url)
+            wanted = (*settings.scopes, *scopes)
+            if settings.grant == "device_code":
+                words.append("--device")
         if settings.principal:
             words += ["--principal", settings.principal]
-        if self.configured:
-            wanted = scopes
-        else:
-            wanted = (*settings.scopes, *scopes)
         for scope in dict.fromkeys(wanted):
             words += ["--scope", scope]
         return f"run `{shlex.join(words)}`"
 
     async def proof_key(self, record: TokenRecord) -> ProofKey | None:
         """Return the key that a record's token is bound to."""
-        with self._told():
+        with self._as_server_errors():
             return await self._read_key(record)
 
     # the parts
 
     async def _records(self) -> list[TokenRecord]:
         found = await self._store.records(resource=self._resource, principal=self.settings.principal)
-        return [one for one in found if one.key.client == self._client and self.settings.issuer in ("", one.key.issuer)]
+        return [one for one in found if self._is_mine(one.key)]
+
+    def _is_mine(self, key: TokenKey) -> bool:
+        return key.client == self._client and self.settings.issuer in ("", key.issuer)
 
     @property
     def _client(self) -> str:
@@ -255,13 +267,15 @@ class SignIn:
         return TokenKey(issuer=issuer, resource=self._resource, client=self._client, principal=self.settings.principal)
 
     async def _kept(self, server: AuthorizationServer) -> ClientRegistration | None:
-        """Return the client that is registered at a server; a configured one is not taken to another server.
+        """Return the client that is registered at a server; a configured one is not used at another server.
 
         Raises:
             AuthRequiredError: The configured client belongs to another server.
         """
         record = await self._store.load(self._key(server.issuer))
-        if record is None and self.settings.client_id and not self.settings.issuer:
+        if record is not None:
+            return record.registration
+        if self.settings.client_id and not self.settings.issuer:
             others = sorted({one.key.issuer for one in await self._records()})
             if others:
                 text = (
@@ -269,19 +283,22 @@ class SignIn:
                     "not sent there; make sure that it has moved, register anew there, and set 'oauth.issuer' with it"
                 )
                 raise AuthRequiredError(text, server=self.server)
-        if record is None:
-            return None
-        return record.registration
+        return None
 
-    async def _proof_key(self, found: Discovered) -> ProofKey | None:
-        """Return a new key where tokens are to be bound to one."""
+    async def _proof_key(self, found: AuthServerInfo) -> ProofKey | None:
+        """Return a new key if tokens are to be bound to one."""
         wanted = self.settings.dpop
-        if wanted is False or (wanted is None and not found.dpop):
+        if wanted is None:
+            binds = found.dpop
+        else:
+            binds = wanted
+        if not binds:
             return None
-        offered = found.server.dpop_signing_alg_values_supported
-        if wanted and "ES256" not in (offered or ()):
+        offered = found.server.dpop_signing_alg_values_supported or ()
+        # a server that requires proofs by itself is tried even if it does not list the algorithm
+        if wanted and "ES256" not in offered:
             text = f"its authorization server {found.server.issuer!r} binds no tokens to keys with ES256"
-            raise NotFetched(f"{text}, which 'oauth.dpop' demands", final=True)
+            raise FetchFailed(f"{text}, which 'oauth.dpop' demands", final=True)
         return (await load_jose()).ProofKey.new()
 
     async def _read_key(self, record: TokenRecord) -> ProofKey | None:
@@ -290,22 +307,26 @@ class SignIn:
         try:
             return (await load_jose()).ProofKey.of(record.dpop_key)
         except ValueError as exc:
-            raise NotFetched(f"the key of its token cannot be read: {exc}", final=True) from None
+            raise FetchFailed(f"the key of its token cannot be read: {exc}", final=True) from None
 
     async def _by_code(
-        self, found: Discovered, scopes: Sequence[str], kept: ClientRegistration | None, key: ProofKey | None
-    ) -> tuple[TokenEndpoint, AnswerOfTokens]:
+        self, found: AuthServerInfo, scopes: Sequence[str], kept: ClientRegistration | None, key: ProofKey | None
+    ) -> tuple[TokenEndpoint, TokenResponse]:
         """Let a person sign in in a browser, and redeem the code."""
         check_pkce(found)
         if found.server.authorization_endpoint is not None:
             await self._fetch.judged(found.server.authorization_endpoint, "the authorization endpoint")
         given = await given_client(self.settings, found.server)
+        if given is not None:
+            kept = None
+        thumbprint = None
+        if key is not None:
+            thumbprint = key.thumbprint
         async with AsyncExitStack() as stack:
-            listener, kept = await self._listener(stack, None if given is not None else kept)
+            listener, kept = await self._listener(stack, kept)
             client = given or kept
             if client is None:
                 client = await register(self._fetch, self.settings, found.server, listener.redirect_uri, scopes)
-            thumbprint = None if key is None else key.thumbprint
             request = begin(found, client.client_id, listener.redirect_uri, scopes, thumbprint=thumbprint)
             with anyio.fail_after(self.settings.timeout):
                 response = await listener.response(request.url, state=request.state)
@@ -316,38 +337,42 @@ class SignIn:
     async def _listener(
         self, stack: AsyncExitStack, kept: ClientRegistration | None
     ) -> tuple[RedirectListener, ClientRegistration | None]:
-        """Open the listener, where a client that was registered before is redirected to; if it cannot, forget that."""
+        """Open the listener on the port of a registered client, or on a free port without that client."""
         assert self._user_agent is not None
-        how: dict[str, Any] = {"server": self.server, "seconds": self.settings.timeout}
+        server = self.server
+        seconds = self.settings.timeout
+        registered = ""
         if kept is not None and kept.redirect_uris:
-            before = kept.redirect_uris[0]
-        else:
-            before = None
-        port = self.settings.redirect_port or (None if before is None else urlsplit(before).port)
+            registered = kept.redirect_uris[0]
+        port = self.settings.redirect_port or urlsplit(registered).port
         try:
-            listener = await stack.enter_async_context(self._user_agent.listener(**how, port=port))
+            opening = self._user_agent.listener(server=server, seconds=seconds, port=port)
+            listener = await stack.enter_async_context(opening)
         except OSError as exc:
             if self.settings.redirect_port is not None:
                 text = f"the port {port} of 'oauth.redirect_port' cannot be listened on: {exc}"
-                raise NotFetched(text, final=False) from None
-            listener = await stack.enter_async_context(self._user_agent.listener(**how))
-        return listener, kept if listener.redirect_uri == before else None
+                raise FetchFailed(text, final=False) from None
+            listener = await stack.enter_async_context(self._user_agent.listener(server=server, seconds=seconds))
+        if listener.redirect_uri != registered:
+            # some servers compare the port as well, so the client is registered again
+            return listener, None
+        return listener, kept
 
     async def _refreshed(
-        self, found: Discovered, record: TokenRecord, refresh_token: str, registration: ClientRegistration
+        self, found: AuthServerInfo, record: TokenRecord, refresh_token: str, registration: ClientRegistration
     ) -> TokenRecord | None:
         form = {"grant_type": "refresh_token", "refresh_token": refresh_token, "resource": found.resource}
-        with self._told(found.server):
+        with self._as_server_errors(found.server):
             try:
                 endpoint = self._endpoint(found.server, registration, await self._read_key(record))
                 tokens = endpoint.bound(await endpoint.request(form))
             except TokenRefused as exc:
                 if exc.code not in _DROPPING:
-                    raise NotFetched(str(exc), final=False) from None
+                    raise FetchFailed(str(exc), final=False) from None
+                known: ClientRegistration | None = registration
                 if exc.code in CLIENT_REFUSALS and not self.settings.client_id:
+                    # the server has forgotten the client, which is registered again
                     known = None
-                else:
-                    known = registration
                 await self._store.save(record.replace(refresh_token=None, registration=known, saved_at=time.time()))
                 return None
         tokens = tokens.replace(refresh_token=tokens.refresh_token or refresh_token)
@@ -368,37 +393,45 @@ class SignIn:
     async def _saved(
         self,
         issuer: str,
-        tokens: AnswerOfTokens,
+        tokens: TokenResponse,
         scopes: Sequence[str],
         client: ClientRegistration,
         key: ProofKey | None,
         pem: str | None = None,
     ) -> TokenRecord:
         now = time.time()
-        seconds = tokens.seconds
+        expires_at = None
+        if tokens.seconds is not None:
+            expires_at = now + tokens.seconds
+        if tokens.scope is not None:
+            scopes = tokens.scope.split()
+        if key is not None:
+            pem = key.pem()
         record = TokenRecord(
             key=self._key(issuer),
             access_token=tokens.access_token,
             token_type=tokens.token_type,
-            expires_at=None if seconds is None else now + seconds,
+            expires_at=expires_at,
             refresh_token=tokens.refresh_token,
-            scopes=tuple(scopes) if tokens.scope is None else tuple(tokens.scope.split()),
+            scopes=tuple(scopes),
             registration=client,
-            dpop_key=pem if key is None else key.pem(),
+            dpop_key=pem,
             saved_at=now,
         )
         await self._store.save(record)
         return record
 
     @contextmanager
-    def _told(self, server: AuthorizationServer | None = None) -> Generator[None, None, None]:
+    def _as_server_errors(self, server: AuthorizationServer | None = None) -> Generator[None, None, None]:
         """Turn errors within the block into errors of the server, without a secret in them."""
-        where = "" if server is None else f" at {server.issuer!r}"
+        where = ""
+        if server is not None:
+            where = f" at {server.issuer!r}"
         try:
             yield
         except (TokenRefused, ConfigError) as exc:
             raise AuthRequiredError(f"signing in{where} was refused: {exc}", server=self.server) from None
-        except NotFetched as exc:
+        except FetchFailed as exc:
             if exc.final:
                 raise AuthRequiredError(f"signing in{where} is not possible: {exc}", server=self.server) from None
             raise ConnectError(f"signing in{where} did not work: {exc}", server=self.server) from None
@@ -419,11 +452,11 @@ async def sign_in(
 ) -> TokenRecord:
     """Sign in to the MCP server at a URL by the grant of the settings, and keep the token.
 
-    It is always a new sign-in, never a silent renewal. `scopes` are asked for beside those that the server wants;
-    `revision` is the one that the server is configured to speak.
+    It is always a new sign-in, never a silent renewal. `scopes` are requested beside those that the server requires;
+    `revision` is the configured protocol revision of the server.
 
     Raises:
-        AuthRequiredError: It is refused, or there is no person, or the metadata are not accepted.
+        AuthRequiredError: It is refused, no user agent is given, or the metadata are not accepted.
         ConnectError: The server or its authorization server did not answer.
         StoreError: The token cannot be kept.
     """
@@ -437,7 +470,7 @@ async def sign_in(
 
 
 async def sign_out(settings: OAuth, url: str, *, server: str, store: TokenStore) -> tuple[SignedOut, ...]:
-    """Give up every token of a principal for the MCP server at a URL: revoked where that can be done, always deleted.
+    """Give up every token of a principal for the MCP server at a URL: each is revoked if possible, and deleted.
 
     Raises:
         StoreError: The store cannot be read or written.

@@ -1,4 +1,4 @@
-"""The state of a stored sign-in, for people: its principal, scopes and expiry. No token is in it."""
+"""The human-readable state of a stored sign-in: its principal, scopes and expiry. No token is in it."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class SignInStatus(Value, frozen=True, kw_only=True):
         resource: The URL of the server that its token is for.
         issuer: The issuer of its token.
         client: The client that asked for it; see `TokenKey`.
-        principal: The user on whose behalf; empty where there is only one.
+        principal: The user on whose behalf; empty if there is only one.
         scopes: The scopes of the token.
-        state: `signed in`, `renewable` when the token is renewed at its next use, `expired`, or `registered` where only
-            the client is known so far.
+        state: `signed in`, `renewable` if the token is renewed at its next use, `expired`, or `registered` if there is
+            only a client so far.
         expires_at: When the token expires, in seconds since the epoch; None if that is not known.
         renewable: Whether there is a token that renews it.
     """
@@ -45,12 +45,19 @@ class SignInStatus(Value, frozen=True, kw_only=True):
             record: The record.
             now: The time in seconds since the epoch.
         """
+        if now is None:
+            now = time.time()
         renewable = record.refresh_token is not None
         until = record.expires_at
-        valid = until is None or until > (time.time() if now is None else now)
-        state: SignInState = "signed in" if valid else "renewable" if renewable else "expired"
+        state: SignInState
         if not record.access_token:
             state = "registered"
+        elif until is None or until > now:
+            state = "signed in"
+        elif renewable:
+            state = "renewable"
+        else:
+            state = "expired"
         return cls(
             resource=record.key.resource,
             issuer=record.key.issuer,
@@ -72,17 +79,21 @@ def sign_in_text(state: SignInState, expires_at: float | None) -> str:
     """Return the state of a sign-in in words, with its end."""
     match state:
         case "signed in":
-            return "signed in" + ("" if expires_at is None else f" until {_moment(expires_at)}")
+            return f"signed in{_end('until', expires_at)}"
         case "renewable":
             return "signed in; its token is renewed at the next use"
         case "expired":
-            return "expired" + ("" if expires_at is None else f" since {_moment(expires_at)}")
+            return f"expired{_end('since', expires_at)}"
         case "registered":
             return "registered, not signed in"
 
 
-def _moment(seconds: float) -> str:
+def _end(word: str, seconds: float | None) -> str:
+    if seconds is None:
+        return ""
     try:
-        return datetime.fromtimestamp(seconds, tz=UTC).strftime("%Y-%m-%d %H:%M UTC")
-    except (OverflowError, ValueError, OSError):  # a server may name any number
-        return "a time that no calendar has"
+        date = datetime.fromtimestamp(seconds, tz=UTC).strftime("%Y-%m-%d %H:%M UTC")
+    except (OverflowError, ValueError, OSError):
+        # a server may name any number
+        date = "a time that no calendar has"
+    return f" {word} {date}"

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from toolweave.config import OAuth
-from toolweave.oauth._auth_challenge import MOST_RESENDS, AuthChallenge
+from toolweave.oauth._auth_challenge import MAX_RESENDS, AuthChallenge
 from toolweave.oauth._defaults import default_token_store
 from toolweave.oauth._metadata import resource_of
 
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 
 
 class StoredSignIn:
-    """The authorization of requests to a server that may want none: a kept token, once a request was refused for it.
+    """The authorization of requests to a server that may require none: a stored token, after a request was refused.
 
-    The store is not looked into before. Without a stored sign-in, the refusal stays as it is.
+    The store is not read before. Without a stored sign-in, the refusal stays as it is.
 
     Attributes:
-        max_resends: The number of times that one refused request is sent again at most.
-        only_stored: That no request carries credentials unless a person has signed in to the server before.
+        max_resends: The maximum number of times that one refused request is sent again.
+        only_stored: Whether requests have credentials only if a person has signed in to the server before.
     """
 
-    max_resends = MOST_RESENDS
+    max_resends = MAX_RESENDS
     only_stored = True
 
     def __init__(self, url: str) -> None:
@@ -35,7 +35,7 @@ class StoredSignIn:
         self._source: TokenSource | None = None
 
     async def headers(self, method: str, url: str) -> Mapping[str, str]:
-        """Return the headers that authorize a request; none as long as none was refused.
+        """Return the headers that authorize a request; none until a request was refused.
 
         Raises:
             ConnectError: The token has expired, and could not be renewed now.
@@ -49,7 +49,7 @@ class StoredSignIn:
         """Return the headers with which a refused request is sent again, or None to leave it refused.
 
         Raises:
-            AuthRequiredError: The kept token is worth nothing any more.
+            AuthRequiredError: The stored token is not valid any longer.
             ConnectError: Its renewal did not work now.
             StoreError: The store cannot be read or written.
         """
@@ -60,13 +60,14 @@ class StoredSignIn:
         kept = await default_token_store().records(resource=resource_of(self._url), principal="")
         if not any(record.access_token for record in kept):
             return None
-        from toolweave.oauth._token_source import token_source  # for servers that want a sign-in
+        # imported late: most servers require no sign-in
+        from toolweave.oauth._token_source import token_source
 
         self._source = token_source(OAuth(), self._url, server=self._url)
         return await self._source.headers(challenge.method, challenge.url) or None
 
     def answered(self, url: str, headers: Mapping[str, str]) -> None:
-        """Keep the nonce that an answer brings for the next proof."""
+        """Store the nonce of an answer for the next proof."""
         if self._source is not None:
             self._source.answered(url, headers)
 

@@ -1,4 +1,4 @@
-"""Requests of a client to an authorization server: authenticated, proved where tokens are bound, answers checked."""
+"""Requests of a client to an authorization server: authenticated, with a proof if tokens are bound, answers checked."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import anyio.to_thread
 from toolweave._value import Value
 from toolweave.config import OAuth, OAuthSecret, Secret
 from toolweave.http import origin_of
-from toolweave.oauth._fetch import FetchedAnswer, GuardedFetch, NotFetched, quoted
+from toolweave.oauth._fetch import FetchedAnswer, FetchFailed, GuardedFetch, quoted
 from toolweave.oauth._metadata import AuthorizationServer
 from toolweave.oauth._records import ClientRegistration
 
@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 _ASSERTION_TYPE = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 _TOKEN = re.compile(r"[\x21-\x7e]{1,65536}")
 _NONCE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,512}")
-_NONCES = 2  # a server that has yet another one for each try is not followed
-_MOST_SECONDS = 10 * 365 * 86_400
+_MAX_NONCES = 2
+"""The number of times that a request is sent again with a new nonce. Some servers have another one for each try."""
+_MAX_SECONDS = 10 * 365 * 86_400
 _SECRET_FIELDS = (
     *("code", "code_verifier", "refresh_token", "client_secret", "client_assertion", "assertion", "subject_token"),
     *("token", "device_code"),
@@ -57,8 +58,8 @@ class RefusalBody(Value, frozen=True):
     error_description: str | None = None
 
 
-class AnswerOfTokens(Value, frozen=True):
-    """The successful answer of a token endpoint (RFC 6749, 5.1), as it came."""
+class TokenResponse(Value, frozen=True):
+    """The successful response of a token endpoint (RFC 6749, 5.1), unchanged."""
 
     quiet: ClassVar[frozenset[str]] = frozenset({"access_token", "refresh_token"})
 
@@ -71,24 +72,24 @@ class AnswerOfTokens(Value, frozen=True):
 
     @property
     def seconds(self) -> float | None:
-        """The seconds for which it is good; None if it does not say so, or nothing that makes sense."""
+        """The lifetime of the token in seconds; None if it is missing or not plausible."""
         try:
             seconds = float(self.expires_in or "")
         except ValueError:
             return None
-        if 0 < seconds <= _MOST_SECONDS:
+        if 0 < seconds <= _MAX_SECONDS:
             return seconds
         return None
 
 
 @dataclass(slots=True, kw_only=True)
 class TokenEndpoint:
-    """An authorization server as one client of it sees it.
+    """The token endpoint and its neighbours at an authorization server, for one client.
 
     Attributes:
         registration: The client. Its method becomes `other_method` once the server refuses the first one.
-        other_method: Another method to try where the server does not accept the client as it authenticates.
-        key: The key that its tokens are to be bound to, if they are.
+        other_method: Another method to try if the server refuses the authentication of the client.
+        key: The key that its tokens are bound to, if they are bound.
         id_with_basic: Send `client_id` in the form beside HTTP Basic, for servers of the official Python SDK.
         nonces: The last nonce of each origin, which the proofs of the next request carry (RFC 9449, 8).
     """
@@ -102,42 +103,42 @@ class TokenEndpoint:
     id_with_basic: bool = True
     nonces: dict[str, str] = field(default_factory=dict[str, str], repr=False)
 
-    async def request(self, form: Mapping[str, str]) -> AnswerOfTokens:
+    async def request(self, form: Mapping[str, str]) -> TokenResponse:
         """Ask for a token.
 
         Raises:
             TokenRefused: It is refused.
-            NotFetched: There is no answer, or none that is accepted.
+            FetchFailed: No answer arrived, or it is not accepted.
         """
         if self.server.token_endpoint is None:
-            raise NotFetched("its authorization server has no token endpoint", final=True)
+            raise FetchFailed("its authorization server has no token endpoint", final=True)
         answer = await self.post(self.server.token_endpoint, "the token endpoint", form)
-        tokens = answer.decoded(AnswerOfTokens)
+        tokens = answer.decoded(TokenResponse)
         if not _TOKEN.fullmatch(tokens.access_token):
-            raise NotFetched("the token endpoint returned no token", final=True)
+            raise FetchFailed("the token endpoint returned no token", final=True)
         return tokens
 
-    def bound(self, tokens: AnswerOfTokens) -> AnswerOfTokens:
-        """Return tokens whose type is the one that was asked for: one that is not bound to the key is not taken.
+    def bound(self, tokens: TokenResponse) -> TokenResponse:
+        """Return tokens that have the requested type: if there is a key, they must be bound to it.
 
         Raises:
-            NotFetched: It is another one.
+            FetchFailed: The tokens have another type.
         """
         wanted = "Bearer" if self.key is None else _DPOP
         if tokens.token_type.lower() != wanted.lower():
             text = f"the token endpoint gives a token of type {quoted(tokens.token_type)!r} instead of {wanted!r}"
-            raise NotFetched(f"{text}: it is not used", final=True)
+            raise FetchFailed(f"{text}: it is not used", final=True)
         return tokens.replace(token_type=wanted)
 
     async def post(self, url: str, what: str, form: Mapping[str, str]) -> FetchedAnswer:
         """Post a form as this client and return a successful response.
 
-        The form is sent again where the server asks for a nonce in the proof, and once with the other method of
+        The form is sent again if the server requires a nonce in the proof, and once with the other method of
         authentication.
 
         Raises:
             TokenRefused: It is refused.
-            NotFetched: There is no answer.
+            FetchFailed: No answer arrived.
         """
         tries = 0
         while True:
@@ -146,7 +147,7 @@ class TokenEndpoint:
                 headers["dpop"] = self.key.proof("POST", url, nonce=self.nonces.get(origin_of(url)))
             sent = {**form, **named}
             answer = await self.fetch.post(url, what, sent, headers=headers)
-            renewed = take_nonce(self.nonces, url, answer.headers)
+            renewed = store_nonce(self.nonces, url, answer.headers)
             if 200 <= answer.status < 300:
                 return answer
             refusal = _refusal(answer, what, sent)
@@ -154,8 +155,10 @@ class TokenEndpoint:
                 self.registration = self.registration.replace(method=self.other_method)
                 self.other_method = None
                 continue
+            # a nonce that is not new would only be refused again
+            can_repeat = self.key is not None and renewed
             tries += 1
-            if not (self.key and renewed and refusal.code == "use_dpop_nonce" and tries <= _NONCES):
+            if tries > _MAX_NONCES or not can_repeat or refusal.code != "use_dpop_nonce":
                 raise refusal
 
     async def revoke(self, token: str, hint: str) -> None:
@@ -163,10 +166,10 @@ class TokenEndpoint:
 
         Raises:
             TokenRefused: It is refused.
-            NotFetched: The server revokes none, or there is no answer.
+            FetchFailed: The server does not revoke tokens, or no answer arrived.
         """
         if self.server.revocation_endpoint is None:
-            raise NotFetched("its authorization server revokes no tokens", final=True)
+            raise FetchFailed("its authorization server revokes no tokens", final=True)
         form = {"token": token, "token_type_hint": hint}
         await self.post(self.server.revocation_endpoint, "the revocation endpoint", form)
 
@@ -176,21 +179,28 @@ class TokenEndpoint:
         secret = self.registration.client_secret
         match self.registration.method:
             case "private_key_jwt":
-                key = await revealed(self.settings.private_key) or ""
                 jose = await load_jose()
                 assertion = jose.client_assertion(
-                    client_id=client, audience=self.server.issuer, key=key, algorithm=self.settings.algorithm
+                    client_id=client,
+                    audience=self.server.issuer,
+                    key=await revealed(self.settings.private_key) or "",
+                    algorithm=self.settings.algorithm,
                 )
                 named = {"client_assertion_type": _ASSERTION_TYPE, "client_assertion": assertion}
                 return {}, {"client_id": client, **named}
             case "client_secret_basic" if secret is not None:
-                pair = f"{quote(client, safe='')}:{quote(secret, safe='')}"  # RFC 6749, 2.3.1
-                named = {"client_id": client} if self.id_with_basic else {}
-                return {"authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}, named
+                # both are form-encoded first (RFC 6749, 2.3.1)
+                pair = f"{quote(client, safe='')}:{quote(secret, safe='')}"
+                headers = {"authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}
+                if self.id_with_basic:
+                    return headers, {"client_id": client}
+                return headers, {}
             case "client_secret_post" if secret is not None:
                 return {}, {"client_id": client, "client_secret": secret}
+            case _ if client:
+                return {}, {"client_id": client}
             case _:
-                return {}, {"client_id": client} if client else {}
+                return {}, {}
 
 
 async def load_jose() -> Any:
@@ -202,7 +212,8 @@ async def revealed(secret: OAuthSecret | None) -> str | None:
     """Return a secret, calling the callable that makes it if there is one."""
     if callable(secret):
         made = secret()
-        made = await made if inspect.isawaitable(made) else made
+        if inspect.isawaitable(made):
+            made = await made
         if isinstance(made, Secret):
             return made.reveal()
         return str(made)
@@ -211,11 +222,13 @@ async def revealed(secret: OAuthSecret | None) -> str | None:
     return secret.reveal()
 
 
-def take_nonce(nonces: dict[str, str], url: str, headers: Mapping[str, str]) -> bool:
-    """Keep the nonce of an answer for its origin; return whether it is another one than before."""
+def store_nonce(nonces: dict[str, str], url: str, headers: Mapping[str, str]) -> bool:
+    """Store the nonce of an answer for its origin; return whether it is a new one."""
     nonce = headers.get("dpop-nonce")
+    if nonce is None or not _NONCE.fullmatch(nonce):
+        return False
     origin = origin_of(url)
-    if nonce is None or not _NONCE.fullmatch(nonce) or nonces.get(origin) == nonce:
+    if nonces.get(origin) == nonce:
         return False
     nonces[origin] = nonce
     return True
@@ -225,21 +238,20 @@ def _refusal(answer: FetchedAnswer, what: str, sent: Mapping[str, str]) -> Token
     """Return the refusal in an answer, without the secrets that it may repeat.
 
     Raises:
-        NotFetched: It is none: the server is not well, or no authorization server.
+        FetchFailed: The answer is not an OAuth error: the server is overloaded, or not an authorization server.
     """
     temporary = answer.status == 429 or answer.status >= 500
     try:
         body = answer.decoded(RefusalBody)
-    except NotFetched:
-        raise NotFetched(f"{what} answers HTTP {answer.status}", final=not temporary) from None
-    if body.error_description is None:
-        text = body.error
-    else:
-        text = f"{body.error}: {body.error_description}"
+    except FetchFailed:
+        raise FetchFailed(f"{what} answers HTTP {answer.status}", final=not temporary) from None
+    text = body.error
+    if body.error_description is not None:
+        text += f": {body.error_description}"
     for name in _SECRET_FIELDS:
         value = sent.get(name, "")
         if len(value) >= _HIDDEN_FROM:
             text = text.replace(value, "***")
     if temporary:
-        raise NotFetched(f"{what} answers HTTP {answer.status}: {quoted(text)}", final=False)
+        raise FetchFailed(f"{what} answers HTTP {answer.status}: {quoted(text)}", final=False)
     return TokenRefused(body.error, f"{what} refuses: {quoted(text)}")

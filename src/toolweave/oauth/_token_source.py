@@ -1,12 +1,12 @@
-"""The headers of requests to one MCP server, by OAuth: a token that is kept, renewed, and asked for when it is refused.
+"""The headers of requests to one MCP server, by OAuth: a stored token, renewed in time and replaced when it is refused.
 
 An `AuthHook` of `toolweave.connect`, which it does not know.
-
-Why concurrent refusals lead to one renewal: each compares the token that its request was sent with to the current one,
-before and inside the single flight. If they differ, another request has renewed already, and the new token is used; so
-a late refusal of an old token never discards a new one. Between processes, `SignIn.renew` holds the lock of the record
-and reads it again, so that a refresh token is sent once, as its rotation needs (RFC 9700, 4.14).
 """
+
+# Why concurrent refusals lead to one renewal: each compares the token that its request was sent with to the current
+# one, before and inside the single flight. If they differ, another request has renewed already, and the new token is
+# used. So a late refusal of an old token never discards a new one. Between processes, `SignIn.renew` holds the lock of
+# the record and reads it again, so that a refresh token is sent once, as its rotation requires (RFC 9700, 4.14).
 
 from __future__ import annotations
 
@@ -25,22 +25,23 @@ from toolweave._json import decode_json
 from toolweave.config import OAuth
 from toolweave.errors import AuthRequiredError, ConnectError, ServerError, StoreError
 from toolweave.http import origin_of
-from toolweave.oauth._auth_challenge import MOST_RESENDS, AuthChallenge
+from toolweave.oauth._auth_challenge import MAX_RESENDS, AuthChallenge
 from toolweave.oauth._challenges import Challenge, challenge_for, parse_challenges
 from toolweave.oauth._defaults import default_token_store, default_user_agent
-from toolweave.oauth._discovery import Discovered
+from toolweave.oauth._discovery import AuthServerInfo
 from toolweave.oauth._metadata import resource_of
 from toolweave.oauth._records import TokenRecord
 from toolweave.oauth._sign_in import PERSONAL, SignIn
 from toolweave.oauth._single_flight import SingleFlight
-from toolweave.oauth._token_endpoint import take_nonce
-from toolweave.protocol.json_types import as_object
+from toolweave.oauth._token_endpoint import store_nonce
+from toolweave.protocol.json_types import object_or_empty
 
 if TYPE_CHECKING:
     from toolweave.oauth._jose import ProofKey
 
 _MARGIN_SECONDS = 30.0
-_MARGIN_SHARE = 0.1  # of a token that lives for less than five minutes
+_MARGIN_SHARE = 0.1
+"""The part of its life before which a token is renewed that lives for less than five minutes."""
 _MAX_STEPS = 3
 _MAX_OPERATIONS = 1_000
 _MAX_SOURCES = 1_000
@@ -50,34 +51,40 @@ _USELESS_SECONDS = 60.0
 class TokenSource:
     """The authorization of the requests of one identity to one MCP server.
 
-    A token that is good costs a look at the clock. One flight at a time renews it or signs in, and no request is held
-    up by another request.
+    For a valid token, only the clock is read. One flight at a time renews it or signs in, and no request waits for
+    another request.
 
     Attributes:
-        max_resends: The number of times that one refused request is sent again at most.
-        signing_in: Whether a sign-in is under way, for which a person may need minutes.
+        max_resends: The maximum number of times that one refused request is sent again.
+        signing_in: Whether a sign-in is in progress, for which a person may need minutes.
     """
 
-    max_resends = MOST_RESENDS
+    max_resends = MAX_RESENDS
 
     def __init__(self, way: SignIn) -> None:
         self.signing_in: bool = False
         self._way = way
         self._origin = origin_of(way.url)
+        # The store is read once, before the first request; from then on `_adopt` alone changes the fields
+        # that describe the current token, in one step without a wait.
         self._looked = False
         self._record: TokenRecord | None = None
         self._key: ProofKey | None = None
         self._bearer: Mapping[str, str] | None = None
-        self._due = self._end = math.inf
-        self._found: Discovered | None = None
+        self._due = math.inf
+        self._end = math.inf
+        self._found: AuthServerInfo | None = None
         self._asked: tuple[str, ...] = ()
         self._granted = ""
+        # A token that the MCP server refused right after the sign-in that gave it, and when: another sign-in would end
+        # in the same refusal, so none is made for a while.
         self._useless = ("", -math.inf)
+        # The sets of scopes that were asked for, by operation: a server that always wants more is asked a few times.
         self._steps: OrderedDict[str, set[frozenset[str]]] = OrderedDict()
         self._work = SingleFlight[None](again=_repeated)
 
     async def headers(self, method: str, url: str) -> Mapping[str, str]:
-        """Return the headers that authorize a request; none as long as there is no token.
+        """Return the headers that authorize a request; none until there is a token.
 
         Raises:
             ConnectError: The token has expired, and could not be renewed now.
@@ -87,6 +94,7 @@ class TokenSource:
             return {}
         if not self._looked:
             record = await self._way.find()
+            # a request that was refused meanwhile may have a newer one
             if not self._looked:
                 await self._adopt(record)
         if time.time() >= self._due:
@@ -97,41 +105,39 @@ class TokenSource:
         """Return the headers with which a refused request is sent again, or None to leave it refused.
 
         Raises:
-            AuthRequiredError: A sign-in is needed and there is no person, or it was refused.
+            AuthRequiredError: A sign-in is needed and no user agent is configured, or it was refused.
             ConnectError: It did not work now.
             StoreError: The store cannot be read or written.
         """
         if origin_of(challenge.url) != self._origin:
             return None
-        take_nonce(self._way.nonces, challenge.url, challenge.headers)
+        store_nonce(self._way.nonces, challenge.url, challenge.headers)
         challenges = parse_challenges(challenge.headers.get("www-authenticate", ""))
         errors = {each.parameters.get("error") for each in challenges}
-        if self._key is not None and "use_dpop_nonce" in errors:
-            stale = self._way.nonces.get(self._origin) != _nonce_in(challenge.sent)
-            if stale:
-                return self._made(challenge.method, challenge.url)
-            return None
         sent = _token_in(challenge.sent)
-        if challenge.status == 403:
-            changed = "insufficient_scope" in errors and await self._step_up(challenge, sent, challenges)
-        else:
+        if self._key is not None and "use_dpop_nonce" in errors:
+            changed = self._way.nonces.get(self._origin) != _nonce_in(challenge.sent)
+        elif challenge.status != 403:
             changed = await self._replace(challenge, sent, challenges)
+        elif "insufficient_scope" in errors:
+            changed = await self._step_up(challenge, sent, challenges)
+        else:
+            changed = False
         if changed:
             return self._made(challenge.method, challenge.url)
         return None
 
     def answered(self, url: str, headers: Mapping[str, str]) -> None:
-        """Keep the nonce that an answer brings for the next proof (RFC 9449, 8.2), which then is not refused first."""
+        """Store the nonce of an answer for the next proof (RFC 9449, 8.2), which is then not refused first."""
         if self._key is not None:
-            take_nonce(self._way.nonces, url, headers)
+            store_nonce(self._way.nonces, url, headers)
 
-    # what is held
+    # the current token
 
     async def _adopt(self, record: TokenRecord | None) -> None:
-        """Take a record as the current one."""
-        if record is None:
-            key = None
-        else:
+        """Make a record the current one."""
+        key = None
+        if record is not None:
             key = await self._way.proof_key(record)
         self._looked = True
         self._record = record
@@ -151,8 +157,10 @@ class TokenSource:
     def _made(self, method: str, url: str) -> Mapping[str, str]:
         record = self._record
         key = self._key
-        if self._bearer is not None or record is None or key is None:
-            return self._bearer or {}
+        if self._bearer is not None:
+            return self._bearer
+        if record is None or key is None:
+            return {}
         token = record.access_token
         nonce = self._way.nonces.get(self._origin)
         return {"Authorization": f"DPoP {token}", "DPoP": key.proof(method, url, token=token, nonce=nonce)}
@@ -162,9 +170,11 @@ class TokenSource:
         return record is not None and record.access_token not in ("", sent)
 
     async def _found_elsewhere(self, sent: str) -> bool:
-        """Return whether the store has another, valid token, perhaps of another process, and take it."""
+        """Adopt another, valid token that is in the store, perhaps of another process; return whether there is one."""
         kept = await self._way.find()
-        if kept is None or kept.access_token in ("", sent) or not _good(kept):
+        if kept is None or kept.access_token in ("", sent):
+            return False
+        if not _is_valid(kept):
             return False
         await self._adopt(kept)
         return True
@@ -172,49 +182,53 @@ class TokenSource:
     # one flight at a time
 
     async def _renew_in_time(self) -> None:
-        """Renew a token that ends soon, where its authorization server is known; else its refusal will name that."""
+        """Renew a token that ends soon if its authorization server is known, else its refusal will name the server."""
         record = self._record
         found = self._found
-        if record is None or found is None or found.server.issuer != record.key.issuer:
+        if record is None or found is None:
             return
-        alone = self._way.settings.grant not in PERSONAL
-        if record.refresh_token is None and not alone:
+        if found.server.issuer != record.key.issuer:
+            return
+        if record.refresh_token is None and not self._signs_in_alone:
             return
 
         async def work() -> None:
-            if self._record is not record:
-                return
-            if record.refresh_token is None:
-                renewed = None
-            else:
-                renewed = await self._way.renew(found, record)
-            if renewed is None and alone:
-                renewed = await self._way.authorize(found, self._asked or record.scopes)
-            if renewed is not None:
-                await self._adopt(renewed)
-            else:
-                self._due = math.inf  # its refusal will lead to a sign-in
+            if self._record is record:
+                await self._renew_now(found, record)
 
         try:
             await self._work.run(None, work)
         except (ConnectError, StoreError):
+            # the token can still be used until its end, and each request until then tries again
             if time.time() >= self._end:
                 raise
 
+    @property
+    def _signs_in_alone(self) -> bool:
+        return self._way.settings.grant not in PERSONAL
+
+    async def _renew_now(self, found: AuthServerInfo, record: TokenRecord) -> None:
+        renewed = None
+        if record.refresh_token is not None:
+            renewed = await self._way.renew(found, record)
+        if renewed is None and self._signs_in_alone:
+            renewed = await self._way.authorize(found, self._asked or record.scopes)
+        if renewed is not None:
+            await self._adopt(renewed)
+        else:
+            # no request tries again: the refusal of the token will lead to a sign-in
+            self._due = math.inf
+
     async def _replace(self, refused: AuthChallenge, sent: str, challenges: Sequence[Challenge]) -> bool:
         """Get another token than the refused one: from the store, by renewing, or by signing in."""
-        if self._holds_another(sent):
-            return True
-        if await self._found_elsewhere(sent):
+        if self._holds_another(sent) or await self._found_elsewhere(sent):
             return True
         kept = await self._way.find()
         if kept is None and not self._way.can_ask:
             await self._adopt(None)
             raise self._way.missing_person(status=refused.status)
-        if sent and sent == self._granted and refused.attempt:
-            self._useless = (sent, time.monotonic())
-        if sent and sent == self._useless[0] and time.monotonic() < self._useless[1] + _USELESS_SECONDS:
-            return False  # the server does not take what its own authorization server gives
+        if self._is_useless(sent, refused):
+            return False
 
         async def work() -> None:
             if not self._holds_another(sent):
@@ -223,22 +237,39 @@ class TokenSource:
         await self._work.run(None, work)
         return self._holds_another(sent)
 
+    def _is_useless(self, sent: str, refused: AuthChallenge) -> bool:
+        """Return whether the server refuses the tokens that its own authorization server gives."""
+        if not sent:
+            return False
+        now = time.monotonic()
+        if refused.attempt and sent == self._granted:
+            self._useless = (sent, now)
+        token, since = self._useless
+        return sent == token and now < since + _USELESS_SECONDS
+
     async def _another(self, kept: TokenRecord | None, challenges: Sequence[Challenge], status: int) -> None:
-        """Find the authorization server, which may have changed; renew a token of its own, or sign in."""
+        """Find the authorization server, which may have changed; renew a token that it issued, or sign in."""
         way = self._way
-        issuer = "" if kept is None else kept.key.issuer
+        issuer = ""
+        if kept is not None:
+            issuer = kept.key.issuer
         found = self._found = await way.discover(challenges, issuer=issuer)
-        if kept is not None and kept.refresh_token is not None and issuer == found.server.issuer:
+        is_of_server = issuer == found.server.issuer
+        if kept is not None and kept.refresh_token is not None and is_of_server:
             renewed = await way.renew(found, kept)
             if renewed is not None:
                 await self._adopt(renewed)
                 return
         if not way.can_ask:
             raise way.missing_person(status=status)
-        asked = challenge_for(challenges)
-        await self._sign_in(found, way.scopes(found, [] if asked is None else [asked]))
+        challenge = challenge_for(challenges)
+        if challenge is None:
+            scopes = way.scopes(found, [])
+        else:
+            scopes = way.scopes(found, [challenge])
+        await self._sign_in(found, scopes)
 
-    async def _sign_in(self, found: Discovered, scopes: Sequence[str]) -> None:
+    async def _sign_in(self, found: AuthServerInfo, scopes: Sequence[str]) -> None:
         self.signing_in = True
         try:
             record = await self._way.authorize(found, scopes)
@@ -249,15 +280,15 @@ class TokenSource:
         await self._adopt(record)
 
     async def _step_up(self, refused: AuthChallenge, sent: str, challenges: Sequence[Challenge]) -> bool:
-        """Ask for the scopes that an operation needs beside those that were asked for: once for each such set."""
+        """Ask for the scopes that an operation needs beside the current ones: once for each such set."""
         if self._holds_another(sent):
             return True
-        wanted = [each.parameters.get("scope", "").split() for each in challenges if "error" in each.parameters]
-        more = tuple(dict.fromkeys(scope for scopes in wanted for scope in scopes))
-        held = self._asked or (() if self._record is None else self._record.scopes)
-        union = tuple(dict.fromkeys((*held, *more)))
-        if not more or await self._found_elsewhere(sent):
-            return bool(more)
+        more = _missing_scopes(challenges)
+        if not more:
+            return False
+        if await self._found_elsewhere(sent):
+            return True
+        union = tuple(dict.fromkeys((*self._current_scopes(), *more)))
         if not self._way.can_ask:
             missing = self._way.missing_person(more, status=403)
             missing.scopes = union
@@ -266,16 +297,24 @@ class TokenSource:
             return False
 
         async def work() -> None:
-            if not self._holds_another(sent):
-                found = self._found = self._found or await self._way.discover(challenges)
-                await self._sign_in(found, union)
+            if self._holds_another(sent):
+                return
+            if self._found is None:
+                self._found = await self._way.discover(challenges)
+            await self._sign_in(self._found, union)
 
         try:
             await self._work.run(None, work)
         except AuthRequiredError as exc:
-            exc.status = 403  # it is about this operation alone
+            # only this operation is refused: the connection itself is authorized
+            exc.status = 403
             raise
         return self._holds_another(sent)
+
+    def _current_scopes(self) -> tuple[str, ...]:
+        if self._asked or self._record is None:
+            return self._asked
+        return self._record.scopes
 
     def _may_step(self, operation: str, scopes: frozenset[str]) -> bool:
         tried = self._steps.setdefault(operation, set())
@@ -288,31 +327,47 @@ class TokenSource:
         return True
 
 
+def _missing_scopes(challenges: Sequence[Challenge]) -> tuple[str, ...]:
+    """Return the scopes that challenges with an error name, each once."""
+    found: list[str] = []
+    for each in challenges:
+        if "error" in each.parameters:
+            found += each.parameters.get("scope", "").split()
+    return tuple(dict.fromkeys(found))
+
+
+def _header(headers: Mapping[str, str], wanted: str) -> str:
+    for name, value in headers.items():
+        if name.lower() == wanted:
+            return value
+    return ""
+
+
 def _token_in(headers: Mapping[str, str]) -> str:
     """Return the token of a request's headers."""
-    value = next((value for name, value in headers.items() if name.lower() == "authorization"), "")
-    return value.partition(" ")[2]
+    return _header(headers, "authorization").partition(" ")[2]
 
 
 def _nonce_in(headers: Mapping[str, str]) -> object:
     """Return the nonce in the proof that a request was sent with."""
-    proof = next((value for name, value in headers.items() if name.lower() == "dpop"), "")
-    payload = proof.split(".")[1] if proof.count(".") == 2 else ""
+    parts = _header(headers, "dpop").split(".")
+    if len(parts) != 3:
+        return None
+    payload = parts[1]
+    padding = "=" * (-len(payload) % 4)
     try:
-        claims = as_object(decode_json(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4))))
+        claims = decode_json(base64.urlsafe_b64decode(payload + padding))
     except (ValueError, msgspec.DecodeError):
         return None
-    if claims is None:
-        return None
-    return claims.get("nonce")
+    return object_or_empty(claims).get("nonce")
 
 
-def _good(record: TokenRecord) -> bool:
+def _is_valid(record: TokenRecord) -> bool:
     return record.expires_at is None or record.expires_at > time.time()
 
 
 def _repeated(error: Exception) -> Exception:
-    """Return an error for another waiter: each needs one with a traceback of its own."""
+    """Return a copy of an error for another waiter: an exception that is raised twice has both tracebacks."""
     if isinstance(error, AuthRequiredError):
         return AuthRequiredError(error.message, server=error.server, status=error.status, challenge=error.challenge)
     if isinstance(error, ServerError):
@@ -322,6 +377,8 @@ def _repeated(error: Exception) -> Exception:
     return error
 
 
+# By event loop, because the lock of a source belongs to a loop, and weakly, so that a loop that has ended is freed. The
+# least recently used source is dropped when there are too many: its connections keep it, only new ones get another.
 _sources: WeakKeyDictionary[asyncio.AbstractEventLoop, OrderedDict[tuple[object, ...], TokenSource]] = (
     WeakKeyDictionary()
 )
@@ -332,8 +389,8 @@ def token_source(
 ) -> TokenSource:
     """Return the source of tokens of an identity at the MCP server at a URL; connections of one event loop share it.
 
-    So a token is renewed once for all of them, and what was refused is remembered when one connects again. `configured`
-    is whether `server` names an entry of a config file.
+    A token is renewed once for all connections, and a refusal is remembered when one connects again. `configured` is
+    whether `server` names an entry of a config file.
     """
     of_loop = _sources.setdefault(asyncio.get_running_loop(), OrderedDict())
     key = (resource_of(url), server, revision, configured, settings)

@@ -9,7 +9,7 @@ from toolweave._value import Value
 
 
 class AuthorizationResponse(Value, frozen=True):
-    """The query of the redirect that ends an authorization request (RFC 6749 4.1.2, RFC 9207), untrusted as it came.
+    """The query of the redirect that ends an authorization request (RFC 6749 4.1.2, RFC 9207). It is not trusted.
 
     Attributes:
         code: The authorization code.
@@ -35,7 +35,7 @@ class DevicePrompt(Value, frozen=True):
         user_code: The code.
         verification_uri: The page.
         verification_uri_complete: The page with the code in it, if the server offers one.
-        expires_in: Seconds until the code is worth nothing.
+        expires_in: Seconds until the code expires.
     """
 
     user_code: str
@@ -56,14 +56,14 @@ class RedirectListener(Protocol):
 
 
 class UserAgent(Protocol):
-    """Shows a person where to sign in; raises `AuthRequiredError` where there is no person."""
+    """Shows a person where to sign in; raises `AuthRequiredError` if it cannot reach a person."""
 
     def listener(
         self, *, server: str, seconds: float, port: int | None = None
     ) -> AbstractAsyncContextManager[RedirectListener]:
         """Open a listener for the redirect of one sign-in to a server, for at most these seconds.
 
-        It listens on `port`, or on a free one; the context manager raises `OSError` where that port is taken.
+        It listens on `port`, or on a free one; the context manager raises `OSError` if that port is in use.
         """
         ...
 

@@ -12,11 +12,11 @@ from urllib.parse import urljoin
 
 from toolweave.config import OAuth
 from toolweave.errors import ConfigError, ErrorKind, ToolError
-from toolweave.oauth._fetch import GuardedFetch, NotFetched
+from toolweave.oauth._fetch import FetchFailed, GuardedFetch
 from toolweave.oauth._metadata import AuthorizationServer
 from toolweave.oauth._records import ClientRegistration
 from toolweave.oauth._single_flight import SingleFlight
-from toolweave.oauth._token_endpoint import AnswerOfTokens, TokenEndpoint, TokenRefused, revealed
+from toolweave.oauth._token_endpoint import TokenEndpoint, TokenRefused, TokenResponse, revealed
 from toolweave.protocol.json_types import JsonObject, object_or_empty, text_or_empty
 
 _SECONDS = 30.0
@@ -67,7 +67,7 @@ class ClientTokens:
             tokens = await self._asked()
         except TokenRefused as exc:
             raise ToolError(f"no token for this API: {exc}", kind=ErrorKind.AUTH_REQUIRED) from None
-        except NotFetched as exc:
+        except FetchFailed as exc:
             text = f"no token for this API: {exc}"
             raise ToolError(text, kind=ErrorKind.NOT_SENT, retryable=not exc.final) from None
         seconds = tokens.seconds or _DEFAULT_LIFETIME
@@ -77,11 +77,11 @@ class ClientTokens:
         self._token = tokens.access_token
         return self._token
 
-    async def _asked(self) -> AnswerOfTokens:
+    async def _asked(self) -> TokenResponse:
         if self._server.token_endpoint == "":
             answer = await self._fetch.get(self._metadata_url, "the metadata of the authorization server")
             if answer.status != 200:
-                raise NotFetched(f"its authorization server's metadata: HTTP {answer.status}", final=False)
+                raise FetchFailed(f"its authorization server's metadata: HTTP {answer.status}", final=False)
             self._server = answer.decoded(AuthorizationServer)
         form = {"grant_type": "client_credentials"}
         if self._settings.scopes:

@@ -29,7 +29,7 @@ from toolweave.http import (
     refused_by_proxy,
     target_of,
 )
-from toolweave.oauth._fetch import GuardedFetch, NotFetched, shown_url
+from toolweave.oauth._fetch import FetchFailed, GuardedFetch, shown_url
 
 _MAX_REDIRECTS = 5
 _KEEPS_METHOD = (307, 308)
@@ -166,7 +166,7 @@ class HttpSender:
             if origin not in self._trusted:
                 addresses = await self._guard.judged(url, "the server")
             proxy = http_proxy_for(url)
-        except NotFetched as exc:
+        except FetchFailed as exc:
             hint = ""
             if origin == self._own:
                 hint = "; if that is right, give its URL as base_url"

@@ -1,4 +1,4 @@
-"""The store of a program that names none: the keyring where the machine has one, else the file."""
+"""The default store: the keyring of the machine if it has one, else a file."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from toolweave.oauth._stores.keyring_store import KeyringTokenStore, machine_key
 
 
 class MachineTokenStore:
-    """The `TokenStore` of this user on this machine: a `KeyringTokenStore`, or a `FileTokenStore` where there is none.
+    """The `TokenStore` of this user on this machine: a `KeyringTokenStore`, or a `FileTokenStore` without a keyring.
 
-    Which of them it is is found out when it is first used: that loads the backends of keyrings and asks for them.
+    The choice is made at the first use, because it loads the backends of keyrings.
     """
 
     def __init__(self) -> None:

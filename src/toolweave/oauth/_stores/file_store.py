@@ -1,5 +1,9 @@
 """Tokens in one file that only its user can read; encrypted if there is a key."""
 
+# Each change reads the whole file, changes it and replaces it, under a lock file: so two processes never overwrite the
+# change of each other, and a reader, which takes no lock, sees the file of before or of after. All of it runs in a
+# thread that a cancelled caller does not stop, so a change is never half done.
+
 from __future__ import annotations
 
 import errno
@@ -31,7 +35,8 @@ _WRITE_SECONDS = 10.0
 
 def default_folder() -> Path:
     """Return the folder of this user's tokens: never in the working directory."""
-    from platformdirs import user_data_path  # only where no path is given
+    # only where no path is given
+    from platformdirs import user_data_path
 
     return user_data_path("toolweave", appauthor=False) / "tokens"
 
@@ -47,18 +52,18 @@ class _Contents(msgspec.Struct, kw_only=True, omit_defaults=True):
 class FileTokenStore:
     """A `TokenStore` in one file that only its owner can read, written as a whole or not at all.
 
-    The file is readable by its owner alone (0600), in a folder of its own (0700). One that is a link, that belongs to
-    somebody else or that others can read is refused, and one that cannot be read is never overwritten. Any number of
-    processes of a machine may use it.
+    Only its owner can read the file (0600) and its folder (0700). A file is refused if it is a link, belongs to another
+    user or can be read by others, and a file that cannot be read is never overwritten. Any number of processes of a
+    machine may use it.
 
     Args:
         path: The file; by default `tokens.json` in the `tokens` folder of the user's data.
         key: Encrypts the file (AES-256-GCM): 32 bytes in base64; by default the environment's `TOOLWEAVE_TOKEN_KEY`.
-            Several with commas between them: the first encrypts, each can decrypt. A file that was not encrypted is
-            from the next write on.
+            Several with commas between them: the first encrypts, each can decrypt. A file that is not encrypted yet is
+            encrypted at the next write.
 
     Raises:
-        StoreError: The key is none.
+        StoreError: The key is not 32 bytes in base64.
     """
 
     def __init__(self, path: str | Path | None = None, *, key: str | Secret | None = None) -> None:
@@ -122,7 +127,9 @@ class FileTokenStore:
         return held(path, seconds=seconds, what=f"the token for {key.resource}")
 
     def __repr__(self) -> str:
-        return f"<FileTokenStore {str(self._path)!r}{', encrypted' if self._cipher else ''}>"
+        if self._cipher is None:
+            return f"<FileTokenStore {str(self._path)!r}>"
+        return f"<FileTokenStore {str(self._path)!r}, encrypted>"
 
     # in a thread
 
@@ -145,7 +152,8 @@ class FileTokenStore:
             contents = decode_json(data, _Contents)
             if contents.sealed is not None:
                 contents = self._opened(contents.sealed)
-        except (ValueError, RecursionError):  # whose message may quote the file
+        except (ValueError, RecursionError):
+            # without their message, which may quote the file
             raise self._error("is damaged: it holds no tokens; move it away and sign in again") from None
         if contents.version != _VERSION:
             raise self._error(f"was written by another version (format {contents.version}, expected {_VERSION})")
@@ -166,8 +174,9 @@ class FileTokenStore:
             sealed = self._cipher.seal(contents, name=self._path.name)
             contents = msgspec.json.encode(_Contents(version=_VERSION, sealed=sealed))
         try:
+            # files of processes that died while they wrote; under the lock, no other process writes now
             for left in self._path.parent.glob(f".{self._path.name}.*"):
-                left.unlink(missing_ok=True)  # of a process that died as it wrote: no other process writes now
+                left.unlink(missing_ok=True)
             write_privately(self._path, contents)
         except OSError as exc:
             raise self._error(f"cannot be written: {exc.strerror or exc}") from None
@@ -177,11 +186,12 @@ class FileTokenStore:
 
 
 def _read_privately(path: Path) -> bytes | None:
-    """Return the bytes of a file that is its owner's alone; None if there is none.
+    """Return the bytes of a file that only its owner can read; None if it does not exist.
 
     Raises:
-        StoreError: It is a link or no file, belongs to another user, others can read it, or it is too large.
+        StoreError: It is a link or not a file, belongs to another user, others can read it, or it is too large.
     """
+    # The checks are of the open descriptor, not of the path, which could be replaced between the check and the reading.
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -195,18 +205,17 @@ def _read_privately(path: Path) -> bytes | None:
     try:
         with os.fdopen(descriptor, "rb") as file:
             wrong = _objection(os.fstat(descriptor))
-            data = b"" if wrong else file.read()
+            if wrong is None:
+                return file.read()
     except OSError as exc:
-        raise StoreError(f"the file of tokens {str(path)!r} cannot be read: {exc.strerror or exc}") from None
-    if wrong:
-        raise StoreError(f"the file of tokens {str(path)!r} {wrong}")
-    return data
+        wrong = f"cannot be read: {exc.strerror or exc}"
+    raise StoreError(f"the file of tokens {str(path)!r} {wrong}")
 
 
-def _objection(found: os.stat_result) -> str:
-    """Return the reason not to read a file; empty if there is none."""
+def _objection(found: os.stat_result) -> str | None:
+    """Return the reason why a file must not be read, or None if it may be read."""
     if not stat.S_ISREG(found.st_mode):
-        return "is no regular file"
+        return "is not a regular file"
     if found.st_uid != os.geteuid():
         return "belongs to another user"
     mode = stat.S_IMODE(found.st_mode)
@@ -214,7 +223,7 @@ def _objection(found: os.stat_result) -> str:
         return f"can be used by others (mode {mode:04o}): chmod 600 it, or delete it and sign in again"
     if found.st_size > _MAX_BYTES:
         return f"is larger than {_MAX_BYTES:,} bytes"
-    return ""
+    return None
 
 
 async def _in_thread(work: Callable[[], T]) -> T:

@@ -1,5 +1,13 @@
 """Tokens in the keyring of the machine: Secret Service, KWallet, macOS Keychain, Windows Credential Locker."""
 
+# A keyring has values of a limited length by name, no list of names and no transaction. So:
+# - A list of all keys is a separate value. A new key is added to it before its record is written, and removed after
+#   its record is deleted: if the process dies between the two, a key has no record, which every reader tolerates.
+# - A long text is in parts, whose names contain a random generation. The value with the name itself is written last and
+#   names the generation. So a reader sees the parts of before or those of after. The old ones are deleted last, and a
+#   reader that misses one of them reads again.
+# - A lock file orders the writers of a machine.
+
 from __future__ import annotations
 
 import secrets
@@ -23,44 +31,49 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_LEAST_PRIORITY = 1
-"""Of a backend that keeps secrets: files without encryption say less, and a machine without a keyring says 0."""
+_MIN_PRIORITY = 1
+"""The priority of a backend that keeps secrets. Files without encryption have less, and no keyring has 0."""
 MAX_VALUE = 1_200
 """Characters of one value: Windows keeps 2,560 bytes in UTF-16. A longer text is kept in parts."""
 ANSWER_SECONDS = 60.0
-"""Seconds for the keyring to answer: it may ask the user to unlock it."""
+"""Seconds for the keyring to answer: the user may have to unlock it."""
 _WRITE_SECONDS = 10.0
 _READS = 3
 _INDEX = "index"
 
 
 def machine_keyring() -> KeyringBackend | None:
-    """Return the keyring of this machine; None where there is none that keeps secrets, or `keyring` is not installed.
+    """Return the keyring of this machine, or None if it has none that keeps secrets or `keyring` is not installed.
 
-    A backend that keeps them in a file without encryption is none.
+    A backend that keeps them in a file without encryption is not used.
     """
+    # imported only when tokens are stored: it takes 0.1 s
     try:
-        import keyring  # 0.1 s, and only where tokens are kept
+        import keyring
     except ModuleNotFoundError:
         return None
     try:
         chosen = keyring.get_keyring()
-        # several of them are chained: the one that comes first is used, and no other is fallen back to
-        several = cast("Sequence[KeyringBackend]", getattr(chosen, "backends", ()))
-        return next((one for one in several or (chosen,) if _priority(one) >= _LEAST_PRIORITY), None)
-    except Exception:  # boundary: code of backends, which is loaded here; a keyring that cannot be loaded is none
+        # A chain of backends has `backends`. Only the first usable one is used: a token that is written to one must be
+        # found there, so there is no fallback to the next.
+        backends: Sequence[KeyringBackend] = getattr(chosen, "backends", ()) or (chosen,)
+        for backend in backends:
+            if _priority(backend) >= _MIN_PRIORITY:
+                return backend
+    except Exception:  # boundary: backends are loaded by this; a keyring that cannot be loaded is not used
         return None
+    return None
 
 
 class KeyringTokenStore:
     """A `TokenStore` in the machine's keyring (`pip install 'toolweave[keyring]'`).
 
-    Only a keyring that keeps secrets is taken, never one that is a file without encryption. A value that is too long
-    for a keyring is kept in parts. Any number of processes of a machine may use it.
+    Only a keyring that keeps secrets is used, never a file without encryption. A value that is too long is stored in
+    parts. Any number of processes of a machine may use it.
 
     Args:
-        backend: The keyring; by default that of this machine.
-        service: The name that people see in their keyring.
+        backend: The keyring; by default the keyring of this machine.
+        service: The name in the keyring.
 
     Raises:
         StoreError: This machine has no keyring, or the package `keyring` is missing.
@@ -73,7 +86,7 @@ class KeyringTokenStore:
                 "this machine has no keyring that keeps secrets, or the package keyring is missing: "
                 "pip install 'toolweave[keyring]', or keep tokens in a FileTokenStore"
             )
-        if _priority(found) < _LEAST_PRIORITY:
+        if _priority(found) < _MIN_PRIORITY:
             raise StoreError(f"the keyring {_name(found)} does not keep secrets; keep tokens in a FileTokenStore")
         self._keyring = found
         self._set: Callable[[str, str, str], None] = cast("Any", found).set_password  # which has no types
@@ -111,10 +124,8 @@ class KeyringTokenStore:
         """
 
         def read() -> list[TokenRecord]:
-            wanted = [
-                key for key in self._index() if resource in (None, key.resource) and principal in (None, key.principal)
-            ]
-            return [record for record in map(self._read, wanted) if record is not None]
+            wanted = [key for key in self._index() if key.is_of(resource, principal)]
+            return list(filter(None, map(self._read, wanted)))
 
         return newest_first(await self._in_thread(read))
 
@@ -151,7 +162,7 @@ class KeyringTokenStore:
     def _save(self, record: TokenRecord) -> None:
         with self._writing():
             keys = self._index()
-            if record.key not in keys:  # first: a name without a record is passed over
+            if record.key not in keys:
                 self._put(_INDEX, msgspec.json.encode([*keys, record.key]).decode())
             self._put(name_of(record.key), write_record(record).decode())
 
@@ -176,7 +187,7 @@ class KeyringTokenStore:
         return read_record(text)
 
     def _index(self) -> list[TokenKey]:
-        """Return the keys of all records: a keyring lists nothing."""
+        """Return the keys of all records, which a keyring itself does not list."""
         text = self._get(_INDEX)
         try:
             if text is None:
@@ -186,11 +197,10 @@ class KeyringTokenStore:
             raise StoreError(f"the list of tokens in the keyring {_name(self._keyring)} is damaged") from None
 
     def _put(self, name: str, text: str) -> None:
-        """Keep a text of any length: the value of its name, which is written last, says where its parts are."""
+        """Store a text of any length; its own value is written last and names its parts."""
         before = self._keyring.get_password(self._service, name)
-        if len(text) <= MAX_VALUE:
-            value = f"0:{text}"
-        else:
+        value = f"0:{text}"
+        if len(text) > MAX_VALUE:
             parts = [text[at : at + MAX_VALUE] for at in range(0, len(text), MAX_VALUE)]
             value = f"{len(parts)}:{secrets.token_hex(8)}"
             for part, name_of_part in zip(parts, _parts_of(name, value), strict=True):
@@ -199,16 +209,26 @@ class KeyringTokenStore:
         self._forget(_parts_of(name, before))
 
     def _get(self, name: str) -> str | None:
-        for _ in range(_READS):  # another process may replace the parts as they are read
+        # another process may replace the parts while they are read
+        for _ in range(_READS):
             value = self._keyring.get_password(self._service, name)
             if value is None:
                 return None
             if value.startswith("0:"):
                 return value[2:]
-            parts = [self._keyring.get_password(self._service, part) for part in _parts_of(name, value)]
-            if parts and None not in parts:
-                return "".join(cast("list[str]", parts))
+            text = self._joined(_parts_of(name, value))
+            if text:
+                return text
         raise StoreError(f"an entry of the keyring {_name(self._keyring)} is damaged: parts of it are missing")
+
+    def _joined(self, names: Sequence[str]) -> str | None:
+        parts: list[str] = []
+        for name in names:
+            part = self._keyring.get_password(self._service, name)
+            if part is None:
+                return None
+            parts.append(part)
+        return "".join(parts)
 
     def _remove(self, name: str) -> bool:
         value = self._keyring.get_password(self._service, name)
@@ -224,7 +244,8 @@ class KeyringTokenStore:
             try:
                 self._keyring.delete_password(self._service, name)
             except PasswordDeleteError:
-                continue  # it was not there
+                # it did not exist
+                continue
 
 
 def _parts_of(name: str, value: str | None) -> list[str]:

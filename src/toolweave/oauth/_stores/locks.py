@@ -20,24 +20,29 @@ from toolweave._backoff import backoff
 from toolweave.errors import StoreError
 
 _FIRST_PAUSE = 0.005
-_LONGEST_PAUSE = 0.1
+_MAX_PAUSE = 0.1
 
 
 class FileLock:
     """One attempt to hold a lock file (`flock`), by any thread.
 
-    The file is deleted on release, so that locks of many names leave none behind: who then gets the lock of a file
-    that has no name any more tries again.
+    The file is deleted on release, so that locks of many names leave no files.
     """
+
+    # A process may open the file, wait, and lock it after the holder has deleted it. It then has the lock of a file
+    # without a name, which excludes nobody: the next process makes a new file. So a lock counts only if the open file
+    # is still the file of that name, and another attempt is made if it is not.
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._guard = threading.Lock()  # a thread may still be at it when its task was cancelled
+        # A cancelled task leaves its thread in `take`. The guard lets `release` wait for it, and `_released` makes an
+        # attempt that begins later fail, so no lock stays without an owner.
+        self._guard = threading.Lock()
         self._descriptor: int | None = None
         self._released = False
 
     def take(self) -> bool:
-        """Try to take the lock; return whether it is held.
+        """Try to lock the file; return whether it is locked by this object.
 
         Raises:
             OSError: The file cannot be made.
@@ -61,15 +66,16 @@ class FileLock:
             return self._descriptor is not None
 
     def release(self) -> None:
-        """Release it; nothing happens when it is not held, and it cannot be taken any more."""
+        """Release the lock if it is held, and let every later attempt fail."""
         with self._guard:
             self._released = True
             if self._descriptor is None:
                 return
             # The work under the lock is done, so its caller gets no error of this. A file that stays is harmless: it is
             # unlocked once it is closed, and the system closes it even where it reports an error.
+            # Deleted while it is locked: no other process can have locked a file of this name.
             with suppress(OSError):
-                self._path.unlink(missing_ok=True)  # while it is held: no other process can hold a file of this name
+                self._path.unlink(missing_ok=True)
             with suppress(OSError):
                 os.close(self._descriptor)
             self._descriptor = None
@@ -86,14 +92,14 @@ class FileLock:
 
 @asynccontextmanager
 async def held(path: Path, *, seconds: float, what: str) -> AsyncGenerator[None]:
-    """Hold a lock file during the block; `what` names it in the error.
+    """Hold a lock file during the block; `what` is the name of the locked thing in the error.
 
     Raises:
         StoreError: Another holder keeps it for longer than these seconds, or it cannot be made.
     """
     lock = FileLock(path)
     try:
-        pauses = (backoff(tries, first=_FIRST_PAUSE, longest=_LONGEST_PAUSE) for tries in count(1))
+        pauses = (backoff(tries, first=_FIRST_PAUSE, longest=_MAX_PAUSE) for tries in count(1))
         deadline = anyio.current_time() + seconds
         while not await anyio.to_thread.run_sync(_taken, lock, what):
             left = deadline - anyio.current_time()
@@ -122,7 +128,7 @@ def held_in_thread(path: Path, *, seconds: float, what: str) -> Generator[None]:
 
 
 def private_folder(folder: Path) -> None:
-    """Make a folder that only its owner can enter; one that is there is left as it is, unless others can write to it.
+    """Make a folder that only its owner can enter, or check that only its owner can write to it.
 
     Raises:
         StoreError: It cannot be made, it belongs to another user, or others can write to it.

@@ -1,4 +1,4 @@
-"""Encryption of stored values, with a key that is kept elsewhere; a text is bound to its name.
+"""Encryption of stored values, with a key that is stored elsewhere; a text is bound to its name.
 
 Knows bytes and names, nothing of tokens.
 """
@@ -27,16 +27,18 @@ _HOW = "32 random bytes in base64, such as `openssl rand -base64 32` prints"
 class TokenCipher:
     """AES-256-GCM with one of several keys: the first encrypts, each may decrypt, so that keys can be replaced.
 
+    The name of a value is authenticated with it: a text that is moved to another name cannot be decrypted there.
+
     Args:
         keys: The keys in base64, with commas between them.
 
     Raises:
-        StoreError: One of them is no key.
+        StoreError: One of them is not a key.
     """
 
     def __init__(self, keys: str | Secret) -> None:
-        texts = [text.strip() for text in reveal(keys).split(",")]
-        self._ciphers: Sequence[AESGCM] = [_cipher(text) for text in texts if text]
+        texts = filter(None, map(str.strip, reveal(keys).split(",")))
+        self._ciphers: Sequence[AESGCM] = [_cipher(text) for text in texts]
         if not self._ciphers:
             raise StoreError(f"the key for tokens is empty: expected {_HOW}")
 
@@ -51,25 +53,29 @@ class TokenCipher:
         Raises:
             StoreError: It was sealed with another key or under another name, or it is damaged.
         """
-        from cryptography.exceptions import InvalidTag  # a process without tokens does without it
+        # imported late: it is not needed in a process without tokens
+        from cryptography.exceptions import InvalidTag
 
         try:
             data = base64.b64decode(text, validate=True)
         except (binascii.Error, ValueError):
             data = b""
-        for cipher in self._ciphers if len(data) > _NONCE_BYTES else ():
-            try:
-                return cipher.decrypt(data[:_NONCE_BYTES], data[_NONCE_BYTES:], name.encode())
-            except InvalidTag:
-                continue
+        nonce = data[:_NONCE_BYTES]
+        sealed = data[_NONCE_BYTES:]
+        if sealed:
+            for cipher in self._ciphers:
+                try:
+                    return cipher.decrypt(nonce, sealed, name.encode())
+                except InvalidTag:
+                    continue
         raise StoreError("cannot be decrypted: it was written with another key, or it is damaged")
 
 
 def configured_key(key: str | Secret | None) -> TokenCipher | None:
-    """Return the cipher of a key, else of that in the environment; None where there is none.
+    """Return the cipher of a key, or of the key in the environment; None without a key.
 
     Raises:
-        StoreError: It is no key.
+        StoreError: The text is not a key.
     """
     found = key or os.environ.get(KEY_VARIABLE)
     if found:
@@ -85,5 +91,5 @@ def _cipher(text: str) -> AESGCM:
     except (binascii.Error, ValueError):
         key = b""
     if len(key) != _KEY_BYTES:
-        raise StoreError(f"the key for tokens ({KEY_VARIABLE}) is none: expected {_HOW}")
+        raise StoreError(f"the key for tokens ({KEY_VARIABLE}) is not valid: expected {_HOW}")
     return AESGCM(key)

@@ -27,9 +27,9 @@ _PAUSE = 0.05
 class SharedTokenStore:
     """A `TokenStore` in any `toolweave.state.Store`, such as Redis, for servers with many users.
 
-    Every record is encrypted (AES-256-GCM) and bound to its key, so that a writer of the store can neither
-    read one nor put it in the place of another. Only how many records there are, and whose are the same user's, can be
-    seen there.
+    Every record is encrypted (AES-256-GCM) and bound to its key, so that a writer of the store can neither read one nor
+    put it in the place of another. Only the number of records, and which of them are of the same user, can be seen
+    there.
 
     Args:
         store: The store; the caller opens and closes it.
@@ -37,7 +37,7 @@ class SharedTokenStore:
             the first encrypts, each can decrypt.
 
     Raises:
-        StoreError: There is no key, or it is none.
+        StoreError: The key is missing or not valid.
     """
 
     def __init__(self, store: Store, *, key: str | Secret | None = None) -> None:
@@ -83,7 +83,9 @@ class SharedTokenStore:
         Raises:
             StoreError: The store cannot be reached, or a record cannot be decrypted.
         """
-        prefix = "" if principal is None else f"{digest(principal)}/"
+        prefix = ""
+        if principal is not None:
+            prefix = f"{digest(principal)}/"
         found = [self._opened(one) async for one in iter_documents(self._store, _TOKENS, prefix)]
         return newest_first(found, resource=resource, principal=principal)
 
@@ -127,6 +129,10 @@ class SharedTokenStore:
 class _StoreLock:
     """A lock that is a document, which expires unless its holder renews it."""
 
+    # The document is written only if it does not exist, and renewed and deleted only at the revision that this holder
+    # wrote. So a holder whose lock has expired cannot end the lock of its successor. Writes are shielded: the revision
+    # of a write that is cancelled would not be known, and the lock could not be released.
+
     def __init__(self, store: Store, name: str) -> None:
         self._store = store
         self._name = name
@@ -140,18 +146,17 @@ class _StoreLock:
     async def take(self) -> None:
         """Wait until it is free and take it."""
         while not self.held:
-            # finished also when the wait for it is over: else the lock would stay without a holder
             with anyio.CancelScope(shield=True):
                 self._revision = await self._put(0)
             if not self.held:
                 await anyio.sleep(_PAUSE)
 
     async def keep(self) -> None:
-        """Renew it for ever; one that cannot be renewed is kept as long as it lasts."""
+        """Renew it until cancelled; a lock that cannot be renewed lasts until it expires."""
         while self._revision is not None:
             await anyio.sleep(LOCK_SECONDS / 3)
             try:
-                with anyio.CancelScope(shield=True):  # as above: its revision would not be known
+                with anyio.CancelScope(shield=True):
                     self._revision = await self._put(self._revision) or self._revision
             except StoreError as exc:
                 _log.debug("a lock of a token cannot be renewed: %s", exc)

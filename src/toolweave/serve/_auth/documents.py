@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from toolweave.errors import ConfigError
-from toolweave.oauth._fetch import GuardedFetch, NotFetched, checked_url
+from toolweave.oauth._fetch import FetchFailed, GuardedFetch, checked_url
 
 _SECONDS = 10.0
 
@@ -38,7 +38,7 @@ async def ask_issuer(
         if answer.url != url or 300 <= answer.status < 400:
             raise NoDocument("it answered with a redirect, which is not followed")
         return answer.status, answer.decoded(dict[str, Any]) if answer.status == 200 else {}
-    except NotFetched as exc:
+    except FetchFailed as exc:
         raise NoDocument(str(exc)) from None
 
 
@@ -50,7 +50,7 @@ def check_issuer_url(url: str, name: str) -> None:
     """
     try:
         checked_url(url, name)
-    except NotFetched as exc:
+    except FetchFailed as exc:
         raise ConfigError(str(exc)) from None
 
 

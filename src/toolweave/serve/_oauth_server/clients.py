@@ -20,7 +20,7 @@ import msgspec
 from toolweave._value import Value
 from toolweave.config import is_loopback
 from toolweave.errors import StoreError, printable
-from toolweave.oauth._fetch import GuardedFetch, NotFetched
+from toolweave.oauth._fetch import FetchFailed, GuardedFetch
 from toolweave.oauth._single_flight import SingleFlight
 from toolweave.serve._auth.refusal import IssuerUnavailable
 from toolweave.serve._oauth_server.keys import digest, new_secret
@@ -276,7 +276,7 @@ class Clients:
             if answer.status != 200 or answer.url != url or len(answer.body) > _DOCUMENT_BYTES:
                 raise OAuthRefusal("invalid_client", "the client's metadata document cannot be read")
             document = answer.decoded(dict[str, Any])
-        except NotFetched:
+        except FetchFailed:
             raise OAuthRefusal("invalid_client", "the client's metadata document cannot be fetched") from None
         if document.get("client_id") != url:
             raise OAuthRefusal("invalid_client", "the client's metadata document names another client")

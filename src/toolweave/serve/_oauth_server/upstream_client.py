@@ -9,10 +9,10 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from toolweave.config import OAuth, reveal
 from toolweave.oauth._encoding import code_challenge
-from toolweave.oauth._fetch import GuardedFetch, NotFetched
+from toolweave.oauth._fetch import FetchFailed, GuardedFetch
 from toolweave.oauth._metadata import AuthorizationServer
 from toolweave.oauth._records import ClientRegistration
-from toolweave.oauth._token_endpoint import AnswerOfTokens, TokenEndpoint, TokenRefused
+from toolweave.oauth._token_endpoint import TokenEndpoint, TokenRefused, TokenResponse
 from toolweave.serve._auth.documents import NoDocument, url_in
 from toolweave.serve._auth.issuer_keys import PublishedKeys, issuer_metadata
 from toolweave.serve._auth.refusal import IssuerUnavailable
@@ -150,7 +150,7 @@ class UpstreamClient:
         self._known = (time.monotonic() + _METADATA_SECONDS, found)
         return found
 
-    async def _tokens(self, form: Mapping[str, str]) -> tuple[AnswerOfTokens, dict[str, Any]]:
+    async def _tokens(self, form: Mapping[str, str]) -> tuple[TokenResponse, dict[str, Any]]:
         upstream = self.upstream
         endpoint = TokenEndpoint(
             fetch=self._fetch,
@@ -164,10 +164,10 @@ class UpstreamClient:
         )
         try:
             answer = await endpoint.post(endpoint.server.token_endpoint or "", "the provider's token endpoint", form)
-            return answer.decoded(AnswerOfTokens), answer.decoded(dict[str, Any])
+            return answer.decoded(TokenResponse), answer.decoded(dict[str, Any])
         except TokenRefused as exc:
             raise SignInFailed(str(exc)) from None
-        except NotFetched as exc:
+        except FetchFailed as exc:
             raise SignInFailed(str(exc), temporary=not exc.final) from None
 
     async def _id_claims(self, token: object, nonce: str) -> Mapping[str, Any]:
@@ -200,18 +200,18 @@ class UpstreamClient:
             raise SignInFailed("the ID token is for another client")
         return claims
 
-    async def _profile(self, answer: AnswerOfTokens) -> Mapping[str, Any]:
+    async def _profile(self, answer: TokenResponse) -> Mapping[str, Any]:
         headers = {"authorization": f"Bearer {answer.access_token}"}
         try:
             found = await self._fetch.get(self.upstream.userinfo_endpoint, "the provider's API", headers=headers)
             if found.status != 200:
                 raise SignInFailed(f"the provider's API answers with status {found.status}")
             return found.decoded(dict[str, Any])
-        except NotFetched as exc:
+        except FetchFailed as exc:
             raise SignInFailed(str(exc), temporary=not exc.final) from None
 
 
-def _kept(answer: AnswerOfTokens, refresh: str | None) -> dict[str, Any]:
+def _kept(answer: TokenResponse, refresh: str | None) -> dict[str, Any]:
     """Return tokens as they are kept; the refresh token stays where no new one is given."""
     return {
         "access_token": answer.access_token,
