@@ -189,7 +189,7 @@ class _Exchange:
             return await self._receive.receive()
         except anyio.EndOfStream:
             if self.failure is not None:
-                raise NoAnswer("ReadError", self.failure.message, heard=True) from None
+                raise NoAnswer("ReadError", self.failure.message, got_bytes=True) from None
             return b""
 
     def close(self) -> None:

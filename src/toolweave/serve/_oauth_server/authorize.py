@@ -1,19 +1,20 @@
-"""The way of a browser: the request of a client, the person's consent, the provider, and back to the client.
+"""The pages of a sign-in: the request of a client, the person's consent, the provider, and back to the client."""
 
-Each step proves that it belongs to the one before: the form by a token that is bound to browser and sign-in, the
-provider by a state and a PKCE challenge of ours, the return by a cookie that was set with the consent. An error
-goes to the client only once its redirect URI is known to be its own; until then it is a page.
-"""
+# Each step proves that it belongs to the step before: the form by a token that is bound to browser and sign-in, the
+# answer of the provider by a state and a PKCE challenge of ours, the return by a cookie that was set with the consent.
+# An error is sent to the client only after its redirect URI was found among those that it registered. Before that, the
+# redirect could lead anywhere, so an error is a page.
 
 from __future__ import annotations
 
 import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from toolweave.errors import StoreError, printable
+from toolweave.protocol.json_types import JsonObject
 from toolweave.serve._auth.claims import plain_resource
 from toolweave.serve._auth.dpop import ProofChecker
 from toolweave.serve._auth.refusal import IssuerUnavailable
@@ -29,7 +30,7 @@ from toolweave.serve._oauth_server.upstream_client import SignInFailed, Upstream
 _log = logging.getLogger("toolweave.serve._oauth_server")
 
 _SHA256 = re.compile(r"[A-Za-z0-9_-]{43}")
-_LONGEST_STATE = 4096
+_MAX_STATE = 4096
 
 
 class ServerFacts(Protocol):
@@ -43,17 +44,17 @@ class ServerFacts(Protocol):
     grants: GrantStore
     proofs: ProofChecker
     provider: UpstreamClient
-    allow: Callable[[Mapping[str, Any]], bool] | None
+    allow: Callable[[JsonObject], bool] | None
 
 
 def known_scopes(asked: str, known: Sequence[str]) -> tuple[str, ...]:
     """Return the known scopes of a request, or all known scopes if it has none of them.
 
-    Clients ask for scopes of other servers (`openid profile email`) or of their own. They are ignored, and the response
-    names the granted ones (RFC 6749, 3.3).
+    Clients ask for scopes of other servers (`openid profile email`) or for invented ones. They are ignored, and the
+    response names the granted ones (RFC 6749, 3.3).
     """
-    wanted = dict.fromkeys(asked.split())
-    return tuple(scope for scope in wanted if scope in known) or tuple(known)
+    found = [scope for scope in dict.fromkeys(asked.split()) if scope in known]
+    return tuple(found or known)
 
 
 class AuthorizationPages:
@@ -65,7 +66,7 @@ class AuthorizationPages:
         self._paths = paths
 
     async def authorize(self, exchange: OAuthExchange) -> None:
-        """Begin a sign-in: ask the person for consent, or continue where they consented to this client before."""
+        """Begin a sign-in: ask the person for consent, or continue if they consented to this client before."""
         try:
             if exchange.method == "GET":
                 asked = exchange.query()
@@ -74,7 +75,7 @@ class AuthorizationPages:
             client = await self._client(asked)
             redirect_uri = asked.get("redirect_uri", "")
             if not registered_uri(redirect_uri, client.redirect_uris):
-                raise OAuthRefusal("invalid_request", "The address to go back to is none that this client registered.")
+                raise OAuthRefusal("invalid_request", "This client did not register the address to go back to.")
         except OAuthRefusal as exc:
             await send_page(exchange.send, exc.status, error_page(str(exc)))
             return
@@ -87,13 +88,14 @@ class AuthorizationPages:
             await exchange.redirect(self._back(redirect_uri, asked.get("state", ""), error=exc.error))
             return
         browser = self._cookies.of(exchange.headers)
-        if browser.has_consented(client.client_id, self._consented_to(sign_in)) and not browser.cross_site:
+        is_known = browser.has_consented(client.client_id, self._consented_to(sign_in))
+        if is_known and not browser.cross_site:
             await self._to_provider(exchange, browser, sign_in, [])
         else:
             await self._ask(exchange, browser, client, sign_in)
 
     async def consent(self, exchange: OAuthExchange) -> None:
-        """Take the person's answer."""
+        """Handle the person's answer."""
         try:
             form = await exchange.form()
         except OAuthRefusal as exc:
@@ -102,7 +104,8 @@ class AuthorizationPages:
         name = form.get("sign_in", "")
         browser = self._cookies.of(exchange.headers)
         origin = exchange.headers.get(b"origin", self._server.issuer.encode()).decode("latin-1")
-        if origin not in (self._server.issuer, "null") or not browser.sent_form(form.get("token", ""), name):
+        is_ours = origin in (self._server.issuer, "null")
+        if not is_ours or not browser.sent_form(form.get("token", ""), name):
             await send_page(exchange.send, 403, error_page("This form was not sent from its page. Begin again."))
             return
         sign_in = self._server.grants.of_form(name)
@@ -115,7 +118,7 @@ class AuthorizationPages:
             await self._to_provider(exchange, browser, sign_in, [remembered])
 
     async def callback(self, exchange: OAuthExchange) -> None:
-        """Take the provider's answer, and send the person back to the client with a code."""
+        """Handle the provider's answer, and send the person back to the client with a code."""
         try:
             asked = exchange.query()
         except OAuthRefusal as exc:
@@ -126,7 +129,7 @@ class AuthorizationPages:
         if not browser.began(state):
             await send_page(exchange.send, 403, error_page("This sign-in was not begun in this browser. Begin again."))
             return
-        sign_in = await self._server.grants.take_sign_in(state)
+        sign_in = await self._server.grants.use_sign_in(state)
         if sign_in is None:
             await send_page(exchange.send, 400, error_page("This sign-in has expired. Begin again."))
             return
@@ -136,7 +139,9 @@ class AuthorizationPages:
             answer = {"error": exc.error}
         except SignInFailed as exc:
             _log.warning("a sign-in at the provider failed: %s", printable(str(exc)))
-            answer = {"error": "temporarily_unavailable" if exc.temporary else "access_denied"}
+            answer = {"error": "access_denied"}
+            if exc.temporary:
+                answer = {"error": "temporarily_unavailable"}
         url = self._back(sign_in.redirect_uri, sign_in.state, **answer)
         await exchange.redirect(url, [browser.ends(state)])
 
@@ -168,9 +173,9 @@ class AuthorizationPages:
             raise OAuthRefusal("invalid_target", "no tokens are given for this resource here")
         thumbprint = asked.get("dpop_jkt", "")
         if thumbprint and not _SHA256.fullmatch(thumbprint):
-            raise OAuthRefusal("invalid_request", "dpop_jkt is no thumbprint of a key")
+            raise OAuthRefusal("invalid_request", "dpop_jkt is not the thumbprint of a key")
         state = asked.get("state", "")
-        if len(state) > _LONGEST_STATE:
+        if len(state) > _MAX_STATE:
             raise OAuthRefusal("invalid_request", "state is too long")
         return PendingSignIn(
             client_id=client.client_id,
@@ -233,8 +238,11 @@ class AuthorizationPages:
         return await self._server.grants.grant(sign_in, person.subject, person.tokens)
 
     def _back(self, redirect_uri: str, state: str, **answer: str) -> str:
-        """Return the URL that takes an answer to a client, with our issuer (RFC 9207)."""
+        """Return the URL that sends an answer to a client, with our issuer (RFC 9207)."""
         parts = urlsplit(redirect_uri)
-        told = {**answer, **({"state": state} if state else {}), "iss": self._server.issuer}
-        query = urlencode([*parse_qsl(parts.query, keep_blank_values=True), *told.items()])
+        parameters = [*parse_qsl(parts.query, keep_blank_values=True), *answer.items()]
+        if state:
+            parameters.append(("state", state))
+        parameters.append(("iss", self._server.issuer))
+        query = urlencode(parameters)
         return urlunsplit((parts.scheme, parts.netloc, parts.path, query, ""))

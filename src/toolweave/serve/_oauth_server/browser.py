@@ -2,9 +2,11 @@
 
 - *browser*: a random name of the browser, which forms are bound to, so that no other page can send them for it;
 - *consents*: the clients that the person has consented to with this browser, signed;
-- *sign-in*: set with the consent alone, and required at the provider's return: the person who consented is the one who
-  comes back. Without it an attacker could consent himself and send another person to sign in.
+- *sign-in*: set only with the consent, and required at the provider's return.
 """
+
+# The cookie of a sign-in proves that the person who consented is the person who comes back. Without it, an attacker
+# could consent and send another person to sign in, and would get a code for their account.
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from urllib.parse import urlsplit
 from toolweave.serve._http.asgi import cookies_in
 from toolweave.serve._oauth_server.keys import ServerKeys, new_secret
 
-_MOST_CONSENTS = 50
+_MAX_CONSENTS = 50
 _CONSENT_SECONDS = 30 * 86_400
 _BROWSER_SECONDS = 86_400
 _SIGN_IN_SECONDS = 600
@@ -46,9 +48,10 @@ class BrowserCookies:
         return Browser(self, cookies, headers.get(b"sec-fetch-site", b"").decode("latin-1"))
 
     def header(self, name: str, value: str, seconds: int) -> tuple[bytes, bytes]:
-        """Return the header that sets a cookie, for 0 seconds deletes it."""
-        secure = "; Secure" if self._secure else ""
-        text = f"{self._prefix}{name}={value}; Path=/; HttpOnly; SameSite=Lax{secure}; Max-Age={seconds}"
+        """Return the header that sets a cookie, or deletes it if `seconds` is 0."""
+        text = f"{self._prefix}{name}={value}; Path=/; HttpOnly; SameSite=Lax; Max-Age={seconds}"
+        if self._secure:
+            text += "; Secure"
         return b"set-cookie", text.encode()
 
 
@@ -58,17 +61,18 @@ class Browser:
     def __init__(self, cookies: BrowserCookies, sent: Mapping[str, str], site: str) -> None:
         self._cookies = cookies
         self._sent = sent
-        # another site may have led the person here, so that an earlier consent does not cover this
+        # another site may have sent the person, so an earlier consent does not cover this
         self.cross_site = site not in ("none", "same-origin")
-        given = sent.get("browser", "")
-        self._name, self._is_new = (given, False) if 40 <= len(given) <= 64 else (new_secret(), True)
+        self._name = sent.get("browser", "")
+        self._is_new = not 40 <= len(self._name) <= 64
+        if self._is_new:
+            self._name = new_secret()
 
     def form_token(self, sign_in: str) -> tuple[str, list[tuple[bytes, bytes]]]:
-        """Return the token of a form for a sign-in, and the headers of its page; a second page spoils no first one."""
+        """Return the token of a form for a sign-in, and the headers of its page. Several forms may be open at once."""
+        headers: list[tuple[bytes, bytes]] = []
         if self._is_new:
-            headers = [self._cookies.header("browser", self._name, _BROWSER_SECONDS)]
-        else:
-            headers = []
+            headers.append(self._cookies.header("browser", self._name, _BROWSER_SECONDS))
         return self._cookies.keys.sign("forms", self._name, sign_in), headers
 
     def sent_form(self, token: str, sign_in: str) -> bool:
@@ -82,8 +86,8 @@ class Browser:
     def consented(self, client_id: str, redirect_uri: str) -> tuple[bytes, bytes]:
         """Return the header that remembers a consent."""
         mark = _mark(client_id, redirect_uri)
-        kept = [mark, *(one for one in self._consents() if one != mark)][:_MOST_CONSENTS]
-        text = ".".join(kept)
+        others = [one for one in self._consents() if one != mark]
+        text = ".".join([mark, *others][:_MAX_CONSENTS])
         return self._cookies.header("consents", f"{text}!{self._cookies.keys.sign('consents', text)}", _CONSENT_SECONDS)
 
     def begins(self, state: str) -> tuple[bytes, bytes]:

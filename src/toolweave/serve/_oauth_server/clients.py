@@ -1,18 +1,20 @@
 """MCP clients: registered by hand, by a document at their own URL, or dynamically (RFC 7591).
 
-Dynamic registration is open to everyone, so it costs little: so many per minute and per day over all replicas,
-forgotten after a day unless a person has consented to the client. A document names its client by a URL, fetched from
-public addresses only; it proves only that the owner of the URL wrote it, so people are shown its host.
+A document names its client by a URL, and is fetched from public addresses only.
 """
+
+# Dynamic registration is open to everyone, so it must not cost much: the number of registrations per minute and per day
+# is limited over all replicas, and a client is forgotten after a day unless a person has consented to it. A metadata
+# document proves only that the owner of its URL wrote it, so the consent page shows the host.
 
 from __future__ import annotations
 
 import hmac
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, cast
+from typing import ClassVar
 from urllib.parse import urlsplit
 
 import msgspec
@@ -22,6 +24,7 @@ from toolweave.config import is_loopback
 from toolweave.errors import StoreError, printable
 from toolweave.oauth._fetch import FetchFailed, GuardedFetch
 from toolweave.oauth._single_flight import SingleFlight
+from toolweave.protocol.json_types import Json, JsonObject, array_or_empty
 from toolweave.serve._auth.refusal import IssuerUnavailable
 from toolweave.serve._oauth_server.keys import digest, new_secret
 from toolweave.serve._oauth_server.redirect_uris import redirect_problem
@@ -32,22 +35,22 @@ _QUOTAS = "toolweave.oauth.quotas"
 _METHODS = ("none", "client_secret_basic", "client_secret_post")
 _GRANTS = ("authorization_code", "refresh_token")
 _DAY = 86_400.0
-_MOST_URIS = 10
-_LONGEST_NAME = 100
+_MAX_URIS = 10
+_MAX_NAME = 100
 _DOCUMENT_BYTES = 20_000
 _DOCUMENT_SECONDS = 300.0
-_MOST_DOCUMENTS = 1000
+_MAX_DOCUMENTS = 1000
 _FETCH_SECONDS = 20.0
 APP_SCHEMES = ("cursor", "vscode", "vscode-insiders", "windsurf", "zed")
 """Schemes without a dot that well-known MCP clients register."""
 
 
 class OAuthRefusal(Exception):
-    """A private signal: an OAuth error is answered.
+    """A private signal: the response is an OAuth error.
 
     Attributes:
-        error: Its code.
-        status: The HTTP status, where it is no redirect.
+        error: The error code.
+        status: The HTTP status, if the response is not a redirect.
         retry_after: Seconds after which it may be tried again, or 0.
     """
 
@@ -65,7 +68,7 @@ class OAuthClient:
     Attributes:
         client_id: Its id.
         redirect_uris: Its redirect URIs.
-        name: Its name, for people.
+        name: Its human-readable name.
         client_secret: Its secret; None for a public client.
     """
 
@@ -88,9 +91,9 @@ class ClientRules:
         registration: Accept dynamic registration (RFC 7591).
         schemes: Schemes without a dot that redirect URIs may have.
         redirect_allowed: Returns whether a redirect URI that is well-formed is accepted; None accepts all.
-        per_minute: How many registrations a minute, over all replicas.
-        per_day: How many registrations a day, over all replicas.
-        unused_days: How long a client is kept after its last use.
+        per_minute: The maximum number of registrations per minute, over all replicas.
+        per_day: The maximum number of registrations per day, over all replicas.
+        unused_days: The number of days for which a client is stored after its last use.
     """
 
     clients: Sequence[OAuthClient] = ()
@@ -105,21 +108,23 @@ class ClientRules:
     def problem_of(self, uri: object) -> str | None:
         """Return why a redirect URI is not accepted, or None."""
         problem = redirect_problem(uri, self.schemes)
-        if problem is None and self.redirect_allowed is not None and not self.redirect_allowed(cast("str", uri)):
-            return "it is not allowed here"
-        return problem
+        if problem is not None or self.redirect_allowed is None:
+            return problem
+        if self.redirect_allowed(str(uri)):
+            return None
+        return "it is not allowed here"
 
 
 class KnownClient(Value, frozen=True, kw_only=True):
-    """A client as requests of it are judged.
+    """A client, with the facts that its requests are checked against.
 
     Attributes:
         client_id: Its id.
-        name: The name that it gives itself, cut and without control characters.
+        name: The name in its metadata, cut and without control characters.
         redirect_uris: Its redirect URIs.
         method: How it authenticates at the token endpoint.
         secret_digest: The digest of its secret.
-        refreshes: Whether it takes refresh tokens.
+        refreshes: Whether it gets refresh tokens.
         source: `static`, `document` or `registration`.
     """
 
@@ -143,8 +148,8 @@ class Clients:
 
     Args:
         rules: Which ones are accepted.
-        store: Keeps those that register dynamically.
-        issuer: The server's own URL: one on loopback accepts documents there, too.
+        store: Stores clients that register dynamically.
+        issuer: The server's own URL. On loopback, documents on loopback are accepted as well.
     """
 
     def __init__(self, rules: ClientRules, store: Store, issuer: str) -> None:
@@ -160,7 +165,7 @@ class Clients:
         """Return a client, or None.
 
         Raises:
-            OAuthRefusal: It is named by a document that cannot be used.
+            OAuthRefusal: Its id is the URL of a document that cannot be used.
         """
         known = self._static.get(client_id)
         if known is not None:
@@ -173,12 +178,12 @@ class Clients:
         return msgspec.convert(found.value, KnownClient)
 
     async def keep(self, client: KnownClient) -> None:
-        """Keep a dynamically registered client that is in use."""
+        """Store a dynamically registered client that is in use."""
         if client.source == "registration":
             ttl = self.rules.unused_days * _DAY
             await self._store.put(_CLIENTS, digest(client.client_id), msgspec.to_builtins(client), ttl=ttl)
 
-    async def register(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+    async def register(self, asked: JsonObject) -> Json:
         """Register a client; return the client information response (RFC 7591, 3.2.1).
 
         Raises:
@@ -187,27 +192,29 @@ class Clients:
         uris = self._redirect_uris(asked.get("redirect_uris"))
         method = asked.get("token_endpoint_auth_method") or "client_secret_basic"
         grants = _texts(asked.get("grant_types"), ["authorization_code"])
+        response_types = _texts(asked.get("response_types"), ["code"])
         if method not in _METHODS:
             raise OAuthRefusal("invalid_client_metadata", f"token_endpoint_auth_method is one of {', '.join(_METHODS)}")
-        if "authorization_code" not in grants or _texts(asked.get("response_types"), ["code"]) != ["code"]:
+        if "authorization_code" not in grants or response_types != ["code"]:
             raise OAuthRefusal("invalid_client_metadata", "only the authorization code grant is offered")
         await self._quota("minute", self.rules.per_minute, 60)
         await self._quota("day", self.rules.per_day, int(_DAY))
-        secret = None if method == "none" else new_secret()
         client = KnownClient(
             client_id=new_secret(),
             name=_shown(asked.get("client_name")),
             redirect_uris=uris,
             method=method,
-            secret_digest="" if secret is None else digest(secret),
             refreshes="refresh_token" in grants,
             source="registration",
         )
+        secret = new_secret()
+        if method != "none":
+            client = client.replace(secret_digest=digest(secret))
         try:
             await self._store.put(_CLIENTS, digest(client.client_id), msgspec.to_builtins(client), ttl=_DAY)
         except StoreError:
             raise OAuthRefusal("temporarily_unavailable", "no room for clients", status=503, retry_after=3600) from None
-        information: dict[str, Any] = {
+        information: Json = {
             "client_id": client.client_id,
             "client_id_issued_at": int(time.time()),
             "client_name": client.name,
@@ -216,22 +223,19 @@ class Clients:
             "response_types": ["code"],
             "token_endpoint_auth_method": method,
         }
-        if secret is not None:
+        if method != "none":
             information |= {"client_secret": secret, "client_secret_expires_at": 0}
         return information
 
     def _redirect_uris(self, given: object) -> tuple[str, ...]:
-        if isinstance(given, list):
-            uris = cast("list[object]", given)
-        else:
-            uris = []
-        if not 0 < len(uris) <= _MOST_URIS:
-            raise OAuthRefusal("invalid_redirect_uri", f"redirect_uris is a list of 1 to {_MOST_URIS} URIs")
+        uris = array_or_empty(given)
+        if not 0 < len(uris) <= _MAX_URIS:
+            raise OAuthRefusal("invalid_redirect_uri", f"redirect_uris is a list of 1 to {_MAX_URIS} URIs")
         for uri in uris:
             problem = self.rules.problem_of(uri)
             if problem is not None:
                 raise OAuthRefusal("invalid_redirect_uri", f"a redirect URI is not accepted: {problem}")
-        return tuple(cast("list[str]", uris))
+        return tuple(uris)
 
     async def _quota(self, name: str, limit: int, seconds: int) -> None:
         """Count a registration, over all replicas.
@@ -241,9 +245,15 @@ class Clients:
         """
         number = int(time.time()) // seconds
         key = f"{name}:{number}"
-        for _ in range(20):  # of replicas that count at the same time
+        # The count is written at the revision that was read. A write that fails was overtaken by another replica, and
+        # the count is read again.
+        for _ in range(20):
             found = await self._store.get(_QUOTAS, key)
-            count, revision = (0, 0) if found is None else (int(found.value), found.revision)
+            count = 0
+            revision = 0
+            if found is not None:
+                count = int(found.value)
+                revision = found.revision
             if count >= limit:
                 break
             if await self._store.put(_QUOTAS, key, count + 1, ttl=2 * seconds, expect=revision) is not None:
@@ -254,28 +264,33 @@ class Clients:
     def _is_document(self, client_id: str) -> bool:
         try:
             parts = urlsplit(client_id)
-            local = self._local and parts.scheme == "http" and is_loopback(parts.hostname)
+            host = parts.hostname
         except ValueError:
             return False
-        return (parts.scheme == "https" or local) and parts.path not in ("", "/")
+        if parts.path in ("", "/"):
+            return False
+        if parts.scheme == "http":
+            return self._local and is_loopback(host)
+        return parts.scheme == "https"
 
     async def _documented(self, url: str) -> KnownClient:
         known = self._documents.get(url)
         if known is not None and time.monotonic() < known[0]:
             return known[1]
         client = await self._work.run(url, partial(self._read_document, url))
-        if len(self._documents) >= _MOST_DOCUMENTS:
+        if len(self._documents) >= _MAX_DOCUMENTS:
             self._documents.pop(next(iter(self._documents)))
         self._documents[url] = (time.monotonic() + _DOCUMENT_SECONDS, client)
         return client
 
     async def _read_document(self, url: str) -> KnownClient:
-        """Return the client of a document, which names the very URL that it is at."""
+        """Return the client of a document, whose `client_id` is the URL of the document."""
         try:
             answer = await self._fetch.get(url, "the client's metadata document")
-            if answer.status != 200 or answer.url != url or len(answer.body) > _DOCUMENT_BYTES:
+            is_moved = answer.url != url
+            if answer.status != 200 or is_moved or len(answer.body) > _DOCUMENT_BYTES:
                 raise OAuthRefusal("invalid_client", "the client's metadata document cannot be read")
-            document = answer.decoded(dict[str, Any])
+            document = answer.decoded(Json)
         except FetchFailed:
             raise OAuthRefusal("invalid_client", "the client's metadata document cannot be fetched") from None
         if document.get("client_id") != url:
@@ -292,28 +307,25 @@ class Clients:
 
 
 def _static(client: OAuthClient) -> KnownClient:
-    return KnownClient(
+    known = KnownClient(
         client_id=client.client_id,
         name=_shown(client.name),
         redirect_uris=tuple(client.redirect_uris),
-        method="none" if client.client_secret is None else "client_secret_basic",
-        secret_digest="" if client.client_secret is None else digest(client.client_secret),
     )
+    if client.client_secret is None:
+        return known
+    return known.replace(method="client_secret_basic", secret_digest=digest(client.client_secret))
 
 
 def _texts(value: object, default: list[str]) -> list[str]:
     if value is None:
         return default
-    if isinstance(value, list):
-        items = cast("list[object]", value)
-    else:
-        items = []
-    return [item for item in items if isinstance(item, str)]
+    return [item for item in array_or_empty(value) if isinstance(item, str)]
 
 
 def _shown(name: object) -> str:
-    """Return a name as it is shown to people: one short line."""
+    """Return a name for the consent page: one short line."""
     if not isinstance(name, str):
         return ""
     plain = "".join(char for char in printable(name) if char.isprintable())
-    return plain[:_LONGEST_NAME].strip()
+    return plain[:_MAX_NAME].strip()

@@ -1,16 +1,16 @@
-"""HTTP requests to an authorization server: forms and queries read within bounds, JSON answered."""
+"""HTTP requests to an authorization server: forms and queries read within bounds, responses in JSON."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
 from urllib.parse import parse_qsl
 
 import anyio
 import msgspec
 
 from toolweave._json import decode_json
+from toolweave.protocol.json_types import Json, JsonObject
 from toolweave.serve._http.asgi import Receive, Scope, Send, read_body, respond
 from toolweave.serve._oauth_server.clients import OAuthRefusal
 
@@ -30,7 +30,7 @@ class OAuthExchange:
 
     Attributes:
         proofs: Its headers `DPoP`; a valid request has one at most.
-        nonce: The nonce for the client's next proof, which the answer brings.
+        nonce: The nonce for the client's next proof, which is in the answer.
     """
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -55,27 +55,24 @@ class OAuthExchange:
         """Return the fields of a form.
 
         Raises:
-            OAuthRefusal: It is none, or too long, or a field is repeated.
+            OAuthRefusal: The body is not a form, is too long, or repeats a field.
         """
         kind = self.headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
         if kind != b"application/x-www-form-urlencoded":
             raise OAuthRefusal("invalid_request", "the body must be a form (application/x-www-form-urlencoded)")
         return _fields(await self._body())
 
-    async def json(self) -> dict[str, Any]:
+    async def json(self) -> Json:
         """Return the JSON object of the body.
 
         Raises:
-            OAuthRefusal: It is none, or too long.
+            OAuthRefusal: The body is not a JSON object, or is too long.
         """
         body = await self._body()
         try:
-            value = decode_json(body)
+            return decode_json(body, Json)
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
-            value = None
-        if not isinstance(value, dict):
-            raise OAuthRefusal("invalid_client_metadata", "the body must be a JSON object")
-        return cast("dict[str, Any]", value)
+            raise OAuthRefusal("invalid_client_metadata", "the body must be a JSON object") from None
 
     async def _body(self) -> bytes:
         body: bytes | None = None
@@ -85,7 +82,7 @@ class OAuthExchange:
             raise OAuthRefusal("invalid_request", "the body is too long, or did not come in time", status=413)
         return body
 
-    async def answer(self, status: int, value: Mapping[str, Any], headers: Sequence[tuple[bytes, bytes]] = ()) -> None:
+    async def answer(self, status: int, value: JsonObject, headers: Sequence[tuple[bytes, bytes]] = ()) -> None:
         """Answer a client with JSON, which no cache keeps and pages of every origin may read."""
         body = json.dumps(value).encode()
         head = [

@@ -1,18 +1,19 @@
-"""Grants of people to clients, in a store: sign-ins, codes, grants with the provider's tokens, refresh tokens.
+"""Grants of people to clients, in a store: sign-ins, codes, grants with the provider's tokens, refresh tokens."""
 
-The store holds no usable credential: random values are kept as digests, the provider's tokens are
-encrypted. Each document is taken by its revision, so that of two that come at once, on any replica, one wins.
-"""
+# The store contains no usable credential: of random values it has digests, and the provider's tokens are encrypted.
+# Each document is used up at the revision that was read, so of two requests at the same time, on any replica, one
+# succeeds. A used code or refresh token stays in the store for a while: a second use is then noticed and revokes the
+# grant, which ends all tokens of it. No token lives longer than its grant.
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 import msgspec
 
 from toolweave._value import Value
+from toolweave.protocol.json_types import JsonObject
 from toolweave.serve._oauth_server.keys import ServerKeys, digest, new_secret
 from toolweave.state import Put, Store
 
@@ -26,22 +27,20 @@ _USED_CODE_SECONDS = 3600.0
 _SEALED = "upstream tokens"
 _FORM = "sign-ins"
 
-T = TypeVar("T")
-
 
 class PendingSignIn(Value, frozen=True, kw_only=True):
     """An authorization request whose person has yet to sign in.
 
     Attributes:
         client_id: The client that asks.
-        redirect_uri: Where its answer goes.
+        redirect_uri: The URI for its answer.
         state: Its state, empty for none.
         challenge: Its PKCE challenge.
         scopes: The scopes that it asks for.
         verifier: The PKCE verifier for the provider, once the person has consented.
         nonce: The nonce for the provider.
-        thumbprint: The thumbprint of the key that the code is to be redeemed with (RFC 9449, 10), empty for any.
-        resource: The endpoint that its token is to be for, empty for that of the server.
+        thumbprint: The thumbprint of the key for redeeming the code (RFC 9449, 10), empty for any.
+        resource: The endpoint for its token, empty for the endpoint of the server.
     """
 
     quiet: ClassVar[frozenset[str]] = frozenset({"state", "verifier", "nonce"})
@@ -62,9 +61,9 @@ class Code(Value, frozen=True, kw_only=True):
 
     Attributes:
         grant: The id of the grant.
-        thumbprint: The thumbprint of the key that it is to be redeemed with, empty for any or none.
-        resource: The endpoint that its token is for, empty for that of the server.
-        used: Whether it was redeemed; then a second try revokes the grant.
+        thumbprint: The thumbprint of the key for redeeming it, empty for any or none.
+        resource: The endpoint for its token, empty for the endpoint of the server.
+        used: Whether it was redeemed; a second try then revokes the grant.
     """
 
     grant: str
@@ -78,7 +77,7 @@ class Code(Value, frozen=True, kw_only=True):
 
 
 class Grant(Value, frozen=True, kw_only=True):
-    """A person's grant to a client; as long as it is there its tokens count.
+    """A person's grant to a client; its tokens are valid while it exists.
 
     Attributes:
         client_id: The client.
@@ -98,11 +97,11 @@ class Grant(Value, frozen=True, kw_only=True):
 
 
 class RefreshToken(Value, frozen=True, kw_only=True):
-    """A refresh token; one that was used stays, so that its reuse is noticed.
+    """A refresh token; a used one stays, so that its reuse is noticed.
 
     Attributes:
-        thumbprint: The thumbprint of the key that it is bound to, empty for none.
-        resource: The endpoint that its tokens are for, empty for that of the server.
+        thumbprint: The thumbprint of the key that it is bound to, or "".
+        resource: The endpoint for its tokens, empty for the endpoint of the server.
     """
 
     grant: str
@@ -117,7 +116,7 @@ class GrantStore:
     """The grants of one authorization server.
 
     Args:
-        store: Keeps them.
+        store: Stores the grants.
         keys: Encrypts the provider's tokens.
         seconds: How long a grant lasts, however often it is refreshed.
     """
@@ -130,33 +129,35 @@ class GrantStore:
     # sign-ins
 
     def form(self, sign_in: PendingSignIn) -> str:
-        """Return a sign-in sealed, for the form that asks the person: until they consent nothing is kept of it."""
+        """Return a sealed sign-in for the form that asks the person; until they consent, nothing of it is stored."""
         return self._keys.seal(_FORM, msgspec.to_builtins(sign_in))
 
     def of_form(self, sealed: str) -> PendingSignIn | None:
-        """Return the sign-in of a form, None for one that is older than ten minutes, or no form of ours."""
+        """Return the sign-in of a form; None if it is older than ten minutes, or not a form of ours."""
         found = self._keys.unseal(_FORM, sealed, seconds=int(_SIGN_IN_SECONDS))
         if found is None:
             return None
         return msgspec.convert(found, PendingSignIn)
 
     async def begin(self, sign_in: PendingSignIn) -> str:
-        """Keep a sign-in for ten minutes; return its id."""
+        """Store a sign-in for ten minutes; return its id."""
         name = new_secret()
         await self._store.put(_SIGN_INS, digest(name), msgspec.to_builtins(sign_in), ttl=_SIGN_IN_SECONDS)
         return name
 
-    async def take_sign_in(self, name: str) -> PendingSignIn | None:
+    async def use_sign_in(self, name: str) -> PendingSignIn | None:
         """Return a sign-in, once."""
         found = await self._store.get(_SIGN_INS, digest(name))
-        if found is None or not await self._store.delete(_SIGN_INS, digest(name), expect=found.revision):
+        if found is None:
+            return None
+        if not await self._store.delete(_SIGN_INS, digest(name), expect=found.revision):
             return None
         return msgspec.convert(found.value, PendingSignIn)
 
     # codes
 
-    async def grant(self, sign_in: PendingSignIn, subject: str, tokens: Mapping[str, Any]) -> str:
-        """Keep a grant, and return the code for it."""
+    async def grant(self, sign_in: PendingSignIn, subject: str, tokens: JsonObject) -> str:
+        """Store a grant, and return the code for it."""
         name = new_secret()
         code = new_secret()
         grant = Grant(
@@ -196,7 +197,7 @@ class GrantStore:
         return made
 
     async def use_code(self, code: str) -> Grant | None:
-        """Take a code, once, and return its grant, which lasts from now on; a second use at once revokes it."""
+        """Use up a code and return its grant, which lasts from now on; a second use revokes it."""
         found = await self._store.get(_CODES, digest(code))
         if found is None:
             return None
@@ -218,7 +219,7 @@ class GrantStore:
     # grants
 
     async def find(self, name: str) -> Grant | None:
-        """Return a grant, or None where it was revoked or has ended."""
+        """Return a grant, or None if it was revoked or has ended."""
         found = await self._store.get(_GRANTS, digest(name))
         if found is None:
             return None
@@ -229,11 +230,11 @@ class GrantStore:
         await self._store.delete(_GRANTS, digest(name))
 
     def tokens_of(self, grant: Grant) -> dict[str, Any]:
-        """Return the provider's tokens of a grant; none where they cannot be decrypted any more."""
+        """Return the provider's tokens of a grant; nothing if they cannot be decrypted any longer."""
         return self._keys.unseal(_SEALED, grant.sealed) or {}
 
-    async def keep_tokens(self, name: str, grant: Grant, tokens: Mapping[str, Any]) -> None:
-        """Keep the provider's tokens of a grant, renewed, unless it was revoked meanwhile."""
+    async def keep_tokens(self, name: str, grant: Grant, tokens: JsonObject) -> None:
+        """Store the renewed tokens of the provider for a grant, unless it was revoked meanwhile."""
         found = await self._store.get(_GRANTS, digest(name))
         if found is not None:
             value = msgspec.to_builtins(grant.replace(sealed=self._keys.seal(_SEALED, tokens)))
@@ -260,7 +261,7 @@ class GrantStore:
         return made
 
     async def use_refresh(self, token: str, *, used: bool = True) -> bool:
-        """Mark a refresh token as used, once; with `used=False` give it back after a failure that is not its own."""
+        """Mark a refresh token as used, once; `used=False` makes it usable again after a failure of the provider."""
         found = await self._store.get(_REFRESH, digest(token))
         if found is None:
             return False
@@ -268,9 +269,8 @@ class GrantStore:
         if made.used and used:
             await self.revoke(made.grant)
             return False
-        if found.expires_at is None:
-            left = None
-        else:
+        left = None
+        if found.expires_at is not None:
             left = max(1.0, found.expires_at - time.time())
         value = msgspec.to_builtins(made.replace(used=used))
         if await self._store.put(_REFRESH, digest(token), value, ttl=left, expect=found.revision) is None:

@@ -11,14 +11,18 @@ import json
 import secrets
 import time
 from base64 import urlsafe_b64encode
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from toolweave.errors import ConfigError
 from toolweave.oauth._encoding import base64url
+from toolweave.protocol.json_types import Json, JsonObject
 from toolweave.serve._auth.claims import CHECKED_HERE, ExpectedClaims, TokenProblem
 
-_SHORTEST = 32
+if TYPE_CHECKING:
+    from cryptography.fernet import MultiFernet
+
+_MIN_BYTES = 32
 
 
 def new_secret() -> str:
@@ -27,7 +31,7 @@ def new_secret() -> str:
 
 
 def digest(value: str) -> str:
-    """Return the digest under which a random value is kept: access to the store alone yields no credential."""
+    """Return the digest that is stored instead of a random value, so that the store contains no credential."""
     return hashlib.sha256(value.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -38,20 +42,22 @@ class ServerKeys:
         values: Secrets of 32 bytes or more, the newest first.
 
     Raises:
-        ConfigError: There is none, or one is shorter.
+        ConfigError: No secret is given, or one is shorter.
     """
 
     def __init__(self, values: Sequence[str | bytes]) -> None:
-        given = [value.encode() if isinstance(value, str) else value for value in values]
-        if not given or any(len(value) < _SHORTEST for value in given):
-            raise ConfigError(f"OAuthServer needs a secret of {_SHORTEST} random bytes or more; keep it over restarts")
+        given: list[bytes] = []
+        for value in values:
+            if isinstance(value, str):
+                value = value.encode()
+            given.append(value)
+        if not given or any(len(value) < _MIN_BYTES for value in given):
+            raise ConfigError(f"OAuthServer needs a secret of {_MIN_BYTES} random bytes or more; keep it over restarts")
         self._secrets = given
 
     def _derived(self, purpose: str) -> list[bytes]:
-        return [
-            hmac.digest(value, f"toolweave authorization server: {purpose}".encode(), "sha256")
-            for value in self._secrets
-        ]
+        text = f"toolweave authorization server: {purpose}".encode()
+        return [hmac.digest(secret, text, "sha256") for secret in self._secrets]
 
     def sign(self, purpose: str, *parts: str) -> str:
         """Return a signature of texts for one purpose."""
@@ -62,13 +68,13 @@ class ServerKeys:
         given = signature.encode("utf-8", "surrogatepass")
         return any(hmac.compare_digest(_signature(key, parts).encode(), given) for key in self._derived(purpose))
 
-    def token(self, claims: Mapping[str, Any]) -> str:
+    def token(self, claims: JsonObject) -> str:
         """Return an access token (RFC 9068)."""
         import jwt
 
         return jwt.encode(dict(claims), self._derived("access tokens")[0], "HS256", headers={"typ": "at+jwt"})
 
-    def claims(self, token: str, *, issuer: str, audience: Iterable[str]) -> dict[str, Any]:
+    def claims(self, token: str, *, issuer: str, audience: Iterable[str]) -> Json:
         """Return the claims of an access token of ours.
 
         Raises:
@@ -78,7 +84,7 @@ class ServerKeys:
         ExpectedClaims(audiences=tuple(audience)).check(claims, issuer, now=time.time())
         return claims
 
-    def _signed(self, token: str) -> dict[str, Any]:
+    def _signed(self, token: str) -> Json:
         import jwt
 
         for key in self._derived("access tokens"):
@@ -94,7 +100,7 @@ class ServerKeys:
         raise TokenProblem("it is not an access token that this server has signed")
 
     def seal(self, purpose: str, value: Any) -> str:
-        """Return a JSON value encrypted for one purpose."""
+        """Return a JSON value, encrypted for one purpose."""
         return self._fernet(purpose).encrypt(json.dumps(value).encode()).decode()
 
     def unseal(self, purpose: str, sealed: str, *, seconds: int | None = None) -> Any:
@@ -106,12 +112,13 @@ class ServerKeys:
         except InvalidToken:
             return None
 
-    def _fernet(self, purpose: str) -> Any:
+    def _fernet(self, purpose: str) -> MultiFernet:
         from cryptography.fernet import Fernet, MultiFernet
 
         return MultiFernet([Fernet(urlsafe_b64encode(key)) for key in self._derived(purpose)])
 
 
 def _signature(key: bytes, parts: Sequence[str]) -> str:
-    text = json.dumps(parts).encode()  # no two lists of texts have one form
+    # as JSON, because two different lists of texts never have the same form
+    text = json.dumps(parts).encode()
     return base64url(hmac.digest(key, text, "sha256"))

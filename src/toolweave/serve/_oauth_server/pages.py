@@ -1,8 +1,7 @@
-"""The pages that people see: whether a client may act for them, and errors. Everything in them is escaped.
+"""The pages of a sign-in: whether a client may act for the person, and errors. Every text in them is escaped."""
 
-No script, no picture, no frame: a page is one document with one form. A `form-action` rule is missing on purpose:
-browsers apply it to the redirects that follow a form, and those lead to the provider and on to the client.
-"""
+# A page is one document with one form, without scripts, pictures and frames. The policy has no `form-action`, because
+# browsers apply it to the redirects that follow a form, and those lead to the provider and then to the client.
 
 from __future__ import annotations
 
@@ -46,7 +45,7 @@ async def send_page(send: Send, status: int, page: str, headers: Sequence[tuple[
 
 def error_page(text: str) -> str:
     """Return the page of an error that cannot be sent to a client."""
-    return html_page("This sign-in cannot go on", f"<p>{escape(text)}</p>")
+    return html_page("This sign-in cannot continue", f"<p>{escape(text)}</p>")
 
 
 def consent_page(
@@ -55,14 +54,15 @@ def consent_page(
     """Return the question whether a client may act for a person."""
     parts = urlsplit(redirect_uri)
     where = parts.hostname or f"{parts.scheme}:"
-    rows = [("Application", client.name or "(it gives no name)"), ("Server", server), ("It will be sent to", where)]
+    rows = [("Application", client.name or "(it gives no name)")]
     if client.source == "document":
-        rows.insert(1, ("Its publisher", urlsplit(client.client_id).hostname or ""))
+        rows.append(("Its publisher", urlsplit(client.client_id).hostname or ""))
+    rows += [("Server", server), ("It will be sent to", where)]
     rows.append(("It may", ", ".join(scopes) or "use the server"))
     listed = "".join(f"<dt>{escape(name)}</dt><dd><code>{escape(value)}</code></dd>" for name, value in rows)
     warning = "The name is the application's own: it was not verified."
     if is_loopback_uri(redirect_uri):
-        warning += " The answer goes to a program on your own device: go on only if you have just started it."
+        warning += " The answer goes to a program on your own device: continue only if you have just started it."
     hidden = "".join(f'<input type="hidden" name="{escape(k)}" value="{escape(v)}">' for k, v in fields.items())
     form = (
         f'<form method="post" action="{escape(action)}">{hidden}'
@@ -73,7 +73,7 @@ def consent_page(
 
 
 def html_page(title: str, body: str) -> str:
-    """Return a page; `body` is HTML in which everything foreign is escaped."""
+    """Return a page; `body` is HTML in which every foreign text is escaped."""
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
         f'<meta name="viewport" content="width=device-width"><style>{_STYLE}</style></head>'

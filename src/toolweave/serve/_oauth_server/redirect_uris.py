@@ -1,32 +1,33 @@
-"""Redirect URIs of clients: which ones may be registered, and which registered one a request means.
+"""Redirect URIs of clients: the rules for registration, and the comparison with those that are registered."""
 
-A code goes wherever a redirect URI points, so it is compared as the identical string, but for the port of a loopback
-address, which a native application learns only when it listens (RFC 8252, 7.3).
-"""
+# A code is sent to the redirect URI, so a URI is compared as the identical string. Only the port of a loopback address
+# may differ, because a native application does not know it before it listens (RFC 8252, 7.3).
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
 from ipaddress import ip_address
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
-_LONGEST = 2048
-_PLAIN = re.compile(r"[\x21\x23-\x3b\x3d\x3f-\x5b\x5d\x5f\x61-\x7a\x7e]+")  # no space, quote, <, >, \, ^, `, {, |, }
+_MAX_URI = 2048
+# without space, quote, <, >, \, ^, `, {, |, }
+_PLAIN = re.compile(r"[\x21\x23-\x3b\x3d\x3f-\x5b\x5d\x5f\x61-\x7a\x7e]+")
+_NOT_A_URI = "a redirect URI is a URI of at most 2,048 characters"
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*")
 
 
 def redirect_problem(uri: object, schemes: Iterable[str]) -> str | None:
-    """Return why a redirect URI is not registered, or None where it may be.
+    """Return the reason why a redirect URI must not be registered, or None if it may be.
 
-    `https` may be, `http` on loopback, schemes with a dot in them (RFC 8252, 7.1), and those that are listed.
+    Allowed are `https`, `http` on loopback, schemes with a dot in them (RFC 8252, 7.1), and the listed schemes.
     """
-    if not isinstance(uri, str) or not 0 < len(uri) <= _LONGEST or not _PLAIN.fullmatch(uri):
-        return "a redirect URI is a URI of at most 2,048 characters"
-    try:
-        parts = urlsplit(uri)
-        host, _ = parts.hostname, parts.port
-    except ValueError:
+    if not isinstance(uri, str) or len(uri) > _MAX_URI:
+        return _NOT_A_URI
+    if not _PLAIN.fullmatch(uri):
+        return _NOT_A_URI
+    parts = _parts_of(uri)
+    if parts is None:
         return "its host or port cannot be read"
     if "#" in uri:
         return "it has a fragment"
@@ -34,14 +35,34 @@ def redirect_problem(uri: object, schemes: Iterable[str]) -> str | None:
         return "it has a user or a password"
     if "*" in parts.netloc:
         return "it has a wildcard"
+    return _scheme_problem(uri, parts, schemes)
+
+
+def _scheme_problem(uri: str, parts: SplitResult, schemes: Iterable[str]) -> str | None:
     scheme = uri.partition(":")[0]
     if scheme == "https":
-        return None if host else "it has no host"
+        if parts.hostname:
+            return None
+        return "it has no host"
     if scheme == "http":
-        return None if is_loopback_uri(uri) else "http is for loopback addresses only"
-    if not _SCHEME.fullmatch(scheme) or not ("." in scheme or scheme in schemes):
+        if is_loopback_uri(uri):
+            return None
+        return "http is for loopback addresses only"
+    is_listed = "." in scheme or scheme in schemes
+    if not is_listed or not _SCHEME.fullmatch(scheme):
         return "its scheme is neither https nor one of an application, such as com.example.app"
     return None
+
+
+def _parts_of(uri: str) -> SplitResult | None:
+    """Return the parts of a URI; None if its host or its port cannot be read."""
+    try:
+        parts = urlsplit(uri)
+        # each of them is checked when it is read
+        _ = (parts.hostname, parts.port)
+    except ValueError:
+        return None
+    return parts
 
 
 def is_loopback_uri(uri: str) -> bool:
@@ -56,23 +77,23 @@ def is_loopback_uri(uri: str) -> bool:
 
 
 def registered_uri(asked: str, registered: Iterable[str]) -> bool:
-    """Whether a redirect URI that was asked for is one of those that are registered."""
+    """Whether a redirect URI is one of the registered ones."""
     for uri in registered:
         if asked == uri:
             return True
-        if uri.startswith("http://") and is_loopback_uri(uri) and _without_port(asked) == _without_port(uri):
+        is_local = uri.startswith("http://") and is_loopback_uri(uri)
+        if is_local and _without_port(asked) == _without_port(uri):
             return True
     return False
 
 
 def _without_port(uri: str) -> tuple[str, str, str, str] | None:
-    """Return the parts of a URI but for its port; None where they cannot be read."""
-    if not _PLAIN.fullmatch(uri) or "@" in uri or "#" in uri:
+    """Return the parts of a URI without its port; None if they cannot be read."""
+    if "@" in uri or "#" in uri:
         return None
-    try:
-        parts = urlsplit(uri)
-        host = parts.hostname
-        _ = parts.port
-    except ValueError:
+    if not _PLAIN.fullmatch(uri):
         return None
-    return uri.partition(":")[0], host or "", parts.path, parts.query
+    parts = _parts_of(uri)
+    if parts is None:
+        return None
+    return uri.partition(":")[0], parts.hostname or "", parts.path, parts.query

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Unpack
+from typing import Unpack
 from urllib.parse import urlsplit
 
 from toolweave.errors import ConfigError
+from toolweave.protocol.json_types import Json, JsonObject
 from toolweave.serve._auth.claims import TokenProblem, identity_of_claims, plain_resource
 from toolweave.serve._auth.resource_metadata import JsonDocument
 from toolweave.serve._auth.token_auth import ProtectionOptions, TokenAuth
@@ -44,18 +45,18 @@ _Handler = Callable[[OAuthExchange], Awaitable[None]]
 class OAuthServer(TokenAuth):
     """An authorization server in front of an identity provider, for one endpoint and on its origin.
 
-    For companies whose provider registers no MCP clients itself. MCP clients register with it (`ClientRules`), people
-    consent to each client and sign in at the provider, and clients get tokens of this server's own, which are valid for
-    it and no other. The provider's tokens stay in the store, encrypted.
+    For companies whose provider registers no MCP clients itself. MCP clients register with this server (`ClientRules`),
+    people consent to each client and sign in at the provider, and clients get tokens of this server, which are valid
+    only for its endpoint. The provider's tokens stay in the store, encrypted.
 
-    Register `ORIGIN/oauth/callback` at the provider as the redirect URI. Clients look for its metadata at the root of
-    the host: an app that is mounted below another one is served there by `HttpApp.serve_at_root`.
+    Register `ORIGIN/oauth/callback` at the provider as the redirect URI. Clients read its metadata at the root of the
+    host: if the app is mounted below another one, call `HttpApp.serve_at_root`.
 
     Args:
         url: The endpoint's own URL, such as `https://notes.example/mcp`.
         upstream: The provider.
-        store: Keeps clients, grants and refresh tokens; replicas share one. In memory, all users sign in again after a
-            restart.
+        store: Stores clients, grants and refresh tokens; replicas share one. In memory, all users sign in again after
+            a restart.
         secret: A random secret of 32 bytes or more, from which all keys are derived; or several, the newest first.
         clients: Which MCP clients are accepted.
         allow: Returns whether a person who signed in at the provider is admitted, by the provider's claims.
@@ -65,7 +66,7 @@ class OAuthServer(TokenAuth):
     Attributes:
         issuer: Its own identifier: the origin of `url`.
         resource_url: The endpoint's own URL.
-        resources: The URLs that tokens are given for.
+        resources: The URLs for which tokens are given.
         all_scopes: The scopes that clients may ask for.
         grants: The grants of people to clients, and their refresh tokens.
         provider: The client of the identity provider.
@@ -84,7 +85,7 @@ class OAuthServer(TokenAuth):
         store: Store,
         secret: str | bytes | Sequence[str | bytes],
         clients: ClientRules | None = None,
-        allow: Callable[[Mapping[str, Any]], bool] | None = None,
+        allow: Callable[[JsonObject], bool] | None = None,
         **options: Unpack[ProtectionOptions],
     ) -> None:
         for name in ("resource", "authorization_servers"):
@@ -118,11 +119,11 @@ class OAuthServer(TokenAuth):
             raise TokenProblem("its grant was revoked or has ended")
         return identity_of_claims(claims, expires_at=int(claims["exp"]))
 
-    def metadata(self) -> dict[str, Any]:
+    def metadata(self) -> Json:
         """Return the metadata of the authorization server (RFC 8414)."""
         rules = self.clients.rules
         methods = ["none", "client_secret_basic", "client_secret_post"]
-        document: dict[str, Any] = {
+        document: Json = {
             "issuer": self.issuer,
             "authorization_endpoint": self.issuer + _PATHS["authorize"],
             "token_endpoint": self.issuer + _PATHS["token"],
@@ -155,7 +156,8 @@ class OAuthServer(TokenAuth):
     def warn_if_unreachable(self, root_path: str) -> None:
         """Warn once if clients cannot reach its pages because the app is mounted at a path."""
         if root_path.strip("/") and not self._is_reachable:
-            self._is_reachable = True  # one warning is enough
+            # one warning is enough
+            self._is_reachable = True
             _log.warning(
                 "the app is mounted at %r, but clients look for its authorization server at %s: call "
                 "app.serve_at_root(outer), or route app.public_paths to the app",
@@ -189,7 +191,7 @@ class OAuthServer(TokenAuth):
 
 
 class _OwnTokens:
-    """Verifies the tokens that a server has issued."""
+    """Verifies the tokens of one server."""
 
     def __init__(self, server: OAuthServer, audiences: Sequence[str]) -> None:
         self._server = server

@@ -1,4 +1,8 @@
-"""The way of a client: codes and refresh tokens become tokens of ours, tokens are revoked, clients are registered."""
+"""The endpoints for clients: codes and refresh tokens are exchanged, tokens are revoked, clients are registered."""
+
+# A code or a refresh token is marked as used, by its revision in the store, before a token is made from it. So of two
+# requests with the same one, on any replica, one succeeds, and the other one revokes the grant: one of the two senders
+# has stolen it.
 
 from __future__ import annotations
 
@@ -6,12 +10,12 @@ import hmac
 import re
 import time
 from base64 import b64decode
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping
 from urllib.parse import unquote_plus
 
 from toolweave.errors import StoreError
 from toolweave.oauth._encoding import code_challenge
+from toolweave.protocol.json_types import Json, JsonObject
 from toolweave.serve._auth.claims import TokenProblem, plain_resource
 from toolweave.serve._auth.dpop import BadProof, ProofTarget
 from toolweave.serve._auth.refusal import IssuerUnavailable
@@ -51,7 +55,9 @@ class TokenPages:
         """Answer the registration endpoint (RFC 7591)."""
         await self._answered(exchange, self._register)
 
-    async def _answered(self, exchange: OAuthExchange, work: Any) -> None:
+    async def _answered(
+        self, exchange: OAuthExchange, work: Callable[[OAuthExchange], Awaitable[tuple[int, JsonObject]]]
+    ) -> None:
         if exchange.method == "OPTIONS":
             await exchange.preflight()
             return
@@ -67,10 +73,10 @@ class TokenPages:
         else:
             await exchange.answer(status, value)
 
-    async def _register(self, exchange: OAuthExchange) -> tuple[int, Mapping[str, Any]]:
+    async def _register(self, exchange: OAuthExchange) -> tuple[int, JsonObject]:
         return 201, await self._server.clients.register(await exchange.json())
 
-    async def _token(self, exchange: OAuthExchange) -> tuple[int, Mapping[str, Any]]:
+    async def _token(self, exchange: OAuthExchange) -> tuple[int, JsonObject]:
         form = await exchange.form()
         client = await self._authenticated(exchange, form)
         thumbprint = await self._proved(exchange)
@@ -82,10 +88,10 @@ class TokenPages:
         raise OAuthRefusal("unsupported_grant_type", "grant_type is 'authorization_code' or 'refresh_token'")
 
     async def _proved(self, exchange: OAuthExchange) -> str:
-        """Return the thumbprint of the key that a client proves, to which its tokens are bound; empty without a proof.
+        """Return the thumbprint of the key in a client's proof, to which its tokens are bound; empty without a proof.
 
         Raises:
-            BadProof: Its proof does not hold, or it gives none where that is demanded.
+            BadProof: The proof is not valid, or it is missing although one is required.
         """
         proofs = self._server.proofs
         if not exchange.proofs and not proofs.rules.required:
@@ -94,7 +100,7 @@ class TokenPages:
         thumbprint, exchange.nonce = await proofs.check(exchange.proofs, target)
         return thumbprint
 
-    async def _by_code(self, client: KnownClient, form: Mapping[str, str], thumbprint: str) -> Mapping[str, Any]:
+    async def _by_code(self, client: KnownClient, form: Mapping[str, str], thumbprint: str) -> JsonObject:
         name = form.get("code", "")
         verifier = form.get("code_verifier", "")
         code = await self._server.grants.code(name)
@@ -102,9 +108,8 @@ class TokenPages:
             raise OAuthRefusal("invalid_grant", "the code is unknown, used or expired")
         if form.get("redirect_uri") != code.redirect_uri:
             raise OAuthRefusal("invalid_grant", "redirect_uri is not the one that the code went to")
-        if not _VERIFIER.fullmatch(verifier) or not hmac.compare_digest(
-            code_challenge(verifier).encode(), code.challenge.encode()
-        ):
+        fits = hmac.compare_digest(code_challenge(verifier).encode(), code.challenge.encode())
+        if not fits or not _VERIFIER.fullmatch(verifier):
             raise OAuthRefusal("invalid_grant", "code_verifier does not fit the code")
         resource = self._resource(form, code.resource)
         if code.thumbprint and code.thumbprint != thumbprint:
@@ -114,7 +119,7 @@ class TokenPages:
             raise OAuthRefusal("invalid_grant", "the code is unknown, used or expired")
         return await self._issued(client, code.grant, grant, code.scopes, thumbprint, resource)
 
-    async def _by_refresh(self, client: KnownClient, form: Mapping[str, str], thumbprint: str) -> Mapping[str, Any]:
+    async def _by_refresh(self, client: KnownClient, form: Mapping[str, str], thumbprint: str) -> JsonObject:
         grants = self._server.grants
         name = form.get("refresh_token", "")
         known = await grants.refresh(name)
@@ -127,7 +132,6 @@ class TokenPages:
         scopes = tuple(dict.fromkeys(asked)) or known.scopes
         if not set(known.scopes).issuperset(scopes):
             raise OAuthRefusal("invalid_scope", "a scope was not granted")
-        # taken before anything is done with it: of two that come at once one wins, the other ends both
         if not await grants.use_refresh(name):
             raise OAuthRefusal("invalid_grant", "the refresh token is unknown, used or expired")
         grant = await grants.find(known.grant)
@@ -137,10 +141,10 @@ class TokenPages:
         return await self._issued(client, known.grant, grant, scopes, thumbprint, resource)
 
     def _resource(self, form: Mapping[str, str], granted: str) -> str:
-        """Return the endpoint that a token is for: the one that the person has consented to.
+        """Return the endpoint that a token is for, to which the person has consented.
 
         Raises:
-            OAuthRefusal: Another one is asked for.
+            OAuthRefusal: The request names another endpoint.
         """
         known = granted or self._server.resource_url
         if plain_resource(form.get("resource", known)) != plain_resource(known):
@@ -148,10 +152,10 @@ class TokenPages:
         return known
 
     async def _still_there(self, name: str, grant: Grant, refresh: str) -> None:
-        """Renew the provider's tokens where they expire: a person who has left the company gets no further tokens.
+        """Renew the provider's tokens if they expire: a person who has left the company gets no further tokens.
 
         Raises:
-            OAuthRefusal: The provider renews them no more, or cannot be asked.
+            OAuthRefusal: The provider does not renew them any longer, or cannot be reached.
         """
         grants = self._server.grants
         kept = grants.tokens_of(grant)
@@ -169,11 +173,10 @@ class TokenPages:
 
     async def _issued(
         self, client: KnownClient, name: str, grant: Grant, scopes: tuple[str, ...], thumbprint: str, resource: str
-    ) -> Mapping[str, Any]:
-        bound = {"cnf": {"jkt": thumbprint}} if thumbprint else {}
+    ) -> JsonObject:
         now = int(time.time())
         seconds = max(1, min(self._seconds, int(grant.ends_at) - now))
-        claims = {
+        claims: Json = {
             "iss": self._server.issuer,
             "aud": resource,
             "sub": grant.subject,
@@ -183,31 +186,38 @@ class TokenPages:
             "exp": now + seconds,
             "jti": new_secret(),
             "grant": name,
-            **bound,
         }
-        answer: dict[str, Any] = {
+        token_type = "Bearer"  # noqa: S105
+        if thumbprint:
+            claims["cnf"] = {"jkt": thumbprint}
+            token_type = "DPoP"  # noqa: S105
+        answer: Json = {
             "access_token": self._keys.token(claims),
-            "token_type": "DPoP" if bound else "Bearer",
+            "token_type": token_type,
             "expires_in": seconds,
             "scope": " ".join(scopes),
         }
         if client.refreshes:
-            # of a client with a secret it is bound by that (RFC 9449, 5), so that it may change its key
-            key = thumbprint if client.method == "none" else ""
+            # The refresh token of a client with a secret is bound by the secret (RFC 9449, 5): the client may change
+            # its key.
+            key = ""
+            if client.method == "none":
+                key = thumbprint
             made = RefreshToken(
                 grant=name, client_id=client.client_id, scopes=grant.scopes, thumbprint=key, resource=resource
             )
             answer["refresh_token"] = await self._server.grants.refresh_token(made, grant)
         return answer
 
-    async def _revoke(self, exchange: OAuthExchange) -> tuple[int, Mapping[str, Any]]:
+    async def _revoke(self, exchange: OAuthExchange) -> tuple[int, JsonObject]:
         form = await exchange.form()
         client = await self._authenticated(exchange, form)
         token = form.get("token", "")
         try:
             claims = self._keys.claims(token, issuer=self._server.issuer, audience=self._server.resources)
         except TokenProblem:
-            pass  # it may be a refresh token
+            # it may be a refresh token
+            pass
         else:
             if claims["client_id"] == client.client_id:
                 await self._server.grants.revoke(str(claims["grant"]))
@@ -225,23 +235,20 @@ class TokenPages:
         """
         named, secret = _basic(exchange.headers.get(b"authorization", b""))
         client_id = named or form.get("client_id", "")
-        if named is not None and form.get("client_id", named) != named:
+        if named is None:
+            secret = form.get("client_secret", "")
+        elif form.get("client_id", named) != named:
             raise OAuthRefusal("invalid_request", "the request names two clients")
+        client = None
         if client_id:
             client = await self._server.clients.find(client_id)
-        else:
-            client = None
-        if named is not None:
-            given = secret
-        else:
-            given = form.get("client_secret", "")
-        if client is None or (client.method != "none" and not client.has_secret(given)):
-            raise OAuthRefusal("invalid_client", "the client is unknown, or its secret is wrong", status=401)
-        return client
+        if client is not None and (client.method == "none" or client.has_secret(secret)):
+            return client
+        raise OAuthRefusal("invalid_client", "the client is unknown, or its secret is wrong", status=401)
 
 
 def _basic(header: bytes) -> tuple[str | None, str]:
-    """Return the id and the secret of HTTP Basic, form-encoded as RFC 6749, 2.3.1 wants it; None without it."""
+    """Return the id and the secret of HTTP Basic, form-decoded (RFC 6749, 2.3.1); the id is None without Basic."""
     scheme, _, value = header.partition(b" ")
     if scheme.lower() != b"basic":
         return None, ""

@@ -1,4 +1,4 @@
-"""The identity provider behind an `OAuthServer`, and the facts of those that many companies have.
+"""The identity provider behind an `OAuthServer`, and the endpoints and parameters of well-known providers.
 
 For the provider this server is one client with one redirect URI, which was registered there by hand.
 """
@@ -23,7 +23,7 @@ def _nothing() -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upstream:
-    """An identity provider that people sign in at.
+    """An identity provider, where people sign in.
 
     `Upstream.oidc(ISSUER, ...)` is any OpenID provider; `github`, `google`, `entra`, `okta`, `auth0` and
     `keycloak` know the provider's endpoints and parameters.
@@ -100,7 +100,8 @@ class Upstream:
             token_endpoint="https://github.com/login/oauth/access_token",  # noqa: S106
             userinfo_endpoint="https://api.github.com/user",
             method="client_secret_post",
-            subject="id",  # a login can be renamed, and then be taken by another user
+            # not the login, which can be renamed and then belong to another user
+            subject="id",
             **options,
         )
 
@@ -127,7 +128,8 @@ class Upstream:
         if tenant in _SHARED_TENANTS:
             raise ConfigError(f"Upstream.entra needs the id of one tenant, not {tenant!r}")
         options.setdefault("scopes", ("openid", "profile", "offline_access"))
-        options.setdefault("subject", "oid")  # `sub` is another one for each application
+        # `sub` differs between applications
+        options.setdefault("subject", "oid")
         issuer = f"https://login.microsoftonline.com/{tenant}/v2.0"
         return cls(
             client_id=client_id, client_secret=client_secret, issuer=issuer, method="client_secret_post", **options

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from toolweave.config import OAuth, reveal
@@ -13,6 +12,7 @@ from toolweave.oauth._fetch import FetchFailed, GuardedFetch
 from toolweave.oauth._metadata import AuthorizationServer
 from toolweave.oauth._records import ClientRegistration
 from toolweave.oauth._token_endpoint import TokenEndpoint, TokenRefused, TokenResponse
+from toolweave.protocol.json_types import Json, JsonObject
 from toolweave.serve._auth.documents import NoDocument, url_in
 from toolweave.serve._auth.issuer_keys import PublishedKeys, issuer_metadata
 from toolweave.serve._auth.refusal import IssuerUnavailable
@@ -43,7 +43,7 @@ class SignedIn:
         tokens: The provider's tokens, as they are kept.
     """
 
-    def __init__(self, subject: str, claims: Mapping[str, Any], tokens: dict[str, Any]) -> None:
+    def __init__(self, subject: str, claims: JsonObject, tokens: Json) -> None:
         self.subject = subject
         self.claims = claims
         self.tokens = tokens
@@ -56,10 +56,9 @@ class UpstreamClient:
         self.upstream = upstream
         self._redirect_uri = redirect_uri
         self._fetch = GuardedFetch([upstream.named, upstream.userinfo_endpoint])
+        self._keys: PublishedKeys | None = None
         if upstream.issuer:
             self._keys = PublishedKeys(upstream.issuer, None, upstream.algorithms)
-        else:
-            self._keys = None
         self._known: tuple[float, AuthorizationServer] | None = None
 
     async def authorization_url(self, *, state: str, verifier: str, nonce: str) -> str:
@@ -92,7 +91,9 @@ class UpstreamClient:
         Raises:
             SignInFailed: The provider returned no valid user.
         """
-        if issuer is not None and self.upstream.issuer and issuer != self.upstream.issuer:  # RFC 9207
+        # RFC 9207: the code of another provider must not be redeemed at this one
+        expected = self.upstream.issuer
+        if issuer is not None and expected and issuer != expected:
             raise SignInFailed("the answer is of another issuer")
         form = {
             "grant_type": "authorization_code",
@@ -106,19 +107,22 @@ class UpstreamClient:
         else:
             claims = await self._profile(answer)
         subject = claims.get(self.upstream.subject)
-        if not isinstance(subject, str | int) or isinstance(subject, bool) or subject == "":
+        is_text_or_number = isinstance(subject, str | int) and not isinstance(subject, bool)
+        if not is_text_or_number or subject == "":
             raise SignInFailed(f"the provider names no user in {self.upstream.subject!r}")
         return SignedIn(str(subject), claims, _kept(answer, None))
 
-    async def renewed(self, tokens: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Return the provider's tokens, renewed where they are about to expire; None when it renews them no more.
+    async def renewed(self, tokens: JsonObject) -> Json | None:
+        """Return the provider's tokens, renewed if they are about to expire; None if they cannot be renewed.
 
         Raises:
             SignInFailed: The provider cannot be reached.
         """
         expires = tokens.get("expires_at")
         refresh = tokens.get("refresh_token")
-        if refresh is None or expires is None or expires > time.time() + _LEEWAY:
+        if refresh is None or expires is None:
+            return dict(tokens)
+        if expires > time.time() + _LEEWAY:
             return dict(tokens)
         try:
             answer, _ = await self._tokens({"grant_type": "refresh_token", "refresh_token": refresh})
@@ -150,27 +154,24 @@ class UpstreamClient:
         self._known = (time.monotonic() + _METADATA_SECONDS, found)
         return found
 
-    async def _tokens(self, form: Mapping[str, str]) -> tuple[TokenResponse, dict[str, Any]]:
+    async def _tokens(self, form: Mapping[str, str]) -> tuple[TokenResponse, Json]:
         upstream = self.upstream
+        registration = ClientRegistration(client_id=upstream.client_id, method="none")
+        if upstream.client_secret is not None:
+            secret = reveal(upstream.client_secret)
+            registration = registration.replace(client_secret=secret, method=upstream.method)
         endpoint = TokenEndpoint(
-            fetch=self._fetch,
-            server=await self._server(),
-            registration=ClientRegistration(
-                client_id=upstream.client_id,
-                client_secret=None if upstream.client_secret is None else reveal(upstream.client_secret),
-                method="none" if upstream.client_secret is None else upstream.method,
-            ),
-            settings=OAuth(),
+            fetch=self._fetch, server=await self._server(), registration=registration, settings=OAuth()
         )
         try:
             answer = await endpoint.post(endpoint.server.token_endpoint or "", "the provider's token endpoint", form)
-            return answer.decoded(TokenResponse), answer.decoded(dict[str, Any])
+            return answer.decoded(TokenResponse), answer.decoded(Json)
         except TokenRefused as exc:
             raise SignInFailed(str(exc)) from None
         except FetchFailed as exc:
             raise SignInFailed(str(exc), temporary=not exc.final) from None
 
-    async def _id_claims(self, token: object, nonce: str) -> Mapping[str, Any]:
+    async def _id_claims(self, token: object, nonce: str) -> JsonObject:
         """Return the claims of an ID token (OpenID Connect Core, 3.1.3.7)."""
         import jwt
 
@@ -181,7 +182,7 @@ class UpstreamClient:
             key = await self._keys.find(jwt.get_unverified_header(token).get("kid"))
             if key is None:
                 raise SignInFailed("the ID token is signed with an unknown key")
-            claims: dict[str, Any] = jwt.decode(
+            claims: Json = jwt.decode(
                 token,
                 key,
                 algorithms=list(self.upstream.algorithms),
@@ -200,22 +201,25 @@ class UpstreamClient:
             raise SignInFailed("the ID token is for another client")
         return claims
 
-    async def _profile(self, answer: TokenResponse) -> Mapping[str, Any]:
+    async def _profile(self, answer: TokenResponse) -> JsonObject:
         headers = {"authorization": f"Bearer {answer.access_token}"}
         try:
             found = await self._fetch.get(self.upstream.userinfo_endpoint, "the provider's API", headers=headers)
             if found.status != 200:
                 raise SignInFailed(f"the provider's API answers with status {found.status}")
-            return found.decoded(dict[str, Any])
+            return found.decoded(Json)
         except FetchFailed as exc:
             raise SignInFailed(str(exc), temporary=not exc.final) from None
 
 
-def _kept(answer: TokenResponse, refresh: str | None) -> dict[str, Any]:
-    """Return tokens as they are kept; the refresh token stays where no new one is given."""
+def _kept(answer: TokenResponse, refresh: str | None) -> Json:
+    """Return tokens for the store, with the current refresh token if there is no new one."""
+    expires_at = None
+    if answer.seconds is not None:
+        expires_at = time.time() + answer.seconds
     return {
         "access_token": answer.access_token,
-        "expires_at": None if answer.seconds is None else time.time() + answer.seconds,
+        "expires_at": expires_at,
         "refresh_token": answer.refresh_token or refresh,
         "scope": answer.scope,
     }
