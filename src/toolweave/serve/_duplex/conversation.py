@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, Self, TypeAlias, cast
+from typing import Any, Protocol, Self, TypeAlias
 from uuid import uuid4
 
 import anyio
@@ -37,6 +37,7 @@ from toolweave.serve._envelope import (
     has_envelope,
     unsupported_version,
 )
+from toolweave.serve._messages import answerable_id, cancelled_id, fault_of, is_notification
 from toolweave.serve._pending_requests import PendingRequests
 from toolweave.serve._plain_calls import ENVELOPE
 from toolweave.serve._request import ChangeSubscriptions, Client, Json, Request, Responder
@@ -87,6 +88,8 @@ class Conversation:
         self.name = uuid4().hex
         self._responder = responder
         self._outlet = outlet
+        # Everything below is read and changed in the event loop only, by the task that calls `take` and by the requests
+        # that it started. A request is in `_running` until its answer is written, so its id cannot be used twice.
         # For each task, anyio's group makes a scope, a handle and an event: that costs more than answering the request.
         # What it adds is done here: each request has a scope, and the end cancels these.
         self._tasks = asyncio.TaskGroup()
@@ -178,12 +181,7 @@ class Conversation:
         if message.is_answer:
             self._pending.take(message)
         elif message.method is msgspec.UNSET or message.id is None:
-            if message.id is None:
-                what = "'id' must be a string or an integer"
-            else:
-                what = "it has no 'method'"
-            key = None if message.id is msgspec.UNSET else message.id
-            reply(encode_error(key, INVALID_REQUEST, f"Invalid request: {what}"))
+            reply(encode_error(answerable_id(message), INVALID_REQUEST, f"Invalid request: {fault_of(message)}"))
         elif message.id is msgspec.UNSET:
             self._take_notification(message.method, message.params or {})
         else:
@@ -210,8 +208,9 @@ class Conversation:
             if isinstance(member, MalformedMessage):
                 self._refuse_broken(member, batch.place())
             else:
-                silent = member.is_answer or (member.id is msgspec.UNSET and member.method is not msgspec.UNSET)
-                await self._take(member, self._write if silent else batch.place(), alone=False)
+                is_silent = member.is_answer or is_notification(member)
+                reply = self._write if is_silent else batch.place()
+                await self._take(member, reply, alone=False)
         batch.take(None)
 
     def _refuse_broken(self, broken: MalformedMessage, reply: _Reply) -> None:
@@ -223,23 +222,25 @@ class Conversation:
 
     def _take_notification(self, method: str, params: Mapping[str, Any]) -> None:
         if method == methods.NOTIFICATIONS_CANCELLED:
-            key = params.get("requestId")
-            known = isinstance(key, (int, str)) and not isinstance(key, bool)
-            if known:
-                scope = self._running.get(cast("RequestId", key))
-            else:
-                scope = None
-            if scope is not None:
-                self._unwanted.add(cast("RequestId", key))
-                scope.cancel()
+            self._cancel(cancelled_id(params))
         elif method == methods.NOTIFICATIONS_INITIALIZED:
             self._join()
         elif self._client is not None and self._conversations is not None:
             self._conversations.note_from_client(method, self._client)
 
+    def _cancel(self, key: RequestId | None) -> None:
+        if key is None:
+            return
+        scope = self._running.get(key)
+        if scope is not None:
+            self._unwanted.add(key)
+            scope.cancel()
+
     def _join(self) -> None:
-        ready = self._client is not None and self._leave is None and not self._over
-        if ready and self._conversations is not None:
+        """Subscribe to changes, once: clients send `notifications/initialized` again after a second handshake."""
+        if self._over or self._leave is not None:
+            return
+        if self._client is not None and self._conversations is not None:
             self._leave = self._conversations.join(self._push, conversation=self.name)
 
     # requests
@@ -256,19 +257,28 @@ class Conversation:
             refused = f"too many requests at once: {self._max_requests} are running; wait for answers"
             raise RequestError(refused, code=INTERNAL_ERROR, data={"retryable": True})
         versions = self._responder.versions
-        enveloped = method != methods.INITIALIZE and MODERN_VERSION in versions and has_envelope(params)
+        is_handshake = method == methods.INITIALIZE
+        enveloped = not is_handshake and MODERN_VERSION in versions and has_envelope(params)
+        # The first request decides the era for the whole conversation, so that a later one cannot change the rules for
+        # those that still run.
         if self._modern is None:
             self._modern = enveloped or versions == MODERN_VERSIONS
         if self._modern:
-            if method == methods.INITIALIZE:
+            if is_handshake:
                 raise unsupported_version(params.get("protocolVersion"), versions)
             return self._sender(params, versions)
         if enveloped:
             raise RequestError("this conversation began with the handshake; send no envelope", code=INVALID_REQUEST)
-        if method == methods.INITIALIZE and not alone:
+        if is_handshake and not alone:
             raise RequestError("Invalid request: initialize must not be in a batch", code=INVALID_REQUEST)
-        if self._client is not None:
-            return self._client
+        return self._client or self._client_before_handshake(method)
+
+    def _client_before_handshake(self, method: str) -> Client:
+        """Return a client for the few methods that need no handshake.
+
+        Raises:
+            RequestError: The method needs one.
+        """
         if method not in _UNGATED and self._responder.serves(method, modern=False):
             raise RequestError(f"{method} before initialize", code=INVALID_PARAMS)
         return Client(version=self._responder.negotiate(None), conversation=self.name)

@@ -47,6 +47,7 @@ from toolweave.serve._http.fast_path import FastPath
 from toolweave.serve._http.legacy import LegacyHttp
 from toolweave.serve._http.response import HTTP_STATUS, PostResponse, ResponseLimits, respond_error, respond_late_body
 from toolweave.serve._http.shares import PLACE, RETRY_SECONDS, EndpointRequests, Place, RunningRequests, note_stream
+from toolweave.serve._messages import answerable_id
 from toolweave.serve._request import Json, Request
 from toolweave.serve._task_spawner import SpawnsTasks
 
@@ -96,8 +97,8 @@ def check(
         raise RequestError(
             f"params._meta must have {PROTOCOL_VERSION!r} and {CLIENT_CAPABILITIES!r}", code=INVALID_PARAMS
         )
-    said = headers.get(b"mcp-protocol-version")
-    if said is None or said.decode("latin-1") != meta[PROTOCOL_VERSION]:
+    version = headers.get(b"mcp-protocol-version")
+    if version is None or version.decode("latin-1") != meta[PROTOCOL_VERSION]:
         raise _mismatch("mcp-protocol-version", f"params._meta[{PROTOCOL_VERSION!r}]")
     if headers.get(b"mcp-method", b"").decode("latin-1") != method:
         raise _mismatch("mcp-method", "the method")
@@ -244,8 +245,8 @@ class HttpDispatcher:
     async def _other(self, scope: Scope, receive: Receive, send: Send, work: anyio.CancelScope) -> None:
         """Serve a request other than POST: those of sessions."""
         method = scope["method"]
-        version = dict(scope["headers"]).get(b"mcp-protocol-version")
-        if version is not None and version not in _HANDSHAKE:  # a modern client only posts
+        version = dict(scope["headers"]).get(b"mcp-protocol-version", _BATCHING)
+        if version not in _HANDSHAKE:  # a modern client only posts
             await respond(send, 405, "Method Not Allowed", [(b"allow", b"POST")])
         elif method == "GET":
             await self._legacy.get(scope, receive, send, work)
@@ -272,7 +273,9 @@ class HttpDispatcher:
 
     def acceptable(self, accept: bytes) -> bool:
         """Whether a client accepts the response, which may be an event stream unless none is."""
-        return accepts_json(accept) and (accepts_events(accept) or not self._streams)
+        if not accepts_json(accept):
+            return False
+        return not self._streams or accepts_events(accept)
 
     async def _post_read(
         self, body: bytes, scope: Scope, exchange: PostResponse, receive: Receive, send: Send, work: anyio.CancelScope
@@ -312,7 +315,7 @@ class HttpDispatcher:
             request = self._checked(message, scope)
         except RequestError as exc:
             exchange.close()
-            await _refuse(send, _answerable_id(message), exc)
+            await _refuse(send, answerable_id(message), exc)
             return
         if request is None:
             exchange.close()
@@ -369,9 +372,7 @@ class HttpDispatcher:
             refused = "batches are of revision 2025-03-26 only"
         elif len(members) > MOST:
             refused = f"a batch has at most {MOST} messages"
-        elif len(messages) < len(members) or any(
-            one.method == methods.INITIALIZE or one.id is None for one in messages
-        ):
+        elif len(messages) < len(members) or not all(map(_may_be_batched, messages)):
             refused = "every member of a batch must be a message, and none may be 'initialize'"
         elif any(_is_modern(one, {}) for one in messages):
             refused = "a request of the stateless era is sent alone"
@@ -423,20 +424,17 @@ def _operations(messages: Sequence[StrictMessage | MalformedMessage]) -> Iterato
 _CLOSE = [(b"connection", b"close")]
 
 
+def _may_be_batched(message: StrictMessage) -> bool:
+    return message.id is not None and message.method != methods.INITIALIZE
+
+
 def _is_modern(message: StrictMessage, headers: Headers) -> bool:
     """Whether a message is of the modern era, or of an unknown one, by its header or its envelope."""
-    version = headers.get(b"mcp-protocol-version")
-    if version is not None and version not in _HANDSHAKE:
+    if headers.get(b"mcp-protocol-version", _BATCHING) not in _HANDSHAKE:
         return True
-    is_request = isinstance(message.method, str) and message.id is not msgspec.UNSET
-    return is_request and message.method != methods.INITIALIZE and has_envelope(message.params or {})
-
-
-def _answerable_id(message: StrictMessage) -> RequestId | None:
-    """Return the id that an error for a message repeats."""
-    if message.is_answer or not isinstance(message.id, int | str):
-        return None
-    return message.id
+    if message.id is msgspec.UNSET or not isinstance(message.method, str):
+        return False
+    return message.method != methods.INITIALIZE and has_envelope(message.params or {})
 
 
 async def _refuse(send: Send, key: RequestId | None, error: RequestError) -> None:

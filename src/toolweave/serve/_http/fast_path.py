@@ -34,12 +34,13 @@ from toolweave.serve._http.asgi import (
     VisibleHeaders,
     path_of,
 )
-from toolweave.serve._http.deciding_headers import JudgedValues, headers_of, judged_values
+from toolweave.serve._http.deciding_headers import JudgedHeaders, JudgedValues, headers_of, judged_values
 from toolweave.serve._http.guard import Guard
 from toolweave.serve._http.layered import LazyReply, ResponseMaker
-from toolweave.serve._http.legacy import SessionResponse, client_in
+from toolweave.serve._http.legacy import client_in
 from toolweave.serve._http.quick_parse import plain_call, plain_call_of_session
 from toolweave.serve._http.response import PostResponse, respond_cancelled, respond_json, respond_late_body
+from toolweave.serve._http.session_response import SessionResponse
 from toolweave.serve._http.sessions import HttpSession, HttpSessions, InFlight
 from toolweave.serve._http.shares import EndpointRequests
 from toolweave.serve._plain_calls import PlainCalls, PlainToolCall, SendsCalls, answer_of
@@ -108,8 +109,9 @@ class _FastExchange(msgspec.Struct, eq=False):
 
     def leave(self) -> None:
         """End its part in its session."""
-        if self.session is not None and self.counted is not None:
+        if self.counted is not None:
             self.counted.release()
+        if self.session is not None:
             self.session.running.pop(self.key, None)
 
     def wake(self) -> None:
@@ -222,6 +224,8 @@ class FastPath:
 
     async def _tried(self, app: App, asked: tuple[bool, bytes], scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a plain call, or leave the request to the full path."""
+        # The sweep may cancel this task once, while it waits for the body: the only wait here that has no scope, as
+        # nearly every body is there already. `_was_late` takes that cancellation back, and no other one.
         exchange = self._begin()
         try:
             try:
@@ -233,14 +237,15 @@ class FastPath:
             sent: SentCall | None = None
             plain = self._plain(asked, scope, message)
             calls = self._calls
-            if plain is not None and (calls is None or calls.layered or plain.call.has_more):
-                if self._takes(plain.call.name):
-                    await self._layered(exchange, plain, scope, receive, send)
-                    return
-            elif plain is not None and calls is not None:
-                sent = self._send(calls, exchange, plain, scope)
-                if sent is not None and await self._answer(exchange, sent, receive, send):
-                    return
+            if plain is not None:
+                if calls is None or calls.layered or plain.call.has_more:
+                    if self._takes(plain.call.name):
+                        await self._layered(exchange, plain, scope, receive, send)
+                        return
+                else:
+                    sent = self._send(calls, exchange, plain, scope)
+                    if sent is not None and await self._answer(exchange, sent, receive, send):
+                        return
         finally:
             self._running.discard(exchange)
             exchange.leave()
@@ -270,8 +275,11 @@ class FastPath:
 
         None where they are not those of a plain call, or any check refuses them.
         """
+        # A repeated header is rare, and which of its values counts is for the full path to decide.
         headers = dict(raw)
-        if len(headers) != len(raw) or not self._guard.takes_size(headers, headers.get(b"content-length", b"")):
+        if len(headers) != len(raw):
+            return None
+        if not self._guard.takes_size(headers, headers.get(b"content-length", b"")):
             return None
         values = judged_values(headers)
         try:
@@ -288,40 +296,51 @@ class FastPath:
     def _judge(self, values: JudgedValues) -> bool | None:
         """Return whether headers are of a modern call (True) or one in a session (False), None where of neither."""
         headers = headers_of(values)
-        modern: bool | None = None
-        version = headers.get(b"mcp-protocol-version")
-        plain = b"origin" not in headers and b"transfer-encoding" not in headers
-        accepted = plain and self._guard.verdict("POST", headers) is None
-        if accepted and self._acceptable(headers.get(b"accept", b"")):
-            if version is None or version in _HANDSHAKE:
-                modern = False
-            elif version == _MODERN and headers.get(b"mcp-method") == _CALL:
-                modern = True
+        modern = self._era(headers) if self._passes(headers) else None
+        # Clients choose the values, so they must not decide how much memory is held: long ones are not kept, and the
+        # table is emptied when it is full.
         if sum(map(len, headers.values())) <= _MAX_JUDGED_BYTES:
             if len(self._judged) >= _MAX_JUDGED:
                 self._judged.clear()
             self._judged[values] = modern
         return modern
 
+    def _passes(self, headers: JudgedHeaders) -> bool:
+        """Whether every check passes that depends on these headers alone."""
+        if b"origin" in headers or b"transfer-encoding" in headers:
+            return False
+        return self._guard.verdict("POST", headers) is None and self._acceptable(headers.get(b"accept", b""))
+
+    def _era(self, headers: JudgedHeaders) -> bool | None:
+        version = headers.get(b"mcp-protocol-version")
+        if version is None or version in _HANDSHAKE:
+            return False
+        if version == _MODERN and headers.get(b"mcp-method") == _CALL:
+            return True
+        return None
+
     def _plain(self, asked: tuple[bool, bytes], scope: Scope, message: Message) -> _Plain | None:
         """Return the call in a message, if it is a plain one that nothing refuses."""
+        if message["type"] != "http.request" or message.get("more_body"):
+            return None
         body = message.get("body", b"")
-        if message["type"] != "http.request" or message.get("more_body") or len(body) > self._bounds.body_bytes:
+        if len(body) > self._bounds.body_bytes:
             return None
         session: HttpSession | None = None
         modern, named = asked
         if modern:
             call = plain_call(named, body)
-            client = None if call is None else call.client
+            if call is None or call.client is None:
+                return None
+            client = call.client
         else:
             call = plain_call_of_session(body)
             if call is None:
-                session = None
-            else:
-                session = self._session(named, scope, call.id)
-            client = None if session is None else session.client
-        if call is None or client is None:
-            return None
+                return None
+            session = self._session(named, scope, call.id)
+            if session is None:
+                return None
+            client = session.client
         # A plain tool needs no scopes in its newest version; `_meta` may name an older one.
         if (self._gate.authorizes or call.has_more) and self._refuses(scope, call):
             return None
@@ -333,7 +352,8 @@ class FastPath:
             client = self._client(plain, scope)
         else:
             client = plain.client
-        sent = exchange.sent = calls.send(plain.call, client, self._loop or asyncio.get_running_loop())
+        loop = self._loop or asyncio.get_running_loop()
+        sent = exchange.sent = calls.send(plain.call, client, loop)
         exchange.key = plain.call.id
         if sent is not None and plain.session is not None:
             exchange.join(plain.session)
@@ -439,14 +459,13 @@ class FastPath:
         """Write the result; return False to fall back to the full path."""
         answer = await answer_of(sent)
         exchange.settled = True
-        if answer is None and (exchange.aborted or exchange.cancelled):
+        if answer is None:
+            if not (exchange.aborted or exchange.cancelled):
+                return False
             await sent.give_up()
             await self._broken_off(exchange, self._response(exchange, anyio.CancelScope(), receive, send))
             return True
-        if answer is None:
-            text = None
-        else:
-            text = sent.text(exchange.key, answer)
+        text = sent.text(exchange.key, answer)
         if text is None:
             return False
         sent.end()
@@ -455,6 +474,8 @@ class FastPath:
 
     def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
         """Move calls that take too long to the full path, and end requests whose body is late."""
+        # One timer for all calls: most are answered long before it fires, and a timer for each would cost more than the
+        # calls that it finds. It runs only while there are calls.
         exchanges = [one for one in self._running if isinstance(one, _FastExchange)]
         now = loop.time()
         for one in exchanges:

@@ -99,11 +99,15 @@ class Guard:
                     return
                 app = route.app
                 forms = route.forms
+        # The order is part of the protection: sizes first, as the other checks read values; then repeated headers, of
+        # which the dict has only the last; then Host and Origin, before anything of the request has an effect.
         raw = scope["headers"]
         headers = dict(raw)
         refused = self._refusal(scope["method"], headers, raw if len(raw) != len(headers) else None, forms=forms)
         origin = headers.get(b"origin")
-        if origin is not None and self._origins.shares(origin) and (refused is None or refused[0] != 421):
+        # A refusal is shared too, so that a page can show its reason; but not under a name that is not served here.
+        serves_host = refused is None or refused[0] != 421
+        if serves_host and origin is not None and self._origins.shares(origin):
             send = _shared(send, origin)
         if refused is not None:
             await self._refuse(refused, headers, send)
@@ -120,7 +124,9 @@ class Guard:
         return len(headers) <= self._header_count and sum(map(len, headers.values())) <= self._header_bytes
 
     def _takes_body(self, length: bytes) -> bool:
-        return length.isdigit() and len(length) <= 18 and int(length) <= self._body_bytes
+        if not length.isdigit() or len(length) > 18:  # `int` raises an error for thousands of digits
+            return False
+        return int(length) <= self._body_bytes
 
     def _refusal(
         self, method: str, headers: Headers, repeated: list[tuple[bytes, bytes]] | None, *, forms: bool = False
@@ -128,12 +134,16 @@ class Guard:
         """Return the status and the reason why a request is refused, or None."""
         if not self._takes_headers(headers):
             return 431, "Too many or too large headers"
-        if repeated is not None and (reason := self._repeated_header(repeated)) is not None:
-            return reason
+        if repeated is not None:
+            reason = self._repeated_header(repeated)
+            if reason is not None:
+                return reason
         refused = self.verdict(method, JudgedHeaders(headers), forms=forms)
-        if refused is None and method == "POST" and not self._takes_body(headers.get(b"content-length", b"0")):
+        if refused is not None:
+            return refused
+        if method == "POST" and not self._takes_body(headers.get(b"content-length", b"0")):
             return 413, "Request body too large"
-        return refused
+        return None
 
     def verdict(self, method: str, headers: JudgedHeaders, *, forms: bool = False) -> tuple[int, str] | None:
         """Return the status and the reason of a refusal by the values of headers, or None.
@@ -148,8 +158,8 @@ class Guard:
             return 403, "This origin is not allowed; the server's allowed_origins say which are"
         if method != "POST":
             return None
-        kind = headers.get(b"content-type", b"")
-        if kind != b"application/json" and not _is_json(kind) and not (forms and _is_form(kind)):
+        # A page of another origin can post texts and forms without asking first, but not JSON.
+        if not _is_accepted(headers.get(b"content-type", b""), forms=forms):
             return 415, "Content-Type must be application/json"
         if headers.get(b"content-encoding", b"identity").lower() != b"identity":
             return 415, "Content-Encoding is not supported"
@@ -200,6 +210,12 @@ async def _health(scope: Scope, send: Send) -> None:
         await respond(send, 200, "ok", [(b"cache-control", b"no-store")])
     else:
         await respond(send, 405, "Method Not Allowed", [(b"allow", b"GET, HEAD")])
+
+
+def _is_accepted(kind: bytes, *, forms: bool) -> bool:
+    if kind == b"application/json" or _is_json(kind):
+        return True
+    return forms and _is_form(kind)
 
 
 def _is_json(kind: bytes) -> bool:

@@ -14,8 +14,8 @@ import msgspec
 from toolweave.errors import RequestError
 from toolweave.protocol.jsonrpc import RequestId, encode_result
 from toolweave.serve._http.asgi import Receive, Send
-from toolweave.serve._http.legacy import SessionResponse
 from toolweave.serve._http.response import PostResponse, ResponseLimits, respond_json
+from toolweave.serve._http.session_response import SessionResponse
 from toolweave.serve._http.sessions import HttpSession
 from toolweave.serve._request import Json
 from toolweave.serve._task_spawner import SpawnsTasks

@@ -17,20 +17,22 @@ import msgspec
 
 from toolweave.errors import RequestError
 from toolweave.protocol import methods
-from toolweave.protocol.codes import CONNECTION_CLOSED, INTERNAL_ERROR, INVALID_REQUEST, REQUEST_CANCELLED
-from toolweave.protocol.jsonrpc import RequestId, StrictMessage, encode_notification, encode_result
-from toolweave.protocol.versions import BATCHING_VERSION, POLLING_VERSION
+from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_REQUEST
+from toolweave.protocol.jsonrpc import RequestId, StrictMessage, encode_result
+from toolweave.protocol.versions import BATCHING_VERSION
 from toolweave.serve._auth.middleware import identity_of, may_of, principal
 from toolweave.serve._endpoint import Endpoint
 from toolweave.serve._envelope import client_of_handshake
 from toolweave.serve._http.accept import accepts_events
 from toolweave.serve._http.asgi import SENT, Cancels, Receive, Scope, Send, VisibleHeaders, respond
-from toolweave.serve._http.events import EventStream, replay
-from toolweave.serve._http.response import EventResponse, PostResponse, ResponseLimits, respond_error, respond_json
+from toolweave.serve._http.events import replay
+from toolweave.serve._http.response import EventResponse, ResponseLimits, respond_error, respond_json
 from toolweave.serve._http.resuming import resume_shared
 from toolweave.serve._http.session_peers import REMEMBERED, SessionPeers, SharedEvents
+from toolweave.serve._http.session_response import SessionResponse
 from toolweave.serve._http.sessions import NOTIFICATIONS, HttpSession, HttpSessions, InFlight
 from toolweave.serve._http.shares import RETRY_SECONDS, note_stream
+from toolweave.serve._messages import answerable_id, cancelled_id, fault_of, is_notification
 from toolweave.serve._request import ChangeSubscriptions, Client, Json, Request
 from toolweave.serve._task_spawner import SpawnsTasks
 
@@ -122,15 +124,11 @@ class LegacyHttp:
     ) -> None:
         """Serve one message; its headers were checked."""
         try:
-            if message.is_answer or (message.id is msgspec.UNSET and message.method is not msgspec.UNSET):
+            if message.is_answer or is_notification(message):
                 await self._take(message, await self._session(scope), send)
             elif message.method is msgspec.UNSET or message.id is None or message.id is msgspec.UNSET:
-                if message.id is None:
-                    what = "'id' must be a string or an integer"
-                else:
-                    what = "it has no 'method'"
-                key = None if message.id is msgspec.UNSET else message.id
-                await respond_error(send, 400, key, RequestError(f"Invalid request: {what}", code=INVALID_REQUEST))
+                error = RequestError(f"Invalid request: {fault_of(message)}", code=INVALID_REQUEST)
+                await respond_error(send, 400, answerable_id(message), error)
             elif message.method == methods.INITIALIZE:
                 await self._initialize(message.id, message.params or {}, scope, send)
             else:
@@ -224,6 +222,8 @@ class LegacyHttp:
         request = Request(post.method, post.params, client, response, post.id, VisibleHeaders(post.scope["headers"]))
         request.sent = post.scope.get(SENT)
         try:
+            # Two scopes: `call` is cancelled by the client or by the end of its session, and then there is somebody to
+            # answer; `post.work` by the end of the server or of the connection.
             with call:
                 if session is not None:
                     session.running[post.id] = call
@@ -262,13 +262,12 @@ class LegacyHttp:
             if not accepts_events(headers.get(b"accept", b"")):
                 raise _Refused(406, "Not Acceptable: Client must accept text/event-stream")
             session = await self._session(scope)
-            can_resume = session is not None and (session.store is not None or session.shared is not None)
-            if can_resume:
-                after = headers.get(_RESUME, b"").decode("latin-1")
-            else:
-                after = ""
-            if session is not None and not after and session.notifications.carried:
-                raise _Refused(409, "Conflict: Only one SSE stream is allowed per session")
+            after = ""
+            if session is not None:
+                if session.can_resume:
+                    after = headers.get(_RESUME, b"").decode("latin-1")
+                if not after and session.notifications.carried:
+                    raise _Refused(409, "Conflict: Only one SSE stream is allowed per session")
         except _Refused as exc:
             await exc.send(send)
             return
@@ -277,8 +276,9 @@ class LegacyHttp:
             return
         client_in(session, scope)
         response = EventResponse(receive, send, work, self._bounds, [session.header])
+        # Before anything is awaited: from now on a second request is refused, and no notification is lost in between.
         if not after:
-            session.notifications.carry(response)  # before anything is awaited: a second request is refused from now on
+            session.notifications.carry(response)
         self._listening.add(work)
         session.listening.add(work)
         note_stream(scope, work)
@@ -288,7 +288,7 @@ class LegacyHttp:
                 if after:
                     await self._resume(session, after, response)
                 else:
-                    if session.shared is not None and session.client.version >= POLLING_VERSION:
+                    if session.shared is not None and session.polls:
                         await session.notifications.prime(self._retry)
                     session.notifications.deliver()
                     await response.until_gone()
@@ -308,7 +308,8 @@ class LegacyHttp:
             return
         name = await replay(self._store, event, None, session.prefix)
         if name is None or not name.startswith(session.prefix):
-            return  # ids are put together: the session's own prefix, and the event of another one
+            # The id was put together: the prefix of this session, and the event of another one in the same store.
+            return
         stream = session.streams.get(name)
         if stream is None:
             await replay(self._store, event, response, session.prefix)
@@ -340,6 +341,7 @@ class LegacyHttp:
         if session is None or self._sessions is None:
             await respond(send, 405, "Method Not Allowed", _POST_ONLY)
             return
+        # It ends here before the other processes learn of it, so that a store that is away cannot keep it alive here.
         self._sessions.remove(session)
         if self._peers is not None:
             try:
@@ -401,10 +403,13 @@ class LegacyHttp:
             found = None
         else:
             found = await self._peers.restore(session_id, owner, self._path)
-        there = sessions.find(session_id, owner)  # another of its requests may have been faster
+        # While the store was asked, another request of the same session may have restored it: then that one counts, as
+        # two objects for one session would each know half of its requests.
+        there = sessions.find(session_id, owner)
         if found is None or there is not None:
             return there
-        stale = sessions.by_id(session_id)  # unused for too long, and not swept yet
+        # One that was unused for too long may still wait for the sweep.
+        stale = sessions.by_id(session_id)
         if stale is not None:
             sessions.remove(stale)
         session = self._begin(sessions, scope)
@@ -419,7 +424,9 @@ class LegacyHttp:
 
     def _share(self, session: HttpSession, peers: SessionPeers | None) -> None:
         """Keep the streams of a session for other processes, where they and the session have a store for them."""
-        if peers is not None and peers.events is not None and session.store is None and self._streams:
+        if peers is None or peers.events is None:
+            return
+        if self._streams and session.store is None:
             session.share(peers.events)
 
     async def _recall(self, message: StrictMessage, client: Client) -> None:
@@ -465,131 +472,19 @@ def client_in(session: HttpSession, scope: Scope) -> Client:
 
 def _cancelled(session: HttpSession, message: StrictMessage) -> Cancels | None:
     """Return the running request that a notification cancels, or None."""
-    key: Any = (message.params or {}).get("requestId")
-    if isinstance(key, int | str) and not isinstance(key, bool):
-        return session.running.get(key)
-    return None
+    key = cancelled_id(message.params or {})
+    if key is None:
+        return None
+    return session.running.get(key)
 
 
 def _is_for(session: HttpSession, message: StrictMessage) -> bool:
     """Whether an answer or a cancellation is for a request of this process, or a notification for all of them."""
     if message.is_answer:
         return session.pending.waits_for(message)
-    return message.method != methods.NOTIFICATIONS_CANCELLED or _cancelled(session, message) is not None
-
-
-class SessionResponse(PostResponse):
-    """The response to one request of the legacy era.
-
-    A client that disconnects does not cancel its request. In a session, the client can be asked on the way, and the
-    events of the response are kept where there is a store.
-    """
-
-    __slots__ = ("_counted", "_retry", "_session", "_stream")
-
-    _session: HttpSession | None
-    _stream: EventStream | None
-    _counted: InFlight | None
-    _retry: int | None
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self._session = self._stream = self._counted = self._retry = None
-
-    def join(self, session: HttpSession, counted: InFlight | None, retry: int | None) -> None:
-        """Make it a response of a session.
-
-        Args:
-            session: The session.
-            counted: Keeps the session open for the request, until the client disconnects.
-            retry: How long its client may wait before it resumes the stream, in milliseconds.
-        """
-        self._session = session
-        self._counted = counted
-        self._retry = retry
-
-    @property
-    def stream_name(self) -> str:
-        """The name of its stream, empty for one that cannot be resumed."""
-        if self._stream is None:
-            return ""
-        return self._stream.name
-
-    async def make_resumable(self) -> None:
-        """Make it an event stream that its client can resume, if its session has a store to keep it."""
-        session = self._session
-        if self._stream is not None or session is None or not self._streams:
-            return
-        stream = self._stream = session.stream(self.request_id)
-        if stream is not None:
-            stream.carry(None if self._done else self)
-            if session.client.version >= POLLING_VERSION:
-                await stream.prime(self._retry)
-
-    async def notify(self, method: str, params: Mapping[str, Any]) -> None:
-        """Send a notification on this answer's stream, or keep it for the client that comes back."""
-        if self._stream is not None and not self._stream.ended:
-            await self._event(encode_notification(method, params))
-        else:
-            await super().notify(method, params)
-
-    async def ask(self, method: str, params: Mapping[str, Any]) -> Json:
-        """Send the client a request on this answer's stream and return its result.
-
-        Raises:
-            RequestError: The client refused or is gone, or this response is not a stream of a session.
-        """
-        if self._session is None or not self._streams:
-            raise RequestError(f"{method} cannot be sent: the client has no session and stream", code=INTERNAL_ERROR)
-        return await self._session.pending.ask(method, params, self._event)
-
-    async def release(self) -> None:
-        """End the HTTP response of a client that can come back for the stream."""
-        session = self._session
-        if session is None or session.client.version < POLLING_VERSION:
-            return
-        await self.make_resumable()
-        if self._stream is not None:
-            self._stream.drop(self)
-            await self.end()
-
-    async def cut_off(self, ended: bool) -> None:
-        """Answer a request that was cancelled, by its client or with its session."""
-        error = RequestError("Request cancelled", code=REQUEST_CANCELLED)
-        if ended:
-            error = RequestError("the session ended before the request was complete", code=CONNECTION_CLOSED)
-        with anyio.move_on_after(_LAST_SECONDS, shield=True):
-            await self.error(error)
-        await self.end()
-
-    def _status(self, error: RequestError) -> int:
-        return 200
-
-    async def _answer(self, status: int, body: bytes) -> None:
-        if self._stream is not None:
-            await self._event(body, last=True)
-        else:
-            await super()._answer(status, body)
-
-    async def _event(self, data: bytes, *, last: bool = False) -> None:
-        await self.make_resumable()
-        if self._stream is not None:
-            await self._stream.put(data, last=last)
-        else:
-            await super()._event(data, last=last)
-
-    async def _watched(self) -> None:
-        session = self._session
-        if session is not None and session.client.version >= POLLING_VERSION and not self._closed:
-            await self.make_resumable()  # before its client can lose it
-        await super()._watched()
-
-    def _disconnected(self) -> None:
-        if self._stream is not None:
-            self._stream.drop(self)
-        self._done = True
-        if self._counted is not None:
-            self._counted.release()
+    if message.method != methods.NOTIFICATIONS_CANCELLED:
+        return True
+    return _cancelled(session, message) is not None
 
 
 class _Mute:

@@ -50,10 +50,12 @@ class Origins:
         if not host:
             return False
         text = host.decode("latin-1").lower()
-        good = self._every_host or text in self._hosts or _without_port(text) in self._hosts
-        if good and len(self._seen) < _REMEMBERED:
+        if not self._every_host and self._hosts.isdisjoint((text, _without_port(text))):
+            return False
+        # Only accepted values are kept, and their number is bounded: a client chooses them.
+        if len(self._seen) < _REMEMBERED:
             self._seen.add(host)
-        return good
+        return True
 
     def takes(self, origin: bytes, host: bytes) -> bool:
         """Whether a page of this `Origin` may send a request to this `Host`, which `serves` has let through."""
@@ -65,7 +67,9 @@ class Origins:
             return False
         if self.local and _without_port(authority) in _LOOPBACK:
             return True
-        return not self._every_host and authority == host.decode("latin-1").lower()
+        if self._every_host:  # then the Host header says nothing about whose page it is
+            return False
+        return authority == host.decode("latin-1").lower()
 
     def shares(self, origin: bytes) -> bool:
         """Whether a page of this `Origin` may read the answer."""
@@ -102,6 +106,7 @@ def _without_port(authority: str) -> str:
 
 def _origin(text: str) -> str:
     parts = urlsplit(text)
-    if parts.scheme not in ("http", "https") or not parts.hostname or text != f"{parts.scheme}://{parts.netloc}":
+    is_web = parts.scheme in ("http", "https") and bool(parts.hostname)
+    if not is_web or text != f"{parts.scheme}://{parts.netloc}":
         raise ConfigError(f"{text!r} is not an origin; expected scheme://host or scheme://host:port, without a path")
     return text.lower()

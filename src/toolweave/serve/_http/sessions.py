@@ -16,6 +16,7 @@ from uuid import uuid4
 import anyio
 
 from toolweave.protocol.jsonrpc import RequestId
+from toolweave.protocol.versions import POLLING_VERSION
 from toolweave.serve._http.asgi import Cancels, Scope
 from toolweave.serve._http.events import EventStore, EventStream, NotificationStream, SharedStream, stream_label
 from toolweave.serve._http.session_peers import SharedEvents
@@ -111,15 +112,27 @@ class HttpSession:
         self.id = session_id
         self.name = client.conversation or self.name
         self.client = self.latest = client
-        # the ids of requests to the client are unique among all processes, and exact in every JSON
+        # The client may answer a request of another process here. So the ids of requests to it are unique among all
+        # processes: each draws a number of its own for the upper bits. They stay exact in JSON, below 2**53.
         self.pending = PendingRequests((1 + secrets.randbits(20)) << 32)
 
     def share(self, events: SharedEvents) -> None:
         """Keep the streams of its requests for other processes, which know its events by the same ids."""
         self.shared = events
-        # of its name, which no client learns: an id of another session cannot be made
+        # All processes must find the same prefix without asking one another, and no client may guess that of another
+        # session. The name has both properties: it is in the shared session, and no client learns it.
         self.prefix = f"{sha256(self.name.encode()).hexdigest()[:16]}."
         self.notifications.mark = self.prefix + NOTIFICATIONS
+
+    @property
+    def can_resume(self) -> bool:
+        """Whether the events of its streams are kept, so that its client can resume them."""
+        return self.store is not None or self.shared is not None
+
+    @property
+    def polls(self) -> bool:
+        """Whether its client comes back for a stream that the server closed (revision 2025-11-25)."""
+        return self.client.version >= POLLING_VERSION
 
     @property
     def header(self) -> tuple[bytes, bytes]:
@@ -140,7 +153,8 @@ class HttpSession:
             return SharedStream(label, self.prefix, self.shared)
         if self.store is None:
             return None
-        # ids 1 and "1" are two requests, and a client may use an id again
+        # The ids 1 and "1" are two requests, and a client may use an id a second time: the type and a random part keep
+        # their events apart in the store.
         name = f"{self.prefix}{type(key).__name__}:{key}:{secrets.token_hex(4)}"
         made = self.streams[name] = EventStream(name, self.prefix, self.store)
         return made
