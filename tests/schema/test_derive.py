@@ -283,6 +283,41 @@ def test_a_signature_that_has_no_place_in_a_json_object_is_refused_by_name(
         derive(make())
 
 
+@pytest.mark.parametrize(
+    ("make", "place", "reason"),
+    [
+        (lambda: _looks_ahead, "parameter 'code'", "look-around"),
+        (lambda: _looks_ahead_by_default, "parameter 'code'", "look-around"),
+        (lambda: _looks_behind_within, "parameter 'codes'", "look-around"),
+        (lambda: _open_group, "parameter 'code'", "unclosed group"),
+        (lambda: _negative_length, "parameter 'code'", "negative int"),
+        (lambda: _returns_look_ahead, "the return type", "look-around"),
+    ],
+)
+def test_a_tool_whose_constraint_cannot_be_checked_is_refused_by_the_names_of_tool_and_parameter(
+    make: Callable[[], Callable[..., Any]], place: str, reason: str
+) -> None:
+    function = make()
+
+    with pytest.raises(SchemaError) as caught:
+        derive(function)
+
+    message = str(caught.value)
+    assert message.startswith(f"function {function.__name__!r}: {place} has a constraint that pydantic cannot check: ")
+    assert reason in message
+    assert "change the pattern or the bound, or check the value in the function" in message
+    assert "\n" not in message
+
+
+def _looks_ahead(count: int, code: Annotated[str, Field(pattern="(?=a)b")]) -> None: ...
+def _looks_ahead_by_default(count: int = 1, code: str = Field("a", pattern="(?=a)b")) -> None: ...
+def _looks_behind_within(codes: list[Annotated[str, Field(pattern="(?<!a)b")]] | None = None) -> None: ...
+def _open_group(code: Annotated[str, Field(pattern="(a")]) -> None: ...
+def _negative_length(code: Annotated[str, Field(max_length=-1)]) -> None: ...
+def _returns_look_ahead() -> Annotated[str, Field(pattern="(?=a)b")]:
+    return "b"
+
+
 def _takes_stars(*args: int) -> None: ...
 def _takes_more_stars(**kwargs: int) -> None: ...
 def _positional(a: int, /) -> None: ...

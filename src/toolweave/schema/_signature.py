@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
-from toolweave.errors import SchemaError
+from toolweave.errors import SchemaError, printable
 from toolweave.schema._annotations import (
     EMPTY,
     Parameter,
@@ -189,7 +189,7 @@ def derive(function: Callable[..., Any], *, injected: type | None = None, opaque
         description=docstring.description,
         parts=parts,
         arguments=_arguments_adapter(name, parts.parameters, docstring.parameters),
-        returned=_returned_adapter(parts.returns, opaque),
+        returned=_returned_adapter(name, parts.returns, opaque),
         load=_load(parts.returns, opaque),
     )
 
@@ -223,8 +223,17 @@ def _arguments_adapter(
         return adapter, _json_schema(adapter, "validation")
     except (PydanticUserError, SchemaError):
         for parameter in parameters:  # name the one at fault
-            schema_of(parameter.annotation, what=f"function {name!r}: parameter {parameter.name!r}")
+            schema_of(_constrained(parameter), what=f"function {name!r}: parameter {parameter.name!r}")
         raise
+
+
+def _constrained(parameter: Parameter) -> Any:
+    """Return the annotation of a parameter with the constraints of its default, as in `text: str = Field(...)`."""
+    from pydantic.fields import FieldInfo
+
+    if isinstance(parameter.default, FieldInfo):
+        return Annotated[parameter.annotation, parameter.default]
+    return parameter.annotation
 
 
 def _field(parameter: Parameter, description: str | None) -> Any:
@@ -232,18 +241,17 @@ def _field(parameter: Parameter, description: str | None) -> Any:
     from pydantic import Field
     from pydantic.fields import FieldInfo
 
-    annotation = parameter.annotation
     default = parameter.default
-    text = (
-        annotation_text(annotation) or (default.description if isinstance(default, FieldInfo) else None) or description
-    )
+    text = annotation_text(parameter.annotation)
+    annotation = _constrained(parameter)
     if isinstance(default, FieldInfo):
         required = default.is_required()
-        annotation = Annotated[annotation, default]
+        text = text or default.description
     else:
         required = default is EMPTY
         if not required:
             annotation = Annotated[annotation, Field(default=default)]
+    text = text or description
     if text:
         annotation = Annotated[annotation, Field(description=text)]
     if required:
@@ -251,13 +259,22 @@ def _field(parameter: Parameter, description: str | None) -> Any:
     return typing.NotRequired[annotation]
 
 
-def _returned_adapter(returns: Any, opaque: tuple[type, ...]) -> tuple[TypeAdapter[Any], dict[str, Any]] | None:
-    """Return the adapter and the schema of a return type; None for one that has no JSON form, or says nothing."""
+def _returned_adapter(
+    name: str, returns: Any, opaque: tuple[type, ...]
+) -> tuple[TypeAdapter[Any], dict[str, Any]] | None:
+    """Return the adapter and the schema of a return type; None without information, or without a JSON form.
+
+    Raises:
+        SchemaError: A constraint of the return type cannot be checked.
+    """
     if _is_uninformative(returns, opaque):
         return None
     try:
-        adapter = adapter_of(returns, "the return type")
+        adapter = adapter_of(returns, f"function {name!r}: the return type")
         schema = _json_schema(adapter, "serialization")
+    except _ConstraintError:
+        # A type without a JSON form has no output schema. A constraint was written to be checked.
+        raise
     except SchemaError as exc:
         _log.debug("no output schema: %s", exc)
         return None
@@ -303,12 +320,17 @@ def _may_be_content(returns: Any, opaque: tuple[type, ...]) -> bool:
     return any(one is Any or one is object or _may_be_content(one, opaque) for one in items)
 
 
+class _ConstraintError(SchemaError):
+    """Raised for a constraint of a type that pydantic cannot check, such as a pattern with look-around."""
+
+
 def adapter_of(kind: Any, what: str = "the type") -> TypeAdapter[Any]:
     """Return the pydantic adapter of a type.
 
     Raises:
-        SchemaError: The type has no JSON form.
+        SchemaError: The type has no JSON form, or a constraint that pydantic cannot check.
     """
+    import pydantic_core
     from pydantic import TypeAdapter
     from pydantic.errors import PydanticUserError
 
@@ -316,6 +338,13 @@ def adapter_of(kind: Any, what: str = "the type") -> TypeAdapter[Any]:
         return TypeAdapter(modern(kind))
     except (PydanticUserError, NameError, TypeError) as exc:
         raise SchemaError(f"{what} has no JSON form: {str(exc).partition(chr(10))[0]}") from None
+    except pydantic_core.SchemaError as exc:
+        # The first lines name the validators around the one at fault. The last line is the reason.
+        reason = str(exc).strip().rpartition("\n")[2].strip().removeprefix("error: ")
+        raise _ConstraintError(
+            f"{what} has a constraint that pydantic cannot check: {printable(reason)}; change the pattern or the "
+            "bound, or check the value in the function"
+        ) from None
 
 
 def _json_schema(
