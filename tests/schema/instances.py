@@ -33,11 +33,12 @@ def instance(schema: Mapping[str, Any], seed: int, *, full: bool) -> Any:
 def _value(schema: Any, root: Mapping[str, Any], random: Random, depth: int) -> Any:
     if not isinstance(schema, Mapping) or depth > DEEPEST:
         return "x"
-    node = _whole(cast("Json", schema), root)
+    node: Mapping[str, Any] = _whole(cast("Json", schema), root)
     for keyword in ("anyOf", "oneOf"):
         if node.get(keyword):
             picked = _whole(random.choice(node[keyword]), root)
-            node = joined({key: value for key, value in node.items() if key != keyword}, [picked])[0]
+            beside = {key: value for key, value in node.items() if key != keyword}
+            node = dict[str, Any](joined(beside, [picked])[0])
     if "const" in node:
         return node["const"]
     if node.get("enum"):

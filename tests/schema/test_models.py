@@ -166,7 +166,7 @@ ODD: list[tuple[Any, str]] = [
     (of_property({"const": 1.5}), "const"),
     (of_property({"prefixItems": [{}], "type": "array"}), "by position"),
     (of_property({"items": [{}]}), "by position"),
-    (of_property("a string"), "no schema"),
+    (of_property("a string"), "is not a schema"),
     (of_property({"type": "string", "pattern": "(?=x)"}), "pattern"),
     (of_property({"type": "string", "pattern": "("}), "pattern"),
     (
@@ -180,7 +180,7 @@ ODD: list[tuple[Any, str]] = [
     ({"anyOf": [NODE, {"type": "object", "properties": {"b": {}}}]}, "not describe an object"),
     ({"allOf": [{"$ref": "#"}]}, "deeper"),
     ({"type": "object", "properties": "none"}, ""),
-    ({"type": "object", "properties": {"a": {}}, "required": [["a"]]}, "unhashable"),
+    ({"type": "object", "properties": {"a": {}}, "required": [["a"]]}, "required has entries that are not names"),
     ("no schema at all", "str"),
     (None, "NoneType"),
     ([], "list"),

@@ -13,10 +13,14 @@ import types
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, TypeAlias, cast
 
 from toolweave.errors import SchemaError
 
+Annotation: TypeAlias = Any
+"""A type, or any other form that pydantic takes as an annotation; Python has no type for all of them."""
+Function: TypeAlias = Callable[..., Any]
+"""A function, a method, a `functools.partial`, a class or an object with `__call__`."""
 EMPTY = inspect.Parameter.empty
 _PYTHONS_OWN = frozenset(inspect.getdoc(slot) for slot in (type.__call__, object.__init__, object))
 
@@ -31,8 +35,8 @@ class Parameter:
     """
 
     name: str
-    annotation: Any
-    default: Any = EMPTY
+    annotation: Annotation
+    default: object = EMPTY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,11 +52,11 @@ class SignatureParts:
 
     parameters: tuple[Parameter, ...]
     injected: tuple[str, ...]
-    returns: Any
+    returns: Annotation
     unbound: bool
 
 
-def function_name(function: Callable[..., Any]) -> str:
+def function_name(function: Function) -> str:
     """Return the name of a function, of a partial's function, or of the class of an object with `__call__`."""
     target: Any = function
     while isinstance(target, functools.partial):
@@ -63,7 +67,7 @@ def function_name(function: Callable[..., Any]) -> str:
     return getattr(target, "__name__", None) or type(target).__name__
 
 
-def implementation(function: Callable[..., Any]) -> Any:  # whatever carries the annotations
+def implementation(function: Function) -> Function:
     """Return the function that carries the annotations: behind partials, or an object's `__call__`."""
     target: Any = function
     while isinstance(target, functools.partial):
@@ -75,17 +79,19 @@ def implementation(function: Callable[..., Any]) -> Any:  # whatever carries the
     return type(target).__call__
 
 
-def documentation(function: Callable[..., Any]) -> str | None:
+def documentation(function: Function) -> str | None:
     """Return the docstring of a function, of a partial or its function, or of an object with `__call__`."""
     target = implementation(function)
     if isinstance(function, functools.partial):
-        own_text: Any = vars(cast("object", function)).get("__doc__")  # as `update_wrapper` sets it
+        own_text: object = vars(cast("object", function)).get("__doc__")  # as `update_wrapper` sets it
         if isinstance(own_text, str):
             return inspect.cleandoc(own_text)
-    if isinstance(function, functools.partial) or inspect.isroutine(function):  # from Python 3.14 on a partial is both
         return _own_text(target)
-    own, other = (function, target) if isinstance(function, type) else (target, type(function))
-    return _own_text(own) or _own_text(other)
+    if inspect.isroutine(function):
+        return _own_text(target)
+    if isinstance(function, type):
+        return _own_text(function) or _own_text(target)
+    return _own_text(target) or _own_text(type(function))
 
 
 def _own_text(documented: object) -> str | None:
@@ -96,19 +102,21 @@ def _own_text(documented: object) -> str | None:
     return text
 
 
-def annotation_text(annotation: Any) -> str | None:
+def annotation_text(annotation: Annotation) -> str | None:
     """Return the description inside an `Annotated`: of the last `Field` or `Doc`, else the first bare string."""
     if typing.get_origin(annotation) is not Annotated:
         return None
     extras = typing.get_args(annotation)[1:]
+    # `Field` of pydantic has a description, `Doc` of typing_extensions a documentation.
     for extra in reversed(extras):
-        text = getattr(extra, "description", None) or getattr(extra, "documentation", None)
-        if isinstance(text, str):
-            return text
+        for attribute in ("description", "documentation"):
+            text = getattr(extra, attribute, None)
+            if text and isinstance(text, str):
+                return text
     return next((extra for extra in extras if isinstance(extra, str)), None)
 
 
-def read_signature(function: Callable[..., Any], *, injected: type | None = None) -> SignatureParts:
+def read_signature(function: Function, *, injected: type | None = None) -> SignatureParts:
     """Return the parts of a function's signature.
 
     Args:
@@ -126,9 +134,11 @@ def read_signature(function: Callable[..., Any], *, injected: type | None = None
     hints = _hints(implementation(function))
     found: list[Parameter] = []
     given: list[str] = []
-    listed = list(signature.parameters.values())
-    unbound = bool(listed) and _is_self(function, listed[0])
-    for parameter in listed[1:] if unbound else listed:
+    parameters = list(signature.parameters.values())
+    unbound = bool(parameters) and _is_self(function, parameters[0])
+    if unbound:
+        del parameters[0]
+    for parameter in parameters:
         annotation = hints.get(parameter.name, Any)
         if injected is not None and _mentions(annotation, injected):
             given.append(parameter.name)
@@ -141,14 +151,14 @@ def read_signature(function: Callable[..., Any], *, injected: type | None = None
     return SignatureParts(parameters=tuple(found), injected=tuple(given), returns=modern(returns), unbound=unbound)
 
 
-def _without_wrapped(function: Callable[..., Any]) -> Callable[..., Any]:
+def _without_wrapped(function: Function) -> Function:
     """Return a function whose signature is that of the call.
 
     `update_wrapper` makes a partial refer to the function whose arguments it binds. `inspect` would follow that to a
     signature that still has them.
     """
 
-    def is_partial(one: Callable[..., Any]) -> bool:
+    def is_partial(one: Function) -> bool:
         return isinstance(one, functools.partial)
 
     last = inspect.unwrap(function, stop=is_partial)
@@ -158,13 +168,11 @@ def _without_wrapped(function: Callable[..., Any]) -> Callable[..., Any]:
     return functools.partial(_without_wrapped(bound.func), *bound.args, **bound.keywords)
 
 
-def _check(name: str, parameter: inspect.Parameter, annotation: Any) -> None:
-    if parameter.kind in {parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD}:
-        if parameter.kind == parameter.VAR_POSITIONAL:
-            stars = "*"
-        else:
-            stars = "**"
-        raise SchemaError(f"function {name!r} takes {stars}{parameter.name}; name every parameter of a tool")
+def _check(name: str, parameter: inspect.Parameter, annotation: Annotation) -> None:
+    if parameter.kind == parameter.VAR_POSITIONAL:
+        raise SchemaError(f"function {name!r} takes *{parameter.name}; name every parameter of a tool")
+    if parameter.kind == parameter.VAR_KEYWORD:
+        raise SchemaError(f"function {name!r} takes **{parameter.name}; name every parameter of a tool")
     if parameter.kind == parameter.POSITIONAL_ONLY:
         raise SchemaError(f"function {name!r}: parameter {parameter.name!r} is positional-only; remove the /")
     if isinstance(annotation, str):
@@ -174,14 +182,16 @@ def _check(name: str, parameter: inspect.Parameter, annotation: Any) -> None:
         )
 
 
-def _is_self(function: Callable[..., Any], parameter: inspect.Parameter) -> bool:
+def _is_self(function: Function, parameter: inspect.Parameter) -> bool:
     """Return whether this is the `self` of a function in a class body, which is bound later."""
+    if parameter.name not in {"self", "cls"} or parameter.annotation is not EMPTY:
+        return False
     owner = getattr(function, "__qualname__", "").rpartition(".")[0]
-    in_class = bool(owner) and not owner.endswith("<locals>") and inspect.isfunction(function)
-    return in_class and parameter.name in {"self", "cls"} and parameter.annotation is EMPTY
+    # The owner of a function within a function is `outer.<locals>`, which is not a class.
+    return inspect.isfunction(function) and owner != "" and not owner.endswith("<locals>")
 
 
-def _hints(target: Any) -> dict[str, Any]:
+def _hints(target: Function) -> dict[str, Annotation]:
     """Return evaluated annotations; one that cannot be evaluated stays a string."""
     try:
         return typing.get_type_hints(target, include_extras=True)
@@ -192,7 +202,7 @@ def _hints(target: Any) -> dict[str, Any]:
         return {name: _evaluated(annotation, names) for name, annotation in raw.items()}
 
 
-def _evaluated(annotation: Any, names: dict[str, Any]) -> Any:
+def _evaluated(annotation: Annotation, names: dict[str, Any]) -> Annotation:
     holder = types.SimpleNamespace(__annotations__={"it": annotation})
     try:
         return typing.get_type_hints(holder, globalns=names, include_extras=True)["it"]
@@ -200,7 +210,7 @@ def _evaluated(annotation: Any, names: dict[str, Any]) -> Any:
         return annotation
 
 
-def _enclosing_locals(target: Any) -> dict[str, Any]:
+def _enclosing_locals(target: Function) -> dict[str, Any]:
     """Return the local names of the enclosing functions that are still running."""
     qualname: str = getattr(target, "__qualname__", "")
     names: dict[str, Any] = {}
@@ -212,7 +222,7 @@ def _enclosing_locals(target: Any) -> dict[str, Any]:
     return names
 
 
-def _mentions(annotation: Any, wanted: type) -> bool:
+def _mentions(annotation: Annotation, wanted: type) -> bool:
     """Return whether an annotation is a type, with arguments or without, a union with it, or a string that names it."""
     if isinstance(annotation, str):
         return re.search(rf"\b{wanted.__name__}\b", annotation) is not None
@@ -224,7 +234,7 @@ def _mentions(annotation: Any, wanted: type) -> bool:
     return isinstance(origin, type) and issubclass(origin, wanted)  # a generic type with its arguments
 
 
-def modern(annotation: Any) -> Any:
+def modern(annotation: Annotation) -> Annotation:
     """Replace TypedDicts of `typing` by those of typing_extensions, which pydantic needs before Python 3.12."""
     if sys.version_info >= (3, 12):  # pragma: no cover
         return annotation
@@ -232,9 +242,10 @@ def modern(annotation: Any) -> Any:
         return _modern_typed_dict(annotation)
     arguments = typing.get_args(annotation)
     origin = typing.get_origin(annotation)
-    if origin is None or origin is typing.Literal or not arguments:
+    # The arguments of `Literal` are values, not types.
+    if not arguments or origin in (None, typing.Literal):
         return annotation
-    renewed = tuple(modern(argument) for argument in arguments)
+    renewed = tuple(map(modern, arguments))
     if renewed == arguments:
         return annotation
     if origin in {typing.Union, types.UnionType}:
@@ -245,7 +256,7 @@ def modern(annotation: Any) -> Any:
 
 
 @functools.cache
-def _modern_typed_dict(annotation: Any) -> Any:
+def _modern_typed_dict(annotation: Annotation) -> Annotation:
     import typing_extensions  # comes with pydantic, which needs it here
 
     hints = typing.get_type_hints(annotation, include_extras=True)

@@ -4,86 +4,98 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
 
-from toolweave.schema._normalize import types_of
+from toolweave.schema._json_values import JsonValue, SchemaNode, SchemaView, listed, members, named, texts
+from toolweave.schema._normalize import type_keyword, types_of
 
-_LONGEST = 300
-_SPOKEN = frozenset(("description", "title", "default", "examples"))
-_DEFINED = frozenset(("$defs", "definitions"))
+_MAX_TEXT = 300
+"""Characters of a value or of alternatives in a text."""
+_NEITHER_JOINED_NOR_LOST = frozenset(("description", "title", "default", "examples", "$defs", "definitions"))
+"""Keywords of which the first part's is kept: they constrain nothing."""
 
 
-def joined(base: Mapping[str, Any], branches: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], list[str]]:
+def joined(base: SchemaView, branches: Sequence[SchemaView]) -> tuple[SchemaNode, list[str]]:
     """Merge `allOf` branches into one schema; also return the constraints it cannot express.
 
     The `allOf` of a branch is added to that of the result.
     """
     node = dict(base)
-    lost = list[str]()
+    lost: list[str] = []
     for branch in branches:
         for key, value in branch.items():
-            if key == "properties":
-                node[key] = _properties(node.get(key, {}), value, "allOf")
-            elif key == "required":
-                node[key] = list(dict.fromkeys([*node.get(key, ()), *value]))
-            elif key == "allOf":
-                node[key] = [*node.get(key, ()), *value]
-            elif key not in node:
-                node[key] = value
-            elif node[key] != value and key not in _SPOKEN | _DEFINED:
-                if key == "type" and (kinds := _common(node[key], value)):
-                    node[key] = kinds[0] if len(kinds) == 1 else kinds
-                else:
-                    lost.append(f"{key}: {as_text(value)}")
-    names = set(node.get("properties", ()))
-    if any(names - set(one.get("properties", ())) for one in (base, *branches) if not _is_open(one)):
-        lost.append("additionalProperties: of one part")  # which the members of the others are, in the result
+            lost += _join_keyword(node, key, value)
+    names = named(node, "properties").keys()
+    closed = [one for one in (base, *branches) if one.get("additionalProperties", True) is not True]
+    if any(names - named(one, "properties").keys() for one in closed):
+        # A closed part refuses the members of the other parts, which are members of the result.
+        lost.append("additionalProperties: of one part")
     return node, lost
 
 
-def either(base: Mapping[str, Any], branches: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], list[str]]:
+def _join_keyword(node: SchemaNode, key: str, value: JsonValue) -> list[str]:
+    """Add a keyword of another part of an `allOf`, in place; return the constraint if it cannot be expressed."""
+    if key == "properties":
+        node[key] = _properties(named(node, key), members(value), "allOf")
+    elif key == "required":
+        node[key] = list(dict.fromkeys([*texts(node, key), *texts({key: value}, key)]))
+    elif key == "allOf":
+        node[key] = [*listed(node, key), *listed({key: value}, key)]
+    elif key not in node:
+        node[key] = value
+    elif node[key] != value and key not in _NEITHER_JOINED_NOR_LOST:
+        kinds = _common(node[key], value) if key == "type" else []
+        if not kinds:
+            return [f"{key}: {as_text(value)}"]
+        node[key] = type_keyword(kinds)
+    return []
+
+
+def either(base: SchemaView, branches: Sequence[SchemaView]) -> tuple[SchemaNode, list[str]]:
     """Return an object schema that accepts each of the alternatives, and the constraints it cannot express."""
     node = dict(base)
-    always = set[str](node.get("required", ()))
-    properties: Any = node.get("properties", {})
-    forms: list[str] = []
+    always = texts(node, "required")
+    properties = named(node, "properties")
+    shared = set(texts(branches[0], "required"))
+    kinds: list[str] = []
+    forms: dict[str, None] = {}
     for branch in branches:
-        properties = _properties(properties, branch.get("properties", {}), "anyOf")
-        wanted = [name for name in cast("list[str]", branch.get("required", [])) if name not in always]
-        fixed = [f"{name} = {as_text(part['const'])}" for name, part in _constants(branch)]
-        forms.append(" and ".join(dict.fromkeys([*fixed, *wanted])))
-    shared = set[str](branches[0].get("required", ())).intersection(*(one.get("required", ()) for one in branches[1:]))
+        required = texts(branch, "required")
+        properties = _properties(properties, named(branch, "properties"), "anyOf")
+        shared &= set(required)
+        kinds += types_of(branch)
+        wanted = [name for name in required if name not in always]
+        forms[" and ".join(dict.fromkeys([*_constants(branch), *wanted]))] = None
     node["properties"] = properties
-    kinds = [types_of(branch) for branch in branches]
-    if all(kinds):
-        node.setdefault("type", list(dict.fromkeys(name for names in kinds for name in names)))
-    required = list(dict.fromkeys([*node.get("required", ()), *sorted(shared)]))
-    if required:
-        node["required"] = required
-    # an object closed to other members was so in its own alternative only
+    if all(map(types_of, branches)):
+        node.setdefault("type", list(dict.fromkeys(kinds)))
+    if always or shared:
+        node["required"] = list(dict.fromkeys([*always, *sorted(shared)]))
+    # An object closed to other members was so in its own alternative only.
     node.pop("additionalProperties", None)
-    spoken = list(dict.fromkeys(form for form in forms if form))
-    return node, [f"one of these forms: {'; or '.join(spoken)}"[:_LONGEST]] if len(spoken) > 1 else []
+    described = list(filter(None, forms))
+    if len(described) < 2:
+        return node, []
+    return node, [f"one of these forms: {'; or '.join(described)}"[:_MAX_TEXT]]
 
 
-def as_text(value: Any) -> str:
+def as_text(value: JsonValue) -> str:
     """Return a JSON value as short text."""
     text = json.dumps(value, ensure_ascii=False, default=str)
-    if len(text) <= _LONGEST:
+    if len(text) <= _MAX_TEXT:
         return text
-    return f"{text[:_LONGEST]}..."
+    return f"{text[:_MAX_TEXT]}..."
 
 
-def _is_open(node: Mapping[str, Any]) -> bool:
-    return node.get("additionalProperties", True) is True
+def _constants(branch: SchemaView) -> list[str]:
+    """Return the members with one possible value, each with its value as text."""
+    found: list[str] = []
+    for name, part in named(branch, "properties").items():
+        if isinstance(part, Mapping) and "const" in part:
+            found.append(f"{name} = {as_text(part['const'])}")
+    return found
 
 
-def _constants(branch: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
-    properties = cast("Mapping[str, Any]", branch.get("properties", {}))
-    return [(name, part) for name, part in properties.items() if isinstance(part, Mapping) and "const" in part]
-
-
-def _properties(known: Mapping[str, Any], more: Mapping[str, Any], keyword: str) -> dict[str, Any]:
+def _properties(known: SchemaView, more: SchemaView, keyword: str) -> SchemaNode:
     out = dict(known)
     for name, part in more.items():
         if name not in out or out[name] is True:
@@ -93,19 +105,17 @@ def _properties(known: Mapping[str, Any], more: Mapping[str, Any], keyword: str)
     return out
 
 
-def _with_branch(known: Any, part: Any, keyword: str) -> dict[str, Any]:
+def _with_branch(known: JsonValue, part: JsonValue, keyword: str) -> SchemaNode:
     """Combine `known` and `part` under `keyword`; a list of branches from an earlier call is extended."""
-    if isinstance(known, dict) and len(cast("Any", known)) == 1:
-        single = cast("dict[str, Any]", known)
-    else:
-        single = {}
-    branches = single.get(keyword, [known])
+    branches = [known]
+    if isinstance(known, dict) and list(known) == [keyword]:
+        branches = listed(known, keyword)
     return {keyword: branches if part in branches else [*branches, part]}
 
 
-def _common(one: Any, other: Any) -> list[str]:
-    kinds = [one] if isinstance(one, str) else list(one)
-    others = {other} if isinstance(other, str) else set(other)
+def _common(one: JsonValue, other: JsonValue) -> list[str]:
+    """Return the types of the first `type` that the second one has as well; an integer is a number."""
+    others = set(types_of({"type": other}))
     if "number" in others:
         others.add("integer")
-    return [kind for kind in kinds if kind in others]
+    return [kind for kind in types_of({"type": one}) if kind in others]

@@ -10,19 +10,19 @@ The estimate must not be an attack itself: each subschema is read once, and coun
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, cast
+from collections.abc import Callable, Iterator
 
+from toolweave.schema._json_values import JsonValue, SchemaNode, listed, named, texts
 from toolweave.schema._limits import (
     EACH_ITEM,
     EACH_ITEM_IN_ORDER,
     EACH_MEMBER,
+    Find,
     TooManySteps,
     branches_of,
     finder,
-    listed,
-    named,
     own_steps,
+    present,
 )
 
 MAX_STEPS_EXPLAINED = 50_000
@@ -30,7 +30,7 @@ MAX_STEPS_EXPLAINED = 50_000
 
 _MAX_PAIRS = 20_000
 _STEPS_OF_AN_ERROR = 4
-_MOST_MEASURED = 200_000
+_MAX_MEASURED = 200_000
 """Values whose size is looked at, since they may be copied."""
 
 _COPIED_IN_A_STEP = 2_000
@@ -40,9 +40,10 @@ _SIZE_OF_A_VALUE = 100
 """Characters that take as long to copy as one value."""
 
 _COPIED_LIMITS = ("const", "not", "pattern")
+_EACH_VALUE_OF_A_MEMBER = tuple(keyword for keyword in EACH_MEMBER if keyword != "propertyNames")
 
 
-def is_explainable(schema: Any, instance: Any) -> bool:  # any JSON values
+def is_explainable(schema: JsonValue, instance: JsonValue) -> bool:
     """Return whether a validator can collect the errors of a value within `MAX_STEPS_EXPLAINED`."""
     try:
         _Estimate(schema, instance).steps(schema, instance)
@@ -71,49 +72,63 @@ class _Keywords:
         "required",
     )
 
-    def __init__(self, node: dict[str, Any], find: Callable[[Any], Any], size: Callable[[Any], int]) -> None:
+    def __init__(self, node: SchemaNode, find: Find, size: Callable[[JsonValue], int]) -> None:
         self.node = node
         self.own = own_steps(node)
         self.asserted = len(node)
-        self.limits = sum(size(node[keyword]) for keyword in _COPIED_LIMITS if keyword in node)
-        options = listed(node, "enum")
-        self.enum = size(options)
-        self.options = frozenset(one for one in options if isinstance(one, str))
-        self.required = frozenset(name for name in listed(node, "required") if isinstance(name, str))
-        self.dependent = {
-            name: frozenset(map(str, cast("list[Any]", names)))
-            for keyword in ("dependentRequired", "dependencies")
-            for name, names in named(node, keyword).items()
-            if isinstance(names, list)
-        }
+        self.limits = sum(map(size, present(node, _COPIED_LIMITS)))
+        self.enum = size(listed(node, "enum"))
+        self.options = frozenset(texts(node, "enum"))
+        self.required = frozenset(texts(node, "required"))
+        self.dependent = _dependent_names(node)
         self.branches = branches_of(find, node)
         self.properties = named(node, "properties")
         self.names = node.get("propertyNames")
-        members = [node[keyword] for keyword in EACH_MEMBER if keyword in node and keyword != "propertyNames"]
-        self.every_member = [*named(node, "patternProperties").values(), *members]
-        self.every_item = [node[keyword] for keyword in EACH_ITEM if keyword in node]
+        self.every_member = [*named(node, "patternProperties").values(), *present(node, _EACH_VALUE_OF_A_MEMBER)]
+        self.every_item = present(node, EACH_ITEM)
         self.in_order = [listed(node, keyword) for keyword in EACH_ITEM_IN_ORDER]
 
-    def inside(self, value: Any) -> Iterator[tuple[Any, Any]]:
+    def inside(self, value: JsonValue) -> Iterator[tuple[JsonValue, JsonValue]]:
         """Yield each subschema that applies to a value inside of `value`, or to a name, with that value or name."""
         if isinstance(value, dict):
-            for name, member in cast("dict[str, Any]", value).items():
+            for name, member in value.items():
                 yield self.properties.get(name), member
                 if self.names is not None:
                     yield self.names, name
-                yield from ((inner, member) for inner in self.every_member)
+                for inner in self.every_member:
+                    yield inner, member
         elif isinstance(value, list):
-            for number, item in enumerate(cast("list[Any]", value)):
-                yield from ((inner, item) for inner in self.every_item)
-                yield from ((inner[number], item) for inner in self.in_order if number < len(inner))
+            for number, item in enumerate(value):
+                for inner in self.every_item:
+                    yield inner, item
+                for in_order in self.in_order:
+                    if number < len(in_order):
+                        yield in_order[number], item
+
+
+def _dependent_names(node: SchemaNode) -> dict[str, frozenset[str]]:
+    """Return the names that are required beside a member, by the name of that member."""
+    found: dict[str, frozenset[str]] = {}
+    for keyword in ("dependentRequired", "dependencies"):
+        for name, names in named(node, keyword).items():
+            if isinstance(names, list):
+                found[name] = frozenset(map(str, names))
+    return found
 
 
 class _Estimate:
-    def __init__(self, schema: Any, instance: Any) -> None:
+    """The steps of explaining one value, counted once for each pair of a subschema and a value.
+
+    Subschemas and values are known by their ids, as neither has a hash. That is safe while the caller of
+    `is_explainable` holds both; the estimate changes neither.
+    """
+
+    def __init__(self, schema: JsonValue, instance: JsonValue) -> None:
         self._find = finder(schema)
         self._keywords: dict[int, _Keywords] = {}
         self._sizes: dict[int, int] = {}
-        self._measured = self._visited = 0
+        self._measured = 0
+        self._visited = 0
         self._known: dict[tuple[int, int], int] = {}
         in_schema, _ = _longest_place(schema)
         in_instance, depth = _longest_place(instance)
@@ -121,7 +136,7 @@ class _Estimate:
         self._place = place if place > _COPIED_IN_A_STEP else 0
         """Characters of the longest place that an error may name, in the value and in the schema; 0 for few."""
 
-    def steps(self, node: Any, value: Any) -> int:
+    def steps(self, node: JsonValue, value: JsonValue) -> int:
         """Return the steps of explaining a value by a subschema.
 
         Raises:
@@ -132,7 +147,6 @@ class _Estimate:
             raise TooManySteps
         if not isinstance(node, dict):
             return 1
-        node = cast("dict[str, Any]", node)
         key = (id(node), id(value))
         if key in self._known:
             return self._known[key] + 1
@@ -150,78 +164,82 @@ class _Estimate:
         self._known[key] = total
         return total
 
-    def _own(self, keywords: _Keywords, value: Any) -> int:
+    def _own(self, keywords: _Keywords, value: JsonValue) -> int:
         """Return the steps of the errors that the keywords of a subschema itself may have with a value."""
         errors = keywords.asserted
         copied = keywords.limits
         steps = keywords.own
-        if keywords.enum and not (isinstance(value, str) and value in keywords.options):
+        is_option = isinstance(value, str) and value in keywords.options
+        if not is_option:
             copied += keywords.enum
         if isinstance(value, dict):
-            members = cast("dict[str, Any]", value)
-            missing = self._missing(keywords.required, members)
+            missing = self._missing(keywords.required, value)
             for name, names in keywords.dependent.items():
-                missing += self._missing(names, members) if name in members else 0
+                if name in value:
+                    missing += self._missing(names, value)
             errors += missing
             steps += missing * _STEPS_OF_AN_ERROR
             if keywords.names is not None:
-                errors += len(members)
-        copied += errors * (self._size(cast("Any", value)) + self._place)
+                errors += len(value)
+        copied += errors * (self._size(value) + self._place)
         return steps + copied // _COPIED_IN_A_STEP
 
-    def _missing(self, names: frozenset[str], members: dict[str, Any]) -> int:
+    def _missing(self, names: frozenset[str], members: SchemaNode) -> int:
         """Return the number of names that are missing, long ones counted by their length."""
         missing = names - members.keys()
         if len(missing) > MAX_STEPS_EXPLAINED:
             raise TooManySteps
         return sum(1 + len(name) // _COPIED_IN_A_STEP for name in missing)
 
-    def _size(self, value: Any) -> int:
+    def _size(self, value: JsonValue) -> int:
         """Return the size of a value in characters, as far as copying it is concerned."""
         if isinstance(value, str):
             return len(value)
         if not isinstance(value, (dict, list)):
             return 0
-        found = self._sizes.get(id(cast("Any", value)))
+        found = self._sizes.get(id(value))
         if found is not None:
             return found
-        values = cast("Iterable[Any]", value.values() if isinstance(value, dict) else value)
-        length = len(cast("list[Any]", value))
-        self._measured += length
-        if self._measured > _MOST_MEASURED:
+        self._measured += len(value)
+        if self._measured > _MAX_MEASURED:
             raise TooManySteps
-        size = length * _SIZE_OF_A_VALUE + sum(map(self._size, values))
+        size = len(value) * _SIZE_OF_A_VALUE
         if isinstance(value, dict):
-            size += sum(map(len, cast("dict[str, Any]", value)))
-        self._sizes[id(cast("Any", value))] = size
+            size += sum(map(len, value)) + sum(map(self._size, value.values()))
+        else:
+            size += sum(map(self._size, value))
+        self._sizes[id(value)] = size
         return size
 
 
-def _pairs(keywords: _Keywords, value: Any) -> Iterator[tuple[Any, Any]]:
-    yield from ((branch, value) for branch in keywords.branches)
+def _pairs(keywords: _Keywords, value: JsonValue) -> Iterator[tuple[JsonValue, JsonValue]]:
+    for branch in keywords.branches:
+        yield branch, value
     yield from keywords.inside(value)
 
 
-def _longest_place(value: Any) -> tuple[int, int]:
+def _longest_place(value: JsonValue) -> tuple[int, int]:
     """Return the characters of the longest path to a value inside of a value, and the number of levels.
 
     Raises:
-        TooManySteps: There are more than `_MOST_MEASURED` values.
+        TooManySteps: There are more than `_MAX_MEASURED` values.
     """
-    level: list[tuple[Any, int]] = [(value, 0)]
-    longest = depth = seen = 0
+    level: list[tuple[JsonValue, int]] = [(value, 0)]
+    longest = 0
+    depth = -1
+    seen = 0
     while level:
+        depth += 1
         seen += len(level)
-        if seen > _MOST_MEASURED:
+        if seen > _MAX_MEASURED:
             raise TooManySteps
-        inner: list[tuple[Any, int]] = []
+        inner: list[tuple[JsonValue, int]] = []
         for node, length in level:
+            longest = max(longest, length)
             if isinstance(node, dict):
-                members = cast("dict[str, Any]", node)
-                inner += ((member, length + len(name)) for name, member in members.items())
+                for name, member in node.items():
+                    inner.append((member, length + len(name)))
             elif isinstance(node, list):
-                inner += ((item, length) for item in cast("list[Any]", node))
-        longest = max(longest, max((length for _, length in inner), default=0))
-        depth += bool(inner)
+                inner += [(item, length) for item in node]
         level = inner
     return longest, depth

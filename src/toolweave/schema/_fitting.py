@@ -8,18 +8,27 @@ was given, and stays an error.
 
 from __future__ import annotations
 
+import enum
 import os
 from collections.abc import Iterator, Mapping
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 import msgspec
 
 from toolweave._json import decode_json
 from toolweave._repairs import Repair
 from toolweave.errors import SchemaError
-from toolweave.schema._problems import meant_branches, path_text
+from toolweave.schema._json_values import JsonValue, SchemaView
+from toolweave.schema._problems import branches_with_errors, meant_branches, path_text
 from toolweave.schema._validate import Validator
 
+if TYPE_CHECKING:
+    from jsonschema_rs import ValidationError
+
+Arguments: TypeAlias = Mapping[str, Any]
+"""Arguments of a call as a program gives them: JSON, and values of Python that have a form in JSON."""
+_Built: TypeAlias = "str | int | float | bool | list[_Built] | tuple[_Built, ...] | dict[str, _Built] | None"
+"""A value that the encoder returns."""
 MAX_TEXT = 1_000_000
 """Characters of a text that is read as JSON."""
 _MAX_ROUNDS = 4
@@ -51,15 +60,15 @@ ARGUMENT_REPAIRS = (TEXT_OF_JSON, NULL_MEMBER, PYTHON_VALUE)
 """Every repair of arguments."""
 
 
-def fitted(validator: Validator, arguments: Mapping[str, Any]) -> tuple[Mapping[str, Any], tuple[str, ...]] | None:
+def fitted(validator: Validator, arguments: Arguments) -> tuple[Arguments, tuple[str, ...]] | None:
     """Return arguments as the schema has them, and the changes as phrases; None if they cannot be made to fit.
 
     Args:
         validator: The compiled schema, which refuses the arguments as they are.
         arguments: The arguments as they were given; they stay as they are.
     """
-    plain = json_values(arguments)
-    if plain is None:
+    plain: JsonValue = json_values(arguments)
+    if not isinstance(plain, dict):
         return None
     changes: list[str] = []
     for _ in range(_MAX_ROUNDS):
@@ -68,17 +77,16 @@ def fitted(validator: Validator, arguments: Mapping[str, Any]) -> tuple[Mapping[
         found = list(_changes(validator, plain))
         if not found or len(changes) + len(found) > _MAX_CHANGES:
             return None
-        for path, value in found:
-            _put(plain, path, value)
-            shown = path_text(path)
-            repair = NULL_MEMBER if value is _NOTHING else TEXT_OF_JSON
-            changes.append(repair.problem.format(shown))
+        for change in found:
+            _apply(plain, change)
+            repair = NULL_MEMBER if change.value is _NOTHING else TEXT_OF_JSON
+            changes.append(repair.problem.format(path_text(change.path)))
     if validator.is_valid(plain):
-        return (plain, tuple(changes))
+        return plain, tuple(changes)
     return None
 
 
-def as_fitted(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+def as_fitted(schema: SchemaView, arguments: Arguments) -> Arguments:
     """Return arguments as they are sent, for rules that read them before; unchanged if no change makes them fit."""
     try:
         validator = Validator(schema)
@@ -87,7 +95,7 @@ def as_fitted(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> Mappin
     return fitted_or_same(validator, arguments)
 
 
-def fitted_or_same(validator: Validator, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+def fitted_or_same(validator: Validator, arguments: Arguments) -> Arguments:
     """Return arguments as the schema has them; the same object if they fit, or cannot be made to fit."""
     if validator.is_valid(arguments):
         return arguments
@@ -97,7 +105,7 @@ def fitted_or_same(validator: Validator, arguments: Mapping[str, Any]) -> Mappin
     return found[0]
 
 
-def json_values(value: Any) -> Any:
+def json_values(value: object) -> Any:
     """Return a copy of a value of which all parts are JSON, or None if a part has no form in JSON.
 
     Models of pydantic and paths become what they are in JSON, beside the types that the encoder knows.
@@ -108,16 +116,16 @@ def json_values(value: Any) -> Any:
         return None
 
 
-def _listed(value: Any) -> Any:
+def _listed(value: _Built) -> JsonValue:
     """Return a copy of a value with lists in place of tuples."""
     if isinstance(value, dict):
-        return {name: _listed(one) for name, one in cast("dict[str, Any]", value).items()}
+        return {name: _listed(one) for name, one in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_listed(one) for one in cast("list[Any]", value)]
+        return [_listed(one) for one in value]
     return value
 
 
-def json_form(value: Any) -> Any:
+def json_form(value: Any) -> object:
     """Return the form in JSON of a value that the encoder does not know.
 
     Raises:
@@ -129,39 +137,62 @@ def json_form(value: Any) -> Any:
     if isinstance(value, os.PathLike):
         return os.fsdecode(cast("os.PathLike[str] | os.PathLike[bytes]", value))
     if isinstance(value, Mapping):
-        return dict(cast("Mapping[str, Any]", value))
+        return dict(cast("Arguments", value))
     raise TypeError(f"a value of the type {type(value).__name__} has no form in JSON")
 
 
-_NOTHING: Any = msgspec.UNSET
+class _Nothing(enum.Enum):
+    """The mark of a member that is left out."""
+
+    NOTHING = enum.auto()
 
 
-def _changes(validator: Validator, value: Any) -> Iterator[tuple[list[str | int], Any]]:
+_NOTHING = _Nothing.NOTHING
+
+
+class _Change(NamedTuple):
+    """A place in arguments, and the value that stands there afterwards."""
+
+    path: list[str | int]
+    value: JsonValue | _Nothing
+
+
+def _changes(validator: Validator, value: JsonValue) -> Iterator[_Change]:
     """Yield the places of a value that can be changed towards the schema, each with the other value, once each."""
     seen: set[str] = set()
     errors = [(error, 0) for error in validator.errors(value)]
     while errors:
         error, level = errors.pop()
-        path: list[str | int] = list(error.instance_path)
+        path = list(error.instance_path)
         found = _at(value, path)
         if isinstance(found, (dict, list)):
+            # A single alternative may be the intended one, and its own errors name the place. Of several, guessing one
+            # would change arguments in a way that nobody asked for.
             meant = meant_branches(error) if level < _MAX_ROUNDS else []
-            if len(meant) == 1:  # of several alternatives, none is guessed
+            if len(meant) == 1:
                 errors += [(inner, level + 1) for inner in meant[0]]
             continue
-        is_candidate = found is None or isinstance(found, str)
-        if not is_candidate or repr(path) in seen or not _refuses_kind(error, found):
+        if found is not None and not isinstance(found, str):
             continue
-        if isinstance(found, str):
-            changed = _decoded(found)
-        else:
-            changed = _without(value, path)
-        if changed is not None:
-            seen.add(repr(path))
-            yield path, changed[0]
+        key = repr(path)
+        if key in seen or not _refuses_kind(error, found):
+            continue
+        change = _change(path, found)
+        if change is not None:
+            seen.add(key)
+            yield change
 
 
-def _refuses_kind(error: Any, value: str | None) -> bool:
+def _change(path: list[str | int], value: str | None) -> _Change | None:
+    """Return the change of a text to the value in it, or of a null member to no member; None if neither is possible."""
+    if value is not None:
+        return _decoded(path, value)
+    if path and isinstance(path[-1], str):
+        return _Change(path, _NOTHING)
+    return None
+
+
+def _refuses_kind(error: ValidationError, value: str | None) -> bool:
     """Return whether an error refuses every text, or every null, where this one stands."""
     limit = error.kind.value
     name = error.kind.name
@@ -171,16 +202,18 @@ def _refuses_kind(error: Any, value: str | None) -> bool:
         return not any(isinstance(option, type(value)) for option in limit)
     if name == "const":
         return not isinstance(limit, type(value))
-    branches: list[list[Any]] = getattr(error.kind, "context", [])
+    branches = branches_with_errors(error)
     depth = len(error.instance_path)
-    return bool(branches) and all(
-        any(len(inner.instance_path) == depth and _refuses_kind(inner, value) for inner in branch)
-        for branch in branches
-    )
+    return bool(branches) and all(_one_refuses_kind(branch, value, depth) for branch in branches)
 
 
-def _decoded(text: str) -> tuple[Any] | None:
-    """Return the value that a text holds as JSON, if it is anything but a text."""
+def _one_refuses_kind(errors: list[ValidationError], value: str | None, depth: int) -> bool:
+    """Return whether one of the errors of an alternative is about the value itself, and refuses its kind."""
+    return any(len(error.instance_path) == depth and _refuses_kind(error, value) for error in errors)
+
+
+def _decoded(path: list[str | int], text: str) -> _Change | None:
+    """Return the change to the value that a text holds as JSON, if that is not a text again."""
     if len(text) > MAX_TEXT:
         return None
     try:
@@ -189,26 +222,26 @@ def _decoded(text: str) -> tuple[Any] | None:
         return None
     if isinstance(value, str):
         return None
-    return (value,)
+    return _Change(path, value)
 
 
-def _without(value: Any, path: list[str | int]) -> tuple[Any] | None:
-    """Return the mark of a member to leave out, if the path names a member of an object and it is null."""
-    is_member = bool(path) and isinstance(path[-1], str) and _at(value, path) is None
-    if is_member:
-        return (_NOTHING,)
-    return None
-
-
-def _at(value: Any, path: list[str | int]) -> Any:
+def _at(value: JsonValue, path: list[str | int]) -> JsonValue:
+    """Return the value at a path that the validator reported, which therefore exists."""
     for part in path:
-        value = value[part]
+        if isinstance(value, dict):
+            value = value[str(part)]
+        elif isinstance(value, list):
+            value = value[int(part)]
     return value
 
 
-def _put(value: Any, path: list[str | int], other: Any) -> None:
-    owner = _at(value, path[:-1])
-    if other is _NOTHING:
-        del owner[path[-1]]
-    else:
-        owner[path[-1]] = other
+def _apply(value: JsonValue, change: _Change) -> None:
+    """Make a change to a value in place."""
+    owner = _at(value, change.path[:-1])
+    part = change.path[-1]
+    if isinstance(owner, list) and not isinstance(change.value, _Nothing):
+        owner[int(part)] = change.value
+    elif isinstance(owner, dict) and isinstance(change.value, _Nothing):
+        del owner[str(part)]
+    elif isinstance(owner, dict) and not isinstance(change.value, _Nothing):
+        owner[str(part)] = change.value

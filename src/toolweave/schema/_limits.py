@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from typing import Any, cast
+from typing import NamedTuple, TypeAlias
 from urllib.parse import unquote, urljoin
 
 from toolweave.errors import SchemaError
+from toolweave.schema._json_values import JsonValue, SchemaNode, SchemaView, listed, members, named
 
 SCALARS = frozenset({str, int, float, bool, type(None)})
 """The types of the JSON values that hold no others."""
@@ -35,17 +36,20 @@ STEPS_OF_A_PATTERN = 1_000
 """Steps counted for a pattern that needs backtracking (look-around, back-references)."""
 
 _BACKTRACKING = r"\(\?[=!<>(]|\\[1-9kKgG]|[*+?}]\+"
+Find: TypeAlias = Callable[[JsonValue], JsonValue]
+"""Returns the subschema that a reference leads to."""
 REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 _NAMES = {"$anchor": "#", "$dynamicAnchor": "#", "$id": ""}
 
 _IN_PLACE_LISTS = ("allOf", "anyOf", "oneOf")
 _IN_PLACE = ("not", "if", "then", "else")
+_COMBINING = frozenset(("$ref", "allOf", "anyOf"))
 EACH_MEMBER = ("additionalProperties", "unevaluatedProperties", "propertyNames")
 EACH_ITEM = ("items", "additionalItems", "unevaluatedItems", "contains")
 EACH_ITEM_IN_ORDER = ("prefixItems", "items")
 
 
-def check_schema(schema: Any) -> int:  # any JSON value, and whatever else a caller hands over
+def check_schema(schema: JsonValue) -> int:
     """Refuse a schema that is too deep, too large, cyclic in memory, or exponential in its combinations.
 
     Returns:
@@ -54,8 +58,8 @@ def check_schema(schema: Any) -> int:  # any JSON value, and whatever else a cal
     Raises:
         SchemaError: Naming the bound that is passed.
     """
-    level: list[Any] = [schema]
-    schemas: list[dict[str, Any]] = []
+    level = containers([[schema]])
+    schemas: list[SchemaNode] = []
     nodes = 0
     # Level by level and not by recursion: this is the code that finds out whether recursion is safe. A schema that is
     # cyclic in memory never runs out of levels and ends at the bound.
@@ -69,45 +73,61 @@ def check_schema(schema: Any) -> int:  # any JSON value, and whatever else a cal
             break
     else:
         raise SchemaError(f"the schema is nested deeper than {MAX_SCHEMA_DEPTH} levels")
-    if isinstance(schema, dict) and any("$ref" in node or "allOf" in node or "anyOf" in node for node in schemas):
-        _check_combinations(cast("dict[str, Any]", schema), schemas)
+    if isinstance(schema, dict) and any(map(_combines, schemas)):
+        _check_combinations(schema, schemas)
     return sum(map(own_steps, schemas))
 
 
-def measure(instance: Any) -> int:  # any JSON value
+def _combines(node: SchemaNode) -> bool:
+    return not _COMBINING.isdisjoint(node)
+
+
+def measure(instance: JsonValue) -> int:
     """Return the number of values inside a value, or -1 when it is nested too deeply."""
     if not isinstance(instance, (dict, list)):
         return 0
     size = 0
-    level: list[Any] = [instance]
+    level: list[SchemaNode | list[JsonValue]] = [instance]
     for _ in range(MAX_INSTANCE_DEPTH):
-        values: list[Any] = []
+        values: list[JsonValue] = []
         for node in level:
             # As above, and each level is one list: the walk takes memory for the widest level only.
             values += node.values() if isinstance(node, dict) else node
         size += len(values)
-        # nearly all are scalars, and one look at the type tells: every result with an output schema is measured
+        # Nearly all are scalars. Their exact type shows it at once: every result with an output schema is measured.
         level = [value for value in values if type(value) not in SCALARS and isinstance(value, (dict, list))]
         if not level:
             return size
     return -1
 
 
-def max_steps_per_value(schema: dict[str, Any], every: int) -> int:
+class _Steps(NamedTuple):
+    """The steps at a value itself, and the most steps at one member and at one item of it."""
+
+    value: int
+    member: int
+    item: int
+
+
+_NO_STEPS = _Steps(0, 0, 0)
+
+
+def max_steps_per_value(schema: SchemaNode, every: int) -> int:
     """Return the most steps that checking any one value of an instance takes.
 
     That is far less than `every`, the steps of all subschemas, for a schema of many properties. A validator checks
     a value against one subschema once, so the result is `every` for a schema that refers to itself.
     """
     find = finder(schema)
-    known: dict[int, tuple[int, int, int, int]] = {}
+    known: dict[int, _Steps] = {}
     looked_at: set[int] = set()
 
-    def steps(node: Any) -> tuple[int, int, int, int]:
-        """Return the steps at the value itself, at a member and at an item of it, and the maximum of the three."""
+    def max_steps(node: JsonValue) -> int:
+        return max(steps(node))
+
+    def steps(node: JsonValue) -> _Steps:
         if not isinstance(node, dict):
-            return 0, 0, 0, 0
-        node = cast("dict[str, Any]", node)
+            return _NO_STEPS
         found = known.get(id(node))
         if found is not None:
             return found
@@ -116,28 +136,24 @@ def max_steps_per_value(schema: dict[str, Any], every: int) -> int:
             raise TooManySteps
         # Ids are stable here: the schema is held by the caller for as long as this runs.
         looked_at.add(id(node))
-        here = own_steps(node)
-        member = _members(node, steps)
-        item = _items(node, steps)
+        total = _Steps(own_steps(node), _members(node, max_steps), _items(node, max_steps))
         for branch in branches_of(find, node):
-            own, of_member, of_item, _ = steps(branch)
             # Branches that apply to the same value add up, since each of them looks at the value, its members and its
             # items.
-            here = here + own
-            member = member + of_member
-            item = item + of_item
-        known[id(node)] = here, member, item, max(here, member, item)
-        return known[id(node)]
+            more = steps(branch)
+            total = _Steps(total.value + more.value, total.member + more.member, total.item + more.item)
+        known[id(node)] = total
+        return total
 
     try:
-        return min(every, steps(schema)[3])
+        return min(every, max_steps(schema))
     except (TooManySteps, RecursionError):
         return every
 
 
-def has_alternatives(schema: Any) -> bool:  # any JSON value
+def has_alternatives(schema: JsonValue) -> bool:
     """Return whether one error may contain the errors of several branches, as with `anyOf` and `oneOf`."""
-    level: list[Any] = [schema]
+    level = containers([[schema]])
     while level:
         if any("anyOf" in node or "oneOf" in node for node in level):
             return True
@@ -149,117 +165,116 @@ class TooManySteps(Exception):
     """Raised when counting steps does not end or passes its bound."""
 
 
-def own_steps(node: dict[str, Any]) -> int:
+def own_steps(node: SchemaNode) -> int:
     steps = 1 + len(named(node, "dependentRequired")) // 10
     values = listed(node, "enum")
     kinds = set(map(type, values))
-    # The library has a fast set for an `enum` of one scalar type; others are compared one after the other.
-    if len(kinds) > 1 or not kinds <= SCALARS:  # those of one scalar type are looked up, all others are compared
+    # The library looks up the values of an `enum` of one scalar type in a set. Others are compared one after the other.
+    if len(kinds) > 1 or not kinds <= SCALARS:
         steps += len(values)
     pattern = node.get("pattern")
     if isinstance(pattern, str) and re.search(_BACKTRACKING, pattern):
         steps += STEPS_OF_A_PATTERN
-    patterns = node.get("patternProperties")
-    if isinstance(patterns, dict):
-        steps += sum(
-            STEPS_OF_A_PATTERN if re.search(_BACKTRACKING, one) else 1 for one in cast("dict[str, Any]", patterns)
-        )
-    return steps
+    return steps + sum(map(_steps_of_a_name, named(node, "patternProperties")))
 
 
-def branches_of(find: Callable[[Any], Any], node: dict[str, Any]) -> list[Any]:
+def _steps_of_a_name(pattern: str) -> int:
+    """Return the steps of trying a pattern of `patternProperties` with the name of a member."""
+    if re.search(_BACKTRACKING, pattern):
+        return STEPS_OF_A_PATTERN
+    return 1
+
+
+def present(node: SchemaView, keywords: Iterable[str]) -> list[JsonValue]:
+    """Return the values of the keywords that a schema has."""
+    return [node[keyword] for keyword in keywords if keyword in node]
+
+
+def branches_of(find: Find, node: SchemaNode) -> list[JsonValue]:
     """Return the subschemas that apply to the same value."""
-    found = [node[keyword] for keyword in _IN_PLACE if keyword in node]
+    found = present(node, _IN_PLACE)
     for keyword in _IN_PLACE_LISTS:
-        branches = node.get(keyword)
-        if isinstance(branches, list):
-            found += cast("list[Any]", branches)
+        found += listed(node, keyword)
     dependent = node.get("dependentSchemas", node.get("dependencies"))
     if isinstance(dependent, dict):
-        found += cast("dict[str, Any]", dependent).values()
-    found += (find(node[keyword]) for keyword in REFERENCES if keyword in node)
+        found += dependent.values()
+    found += map(find, present(node, REFERENCES))
     return found
 
 
-def finder(root: Any) -> Callable[[Any], Any]:
+def finder(root: JsonValue) -> Find:
     """Return a function that resolves a reference to a subschema, by JSON pointer, anchor or id."""
-    named: dict[str, Any] = {}
+    by_name: SchemaNode = {}
 
-    def find(ref: Any) -> Any:
+    def find(ref: JsonValue) -> JsonValue:
         target = local_target(root, ref)
-        # Collected once, at the first reference that is no pointer: most schemas have neither anchors nor ids.
-        if target is None and not named:
-            level: list[Any] = [root]
-            while level:
-                for node in level:
-                    if isinstance(node, dict):
-                        member = cast("dict[str, Any]", node)
-                        named.update((f"{mark}{member[key]}", member) for key, mark in _NAMES.items() if key in member)
-                level = containers(level)
-        target = named.get(str(ref)) if target is None else target
+        if target is not None:
+            return target
+        # Collected once, at the first reference that is not a pointer: most schemas have neither anchors nor ids.
+        if not by_name:
+            by_name.update(_named_subschemas(root))
+        target = by_name.get(str(ref))
         if target is None:
-            raise TooManySteps  # such as a pointer into a schema with an id of its own
+            raise TooManySteps  # such as a pointer into an embedded schema with an `$id`
         return target
 
     return find
 
 
-def _members(node: dict[str, Any], steps: Callable[[Any], tuple[int, int, int, int]]) -> int:
+def _named_subschemas(root: JsonValue) -> SchemaNode:
+    """Return the subschemas that have an anchor or an id, by their references."""
+    found: SchemaNode = {}
+    level = containers([[root]])
+    while level:
+        for node in level:
+            if isinstance(node, dict):
+                for key in _NAMES.keys() & node.keys():
+                    found[f"{_NAMES[key]}{node[key]}"] = node
+        level = containers(level)
+    return found
+
+
+def _members(node: SchemaNode, max_steps: Callable[[JsonValue], int]) -> int:
     """Return the most steps at one member of an object, or inside of it."""
-    by_name = [steps(inner)[3] for inner in named(node, "properties").values()]
-    # every pattern is tried with the name of each member
+    by_name = map(max_steps, named(node, "properties").values())
+    # Every pattern is tried with the name of each member.
+    patterns = 0
     if "patternProperties" in node:
         patterns = own_steps({"patternProperties": node["patternProperties"]})
-    else:
-        patterns = 0
-    found = sum(steps(inner)[3] for inner in named(node, "patternProperties").values())
-    rest = sum(steps(node.get(keyword))[3] for keyword in EACH_MEMBER)
-    # A member has one name, so of `properties` the costliest one applies; patterns and the rest may all apply to it as
+    found = sum(map(max_steps, named(node, "patternProperties").values()))
+    rest = sum(map(max_steps, present(node, EACH_MEMBER)))
+    # A member has one name, so of `properties` the costliest one applies. Patterns and the rest may all apply to it as
     # well.
     return max(by_name, default=0) + patterns + found + rest
 
 
-def _items(node: dict[str, Any], steps: Callable[[Any], tuple[int, int, int, int]]) -> int:
+def _items(node: SchemaNode, max_steps: Callable[[JsonValue], int]) -> int:
     """Return the most steps at one item of an array, or inside of it."""
-    in_order = [steps(inner)[3] for keyword in EACH_ITEM_IN_ORDER for inner in listed(node, keyword)]
-    return max(in_order, default=0) + sum(steps(node.get(keyword))[3] for keyword in EACH_ITEM)
+    in_order = [*listed(node, "prefixItems"), *listed(node, "items")]
+    return max(map(max_steps, in_order), default=0) + sum(map(max_steps, present(node, EACH_ITEM)))
 
 
-def named(node: dict[str, Any], keyword: str) -> dict[str, Any]:
-    found = node.get(keyword)
-    if isinstance(found, dict):
-        return cast("dict[str, Any]", found)
-    return {}
-
-
-def listed(node: dict[str, Any], keyword: str) -> list[Any]:
-    found = node.get(keyword)
-    if isinstance(found, list):
-        return cast("list[Any]", found)
-    return []
-
-
-def local_target(root: dict[str, Any], ref: object) -> Any:  # any JSON value
+def local_target(root: JsonValue, ref: object) -> JsonValue:
     """Resolve a reference of the form `#/a/b`, also behind the `$id` of the whole; None for every other reference."""
     if not isinstance(ref, str):
         return None
-    pointer = _fragment(root, ref)
+    pointer = _fragment(members(root), ref)
     if pointer == "":
         return root
     if pointer is None or not pointer.startswith("/"):
         return None
-    node: Any = root
+    node: JsonValue = root
     for part in pointer[1:].split("/"):
         if isinstance(node, dict):
-            node = _member(cast("dict[str, Any]", node), part)
-        elif isinstance(node, list) and part.isdecimal() and int(part) < len(cast("list[Any]", node)):
-            node = cast("list[Any]", node)[int(part)]
+            node = _member(node, part)
+        elif isinstance(node, list) and part.isdecimal() and int(part) < len(node):
+            node = node[int(part)]
         else:
             return None
     return node
 
 
-def _member(node: dict[str, Any], part: str) -> Any:
+def _member(node: SchemaNode, part: str) -> JsonValue:
     """Return the member that a part of a pointer names: as it is written, else with its percent-encoding decoded."""
     # RFC 6901, 4: in this order, or `~01` would become `/` instead of `~1`.
     key = part.replace("~1", "/").replace("~0", "~")
@@ -269,7 +284,7 @@ def _member(node: dict[str, Any], part: str) -> Any:
     return node.get(unquote(part).replace("~1", "/").replace("~0", "~"))
 
 
-def _fragment(root: dict[str, Any], ref: str) -> str | None:
+def _fragment(root: SchemaView, ref: str) -> str | None:
     """Return the fragment of a reference to the schema itself, or None for one to another document."""
     document, mark, fragment = ref.partition("#")
     if not document:
@@ -288,35 +303,31 @@ def _fragment(root: dict[str, Any], ref: str) -> str | None:
     return None
 
 
-def containers(level: Iterable[Any]) -> list[Any]:
-    return [item for node in level for item in _values(node) if isinstance(item, (dict, list))]
+def containers(level: Iterable[SchemaNode | list[JsonValue]]) -> list[SchemaNode | list[JsonValue]]:
+    """Return the objects and arrays directly inside of others: the next level of a walk."""
+    found: list[SchemaNode | list[JsonValue]] = []
+    for node in level:
+        values = node.values() if isinstance(node, dict) else node
+        found += [item for item in values if isinstance(item, (dict, list))]
+    return found
 
 
-def _values(node: dict[str, Any] | list[Any]) -> Iterable[Any]:
-    if isinstance(node, dict):
-        return node.values()
-    return node
-
-
-def _check_combinations(root: dict[str, Any], schemas: list[dict[str, Any]]) -> None:
+def _check_combinations(root: SchemaNode, schemas: list[SchemaNode]) -> None:
     counts: dict[int, int] = {}
 
-    def count(schema: Any) -> int:
+    def count(schema: JsonValue) -> int:
         if not isinstance(schema, dict):
             return 0
-        schema = cast("dict[str, Any]", schema)
         known = counts.get(id(schema))
         if known is not None:
             return known
         # Counted as nothing while it is open: a cycle adds no new subschema to the value, and what is reached through
         # it is counted where it is first met.
-        counts[id(schema)] = 0  # a cycle through references ends here
+        counts[id(schema)] = 0
         total = 1 + count(local_target(root, schema.get("$ref")))
         for keyword in _IN_PLACE_LISTS:
-            branches = schema.get(keyword)
-            if isinstance(branches, list):
-                total += sum(count(branch) for branch in cast("list[Any]", branches))
-        total += sum(count(schema.get(keyword)) for keyword in _IN_PLACE)
+            total += sum(map(count, listed(schema, keyword)))
+        total += sum(map(count, present(schema, _IN_PLACE)))
         if total > MAX_COMBINATIONS:
             raise SchemaError(
                 f"more than {MAX_COMBINATIONS} subschemas apply to one value through allOf, anyOf or $ref"

@@ -10,14 +10,16 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 from toolweave._repairs import Repair
 from toolweave.errors import SchemaError
 from toolweave.schema._combining import as_text, either, joined
+from toolweave.schema._json_values import JsonValue, SchemaNode, SchemaView, listed, members, named, text, texts
 from toolweave.schema._limits import check_schema, local_target
 from toolweave.schema._normalize import (
     ANNOTATIONS,
+    CONSTRAINTS,
     DEFINITIONS,
     KEYWORDS,
     MALFORMED,
@@ -25,6 +27,7 @@ from toolweave.schema._normalize import (
     NAMED_SCHEMAS,
     ONE_SCHEMA,
     modern,
+    type_keyword,
     types_of,
 )
 from toolweave.schema._profiles import LEGAL_ARGUMENTS, MINIMAL, PROFILES, SchemaProfile, SchemaRules
@@ -38,7 +41,7 @@ _MAX_LEVELS = 100
 _MAX_SUBSCHEMAS = 10_000
 """Subschemas that are lowered; one that occurs several times counts each time."""
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_.-]")
-_LENGTHS = frozenset(("maxLength", "minLength"))
+
 _NUMBERS = frozenset(("exclusiveMaximum", "exclusiveMinimum", "maximum", "minimum"))
 
 RENAMED_ARGUMENT = Repair(
@@ -82,11 +85,12 @@ def lower(schema: Mapping[str, Any], profile: SchemaProfile, *, any_api: bool = 
     Raises:
         SchemaError: The API cannot express it, or it passes a bound: of depth, of size, of what is combined.
     """
-    check_schema(schema)
+    root = dict(schema)
+    check_schema(root)
     rules = PROFILES[profile]
     if any_api:
         rules = replace(rules, names=LEGAL_ARGUMENTS)
-    return _Lowering(dict(schema), rules).run()
+    return _Lowering(root, rules).run()
 
 
 def simplified(schema: Mapping[str, Any]) -> LoweredSchema:
@@ -95,21 +99,28 @@ def simplified(schema: Mapping[str, Any]) -> LoweredSchema:
     Raises:
         SchemaError: As `lower`.
     """
-    check_schema(schema)
-    return _Lowering(dict(schema), MINIMAL).run()
+    root = dict(schema)
+    check_schema(root)
+    return _Lowering(root, MINIMAL).run()
 
 
 class _Lowering:
-    def __init__(self, root: dict[str, Any], rules: SchemaRules) -> None:
+    """One lowering of one schema: a recursion over its subschemas, and a worklist of the definitions they refer to.
+
+    Why it ends: `_count` bounds the subschemas in all, `_level` the recursion, and `_path` finds a reference that leads
+    into a schema that is being inlined. Nothing of the original is changed: each level is copied by `modern`.
+    """
+
+    def __init__(self, root: SchemaNode, rules: SchemaRules) -> None:
         self._root = root
         self._rules = rules
         self._changes: dict[str, bool] = {}
         """Each change, and whether it is a loss."""
         self._names: dict[str, str] = {}
         self._numbers: dict[str, int] = {}
-        self._waiting: list[tuple[str, Any]] = []
+        self._waiting: list[tuple[str, JsonValue]] = []
         self._fillers = False
-        self._anchors: dict[str, Any] | None = None
+        self._anchors: SchemaNode | None = None
         self._path = [id(root)]
         """Targets of the references that the present schema replaces."""
         self._entered_at = 1
@@ -118,29 +129,30 @@ class _Lowering:
         self._lowered = 0
 
     def run(self) -> LoweredSchema:
+        rules = self._rules
         root, lost = self._object(self._root, ())
         kinds = types_of(root)
         # Checked after references and combinations are flattened, for `type` is often behind a `$ref`.
         if kinds and "object" not in kinds:
-            raise SchemaError(f"the arguments must be an object, the schema says {' or '.join(kinds)}")
+            raise SchemaError(f"the arguments must be an object, the schema has the type {' or '.join(kinds)}")
         root["type"] = "object"
         root.setdefault("properties", {})
-        # The APIs take a plain object at the top, so these cannot stay there. What is said about the whole object
-        # becomes text.
+        # The APIs take a plain object at the top, so these cannot stay there. They become text.
         for keyword in ("not", "enum", "const"):
             if keyword in root:
                 lost.append(f"{keyword}: {as_text(root.pop(keyword))}")
         renamed = self._rename_arguments(root)
-        if (self._rules.closed or self._rules.shut) and not root["properties"]:
+        if rules.is_strict and not root["properties"]:
             root.setdefault("additionalProperties", False)  # a tool without parameters
-        if self._rules.root is not None:
-            for keyword in [key for key in root if key in KEYWORDS and key not in self._rules.root]:
-                self._leave(keyword, root.pop(keyword), "", lost)
+        if rules.root is not None:
+            for keyword in list(root):
+                if keyword in KEYWORDS and keyword not in rules.root:
+                    self._leave(keyword, root.pop(keyword), "", lost)
         out = self._schema(root, "", lost)
         description = ""
-        if self._rules.root is not None:
-            description = str(out.get("description", ""))
-            out = {key: value for key, value in out.items() if key in self._rules.root}
+        if rules.root is not None:
+            description = text(out, "description") or ""
+            out = {key: value for key, value in out.items() if key in rules.root}
         self._define(out)
         return LoweredSchema(
             schema=out,
@@ -151,9 +163,9 @@ class _Lowering:
             renamed=renamed,
         )
 
-    def _define(self, out: dict[str, Any]) -> None:
+    def _define(self, out: SchemaNode) -> None:
         """Lower the definitions that were referred to, and check the whole."""
-        definitions: dict[str, Any] = {}
+        definitions: SchemaNode = {}
         # A worklist and no recursion: definitions may refer to one another in circles, each is lowered once, under a
         # name that is given when it is first met.
         while self._waiting:  # each target once, however often it is referred to, itself included
@@ -167,29 +179,32 @@ class _Lowering:
         if self._rules.shut:
             check_not_recursive(definitions)
 
-    def _rename_arguments(self, root: dict[str, Any]) -> dict[str, str]:
+    def _rename_arguments(self, root: SchemaNode) -> dict[str, str]:
         """Give arguments whose names the API refuses a legal one, in place; return the original names by the new."""
         legal = self._rules.names
-        properties: dict[str, Any] = root["properties"]
+        properties = named(root, "properties")
         if legal is None or all(map(legal.fullmatch, properties)):
             return {}
-        new_names: dict[str, str] = {}
-        taken = {name for name in properties if legal.fullmatch(name)}
-        for name in [one for one in properties if one not in taken]:
-            new_names[name] = _legal_name(name, taken)
-            taken.add(new_names[name])
-            self._note("", RENAMED_ARGUMENT.problem.format(name[:80], new_names[name]))
-        root["properties"] = {new_names.get(name, name): one for name, one in properties.items()}
+        new_names = {name: name for name in properties if legal.fullmatch(name)}
+        originals: dict[str, str] = {}
+        for name in properties:
+            if name not in new_names:
+                new_name = _legal_name(name, new_names.values())
+                new_names[name] = new_name
+                originals[new_name] = name
+                self._note("", RENAMED_ARGUMENT.problem.format(name[:80], new_name))
+        root["properties"] = {new_names[name]: member for name, member in properties.items()}
         if "required" in root:
-            root["required"] = [new_names.get(name, name) for name in root["required"]]
-        if "dependentRequired" in root:
-            root["dependentRequired"] = {
-                new_names.get(name, name): [new_names.get(one, one) for one in names]
-                for name, names in root["dependentRequired"].items()
-            }
-        return {new: name for name, new in new_names.items()}
+            root["required"] = _renamed(texts(root, "required"), new_names)
+        dependent: SchemaNode = {}
+        for name in named(root, "dependentRequired"):
+            required = texts(named(root, "dependentRequired"), name)
+            dependent[new_names.get(name, name)] = _renamed(required, new_names)
+        if dependent:
+            root["dependentRequired"] = dependent
+        return originals
 
-    def _object(self, node: Mapping[str, Any], path: tuple[int, ...]) -> tuple[dict[str, Any], list[str]]:
+    def _object(self, node: SchemaView, path: tuple[int, ...]) -> tuple[SchemaNode, list[str]]:
         """Flatten references and combinations at the top of the root or of a branch; also return the losses.
 
         `path` has the identities of the schemas from the root to this one: a schema that is in it twice has no end.
@@ -200,41 +215,47 @@ class _Lowering:
         if len(path) > _MAX_LEVELS:
             raise SchemaError(_too_deep())
         path = (*path, id(node))
-        # the arguments are always an object, whatever their schema says about null
+        # The arguments are always an object, whatever their schema allows about null.
         flat = modern({key: value for key, value in node.items() if key != "nullable"}, partial(self._note, ""))
-        if "$ref" in flat:
-            inner, lost = self._object(_members(self._target(flat.pop("$ref"), "")), path)
+        lost: list[str] = []
+        reference = text(flat, "$ref")
+        if reference is not None:
+            del flat["$ref"]
+            inner, lost = self._object(members(self._target(reference, "")), path)
             flat, more = joined(flat, [inner])
             lost += more
-        else:
-            lost = list[str]()
-        # In this order: `allOf` adds what all branches of the unions share, so it is joined before they are made into
-        # one object.
+        # In this order: `allOf` adds constraints that all branches of the unions share, so it is joined before they are
+        # made into one object.
         for keyword, combine in (("allOf", joined), ("oneOf", either), ("anyOf", either)):
-            if keyword not in flat:
-                continue
-            branches = [self._object(_members(one), path) for one in flat.pop(keyword)]
+            branches: list[SchemaNode] = []
+            lost_in_branches: list[str] = []
+            for one in listed(flat, keyword):
+                branch, more = self._object(members(one), path)
+                branches.append(branch)
+                lost_in_branches += more
             if branches:
+                del flat[keyword]
                 self._note("", f"{keyword} of the arguments is put into one object", is_loss=combine is either)
-                flat, more = combine(flat, [branch for branch, _ in branches])
-                lost += [*more, *(text for _, texts in branches for text in texts)]
+                flat, more = combine(flat, branches)
+                lost += [*more, *lost_in_branches]
         return flat, lost
 
-    def _schema(self, node: Any, where: str, lost: list[str] | None = None) -> dict[str, Any]:
+    def _schema(self, schema: JsonValue, where: str, lost: list[str] | None = None) -> SchemaNode:
         """Lower one schema and its subschemas; `lost` are phrases for its description."""
-        if not isinstance(node, Mapping):
-            return self._anything(node, where)
+        if not isinstance(schema, Mapping):
+            return self._anything(schema, where)
         self._count()
         if self._level >= _MAX_LEVELS:
             raise SchemaError(_too_deep())
-        lost = [] if lost is None else lost
+        if lost is None:
+            lost = []
         # The path holds the targets that are being inlined, from the root to here. Its length at the entry of this
         # schema tells two cases apart: a target from before it is a recursion, one from after it is combined with
         # itself, which adds nothing.
         entered = self._entered_at = len(self._path)
         self._level += 1
-        node = self._expressed(modern(cast("Mapping[str, Any]", node), partial(self._note, where)), where, lost)
-        out: dict[str, Any] = {}
+        node = self._expressed(modern(schema, partial(self._note, where)), where, lost)
+        out: SchemaNode = {}
         for key, value in node.items():
             if key in DEFINITIONS:
                 continue
@@ -245,9 +266,9 @@ class _Lowering:
         self._complete(out, where, node)
         for phrase in lost:
             keyword = phrase.partition(":")[0]
-            # A loss is what the API would accept and the original schema refuses. A hint that moves into the text loses
-            # nothing.
-            if keyword in KEYWORDS or keyword == "$ref":  # what else is said was noted where it was lost
+            # A loss is a value that the API would accept and the original schema refuses. A hint that moves into the
+            # text loses nothing. Phrases without a keyword were noted where they were lost.
+            if keyword in KEYWORDS or keyword == "$ref":
                 self._note(where, f"{keyword} is said in the description", is_loss=keyword not in ANNOTATIONS)
         # Back to the length at entry: `_inlined` pushed the targets of this schema, which its siblings may refer to
         # again without being recursive.
@@ -262,101 +283,107 @@ class _Lowering:
                 f"the schema has more than {_MAX_SUBSCHEMAS:,} subschemas once its references are in their places"
             )
 
-    def _complete(self, out: dict[str, Any], where: str, node: dict[str, Any]) -> None:
+    def _complete(self, out: SchemaNode, where: str, node: SchemaNode) -> None:
         if "array" in types_of(out) and "items" not in out:
             out["items"] = {}
-        if "enum" in node and "enum" not in out and "type" not in out:
-            kinds = types_of_values(node["enum"])
-            out["type"] = kinds[0] if len(kinds) == 1 else list(kinds)
+        # The values themselves were left out, so their types are the best that is left.
+        if "enum" in node and out.keys().isdisjoint(("enum", "type")):
+            out["type"] = type_keyword(types_of_values(listed(node, "enum")))
         if self._rules.closed:
             self._fillers |= close(out, where, node)
         elif self._rules.shut:
             shut(out, where, node)
 
-    def _anything(self, schema: Any, where: str) -> dict[str, Any]:
-        """Return the lowered form of `true`, of `false` and of a value that is no schema."""
-        if self._rules.closed or self._rules.shut:
+    def _anything(self, schema: JsonValue, where: str) -> SchemaNode:
+        """Return the lowered form of `true`, of `false` and of a value that is not a schema."""
+        if self._rules.is_strict:
             raise SchemaError("strict mode needs a type, and this takes any value", pointer=where)
-        if schema is False and self._rules.keeps is not None:
-            self._note(where, "false, which takes no value, is read as any value", is_loss=True)
-        if schema is False and self._rules.keeps is None:
+        if schema is not False:
+            return {}
+        if self._rules.keeps is None:
             return {"not": {}}
+        self._note(where, "false, which takes no value, is read as any value", is_loss=True)
         return {}
 
-    def _keeps(self, key: str, value: Any, node: Mapping[str, Any]) -> bool:
+    def _keeps(self, key: str, value: JsonValue, node: SchemaView) -> bool:
+        """Return whether the API takes a keyword with this value."""
         rules = self._rules
-        if key in rules.leaves or (rules.keeps is not None and key not in rules.keeps):
+        if not rules.takes_keyword(key):
             return False
         match key:
             case "format":
                 return rules.formats is None or value in rules.formats
-            case "pattern" | "patternProperties":
-                patterns = [value] if key == "pattern" else value
-                return rules.pattern is None or all(map(rules.pattern.fullmatch, patterns))
+            case "pattern":
+                return rules.takes_patterns([str(value)])
+            case "patternProperties":
+                return rules.takes_patterns(members(value))
             case "minItems":
                 return not rules.single_items or value in (0, 1)
             case "enum":
-                return not rules.plain_enums or all(map(_is_plain_value, value))
-            case _ if key in _LENGTHS and rules.lone_lengths:
-                beside = [one for one in ("format", "pattern") if one in node]
-                return not any(self._keeps(one, node[one], node) for one in beside)
+                return not rules.plain_enums or all(map(_is_plain_value, listed(node, key)))
+            case "maxLength" | "minLength" if rules.lone_lengths:
+                return not self._keeps_form(node)
             case _:
                 return key not in _NUMBERS or not rules.integer_bounds or types_of(node) == ("integer",)
 
-    def _keep(self, out: dict[str, Any], key: str, value: Any, where: str) -> None:
+    def _keeps_form(self, node: SchemaView) -> bool:
+        """Return whether a format or a pattern of a schema is kept."""
+        return any(one in node and self._keeps(one, node[one], node) for one in ("format", "pattern"))
+
+    def _keep(self, out: SchemaNode, key: str, value: JsonValue, where: str) -> None:
         if key == "$ref":
-            reference = self._reference(value, where)
+            reference = self._reference(str(value), where)
             if reference is not None:
                 out["$ref"] = reference
         elif key in ONE_SCHEMA:
             simple = isinstance(value, bool) and key != "items"
             out[key] = value if simple else self._schema(value, f"{where}/{key}")
-        elif key in MANY_SCHEMAS:
+        elif key in MANY_SCHEMAS and isinstance(value, list):
             out[key] = [self._schema(one, f"{where}/{key}/{index}") for index, one in enumerate(value)]
         elif key in NAMED_SCHEMAS:
-            out[key] = {name: self._schema(one, f"{where}/{key}/{_escaped(name)}") for name, one in value.items()}
+            place = f"{where}/{key}"
+            out[key] = {name: self._schema(one, f"{place}/{_escaped(name)}") for name, one in members(value).items()}
         else:
             out[key] = _copy(value)
 
-    def _leave(self, key: str, value: Any, where: str, lost: list[str]) -> None:
+    def _leave(self, key: str, value: JsonValue, where: str, lost: list[str]) -> None:
         """Leave a keyword out: a constraint is added to the description."""
-        if key == "additionalProperties" and isinstance(value, bool):
-            if not value:
-                self._note(where, f"{key} is left out", is_loss=True)
-        elif key in KEYWORDS:
-            lost.append(f"{key}: {as_text(value)}")
-        else:
+        if key not in KEYWORDS:
             self._note(where, f"{key} is left out")
+        elif key != "additionalProperties" or not isinstance(value, bool):
+            lost.append(f"{key}: {as_text(value)}")
+        elif not value:
+            self._note(where, f"{key} is left out", is_loss=True)
 
-    def _expressed(self, node: dict[str, Any], where: str, lost: list[str]) -> dict[str, Any]:
-        """Return a schema in the words of the API where it needs other keywords for the same."""
+    def _expressed(self, node: SchemaNode, where: str, lost: list[str]) -> SchemaNode:
+        """Return a schema in the keywords of the API, where those for the same constraint differ."""
         rules = self._rules
         if "$ref" in node and (rules.inline or (rules.plain_unions and _constrains(node))):
             node = self._inlined(node, where, lost)
-        patterns = node.get("patternProperties")
-        by_pattern = patterns is not None and not self._keeps("patternProperties", patterns, node)
-        # Without the pattern `additionalProperties: false` would refuse the very members that the pattern allows.
-        if by_pattern and node.get("additionalProperties") is False and not (rules.closed or rules.shut):
-            node["additionalProperties"] = True  # members of such names are not to be refused
+        if not rules.is_strict and node.get("additionalProperties") is False:
+            patterns = node.get("patternProperties")
+            # Without the patterns `additionalProperties: false` would refuse the very members that they allow.
+            if patterns is not None and not self._keeps("patternProperties", patterns, node):
+                node["additionalProperties"] = True
         if rules.plain_unions:
             return self._plain(node, where, lost)
         return node
 
-    def _inlined(self, node: dict[str, Any], where: str, lost: list[str]) -> dict[str, Any]:
+    def _inlined(self, node: SchemaNode, where: str, lost: list[str]) -> SchemaNode:
         """Return a schema with its `$ref` replaced by the target."""
         for _ in range(_MAX_LEVELS):
             if "$ref" not in node:
                 return node
-            target = self._entered(node.pop("$ref"), where, lost)
-            # Since 2019-09 keywords beside `$ref` apply too. Both are constraints, so they are joined like the parts of
-            # an `allOf` instead of one replacing the other.
+            target = self._entered(str(node.pop("$ref")), where, lost)
+            # Since 2019-09 keywords beside `$ref` apply as well. Both are constraints, so they are joined like the
+            # parts of an `allOf` instead of one replacing the other.
             if _constrains(node):
-                node["allOf"] = [*node.get("allOf", ()), target]
+                node["allOf"] = [*listed(node, "allOf"), target]
             else:
                 node = {**target, **node}
         raise SchemaError(f"more than {_MAX_LEVELS} references follow one another", pointer=where)
 
-    def _entered(self, reference: str, where: str, lost: list[str]) -> dict[str, Any]:
+    def _entered(self, reference: str, where: str, lost: list[str]) -> SchemaNode:
         """Return the target of a `$ref` to inline; of a recursive one the type alone."""
         self._count()
         target = self._target(reference, where)
@@ -364,12 +391,12 @@ class _Lowering:
             if target is False:
                 return {"not": {}}
             return {}
-        schema = modern(cast("Mapping[str, Any]", target), partial(self._note, where))
-        key = id(cast("Any", target))
-        # `allOf: [{$ref: A}, {$ref: A}]`: part of this schema already. Adding it again would be the same and might
-        # never end.
+        schema = modern(target, partial(self._note, where))
+        key = id(target)
+        # `allOf: [{$ref: A}, {$ref: A}]`: part of this schema already. A second time it adds nothing and might never
+        # end.
         if key in self._path[self._entered_at :]:
-            return {}  # it is part of this very schema already
+            return {}
         # A recursive type, in an API without references: the model reads its name and kind in place of a further level.
         if key in self._path:
             lost.append(f"$ref: the form of {_last(reference) or 'the whole'} again")
@@ -379,35 +406,32 @@ class _Lowering:
         self._path.append(key)
         return schema
 
-    def _plain(self, node: dict[str, Any], where: str, lost: list[str]) -> dict[str, Any]:
+    def _plain(self, node: SchemaNode, where: str, lost: list[str]) -> SchemaNode:
         """Return a schema without `allOf`, `oneOf` and other keywords that the API does not support."""
+        # In this order: parts of an `allOf` may bring unions and items, and a union of one branch brings a type.
         node = self._merged(node, where, lost)
         if "oneOf" in node and "anyOf" not in node:
             node["anyOf"] = node.pop("oneOf")
-        if self._rules.single_unions and "anyOf" in node and "properties" in node:
+        if self._rules.single_unions and node.keys() >= {"anyOf", "properties"}:
             self._note(where, "anyOf is put into one object", is_loss=True)
-            node, more = either(node, [self._branch(one, where, lost) for one in node.pop("anyOf")])
+            branches = [self._branch(one, where, lost) for one in listed(node, "anyOf")]
+            del node["anyOf"]
+            node, more = either(node, branches)
             lost += more
         keeps = self._rules.keeps or frozenset()
-        if node.get("items") is False:  # as many items as have a schema of their own
-            del node["items"]
-            most = len(node.get("prefixItems", ()))
-            node["maxItems"] = min(most, node.get("maxItems", most))
+        if node.get("items") is False:
+            _bound_items(node)
         if "prefixItems" in node and "prefixItems" not in keeps:
             _widen(node, lost)
         if self._rules.single_types:
             node = self._of_one_type(node, where, lost)
         if "const" not in keeps:
-            if "const" in node and "enum" not in node:
-                node["enum"] = [node.pop("const")]
-            if "enum" in node and not node.keys() & {"type", "$ref"}:
-                kinds = types_of_values(node["enum"])
-                node["type"] = kinds[0] if len(kinds) == 1 else list(kinds)
+            _turn_into_enum(node)
         return node
 
-    def _of_one_type(self, node: dict[str, Any], where: str, lost: list[str]) -> dict[str, Any]:
-        """Return a schema without null and without alternatives beside it, as far as one type is left then."""
-        branches = [one for one in node.get("anyOf", ()) if _members(one).get("type") != "null"]
+    def _of_one_type(self, node: SchemaNode, where: str, lost: list[str]) -> SchemaNode:
+        """Return a schema without null and without alternatives beside it, if that leaves one type."""
+        branches = [one for one in listed(node, "anyOf") if members(one).get("type") != "null"]
         if len(branches) == 1:
             del node["anyOf"]
             node, more = joined(node, [self._branch(branches[0], where, lost)])
@@ -417,30 +441,32 @@ class _Lowering:
             node["type"] = kinds[0]
         elif kinds:
             del node["type"]
-            lost.append(f"type: {as_text(kinds)}")
+            lost.append(f"type: {as_text([*kinds])}")
         return node
 
-    def _merged(self, node: dict[str, Any], where: str, lost: list[str]) -> dict[str, Any]:
+    def _merged(self, node: SchemaNode, where: str, lost: list[str]) -> SchemaNode:
         """Return a schema merged with the parts of its `allOf`; contradictions are lost."""
         for _ in range(_MAX_HOPS):
             if "allOf" not in node:
                 return node
-            parts = node.pop("allOf")
-            # `allOf: [{$ref}]` beside a description is one reference with a text, not a combination: kept as such, or
+            parts = listed(node, "allOf")
+            del node["allOf"]
+            # `allOf: [{$ref}]` beside a description is how pydantic and OpenAPI describe a reference. It is kept, or
             # every described type would be inlined.
-            if not self._rules.inline and len(parts) == 1 and _is_reference(parts[0]) and not _constrains(node):
-                return {**node, **parts[0]}  # pydantic's and OpenAPI's way to describe a reference
+            reference = _lone_reference(parts)
+            if reference is not None and not self._rules.inline and not _constrains(node):
+                return {**node, "$ref": reference}
             node, more = joined(node, [self._branch(one, where, lost) for one in parts])
             lost += more
         lost.append(f"allOf: {as_text(node.pop('allOf', None))}")
         return node
 
-    def _branch(self, part: Any, where: str, lost: list[str]) -> dict[str, Any]:
+    def _branch(self, part: JsonValue, where: str, lost: list[str]) -> SchemaNode:
         """Return one part of a combination, with its own reference inlined."""
         self._count()
         if part is False:
             return {"not": {}}
-        return self._inlined(modern(_members(part), partial(self._note, where)), where, lost)
+        return self._inlined(modern(members(part), partial(self._note, where)), where, lost)
 
     def _reference(self, reference: str, where: str) -> str | None:
         known = self._names.get(reference)
@@ -454,7 +480,7 @@ class _Lowering:
             self._waiting.append((known, target))
         return f"#/$defs/{known}"
 
-    def _target(self, reference: str, where: str) -> Any:
+    def _target(self, reference: str, where: str) -> JsonValue:
         """Resolve a reference; None for one that leads out of the schema, which is never fetched."""
         target = local_target(self._root, reference)
         if target is None and reference.startswith("#"):
@@ -463,19 +489,19 @@ class _Lowering:
             self._note(where, f"$ref {reference[:80]!r} leads out of the schema and is left open", is_loss=True)
         return target
 
-    def _anchored(self, name: str) -> Any:
+    def _anchored(self, name: str) -> JsonValue:
+        """Return the subschema with an anchor. All are collected at the first use, as few schemas have any."""
         if self._anchors is None:
             self._anchors = {}
-            waiting: list[Any] = [self._root]
+            waiting: list[JsonValue] = [self._root]
             while waiting:
                 node = waiting.pop()
                 if isinstance(node, Mapping):
-                    members = cast("Mapping[str, Any]", node)
-                    for anchor in _anchors_of(members):
-                        self._anchors.setdefault(anchor, members)
-                    waiting += members.values()
+                    for anchor in _anchors_of(node):
+                        self._anchors.setdefault(anchor, node)
+                    waiting += node.values()
                 elif isinstance(node, list):
-                    waiting += cast("list[Any]", node)
+                    waiting += node
         return self._anchors.get(name)
 
     def _free_name(self, reference: str) -> str:
@@ -492,6 +518,29 @@ class _Lowering:
         self._changes[change] = self._changes.get(change, False) or is_loss
 
 
+def _renamed(names: list[str], new_names: Mapping[str, str]) -> list[JsonValue]:
+    return [new_names.get(name, name) for name in names]
+
+
+def _bound_items(node: SchemaNode) -> None:
+    """Replace `items: false` in place: an array has as many items as `prefixItems` has schemas."""
+    del node["items"]
+    maximum = len(listed(node, "prefixItems"))
+    stricter = node.get("maxItems")
+    if isinstance(stricter, (int, float)):
+        node["maxItems"] = min(maximum, stricter)
+    else:
+        node["maxItems"] = maximum
+
+
+def _turn_into_enum(node: SchemaNode) -> None:
+    """Replace `const` by an `enum` of one value, in place, and name the type of the values."""
+    if "const" in node and "enum" not in node:
+        node["enum"] = [node.pop("const")]
+    if "enum" in node and node.keys().isdisjoint(("type", "$ref")):
+        node["type"] = type_keyword(types_of_values(listed(node, "enum")))
+
+
 def _legal_name(name: str, taken: Collection[str]) -> str:
     """Return a name for an argument with the letters of the original one, unlike those that are taken."""
     wanted = _ILLEGAL.sub("_", name).strip("_")[:_MAX_NAME] or "argument"
@@ -503,46 +552,57 @@ def _legal_name(name: str, taken: Collection[str]) -> str:
     return found
 
 
-def _anchors_of(node: Mapping[str, Any]) -> list[str]:
+def _anchors_of(node: SchemaView) -> list[str]:
     """Return the names of a subschema; before 2019-09 an anchor was an `$id` that is a fragment."""
-    anchor = node.get("$anchor")
-    identifier = node.get("$id")
-    names = [anchor] if isinstance(anchor, str) else []
-    if isinstance(identifier, str) and identifier.startswith("#"):
+    names: list[str] = []
+    anchor = text(node, "$anchor")
+    identifier = text(node, "$id")
+    if anchor is not None:
+        names.append(anchor)
+    if identifier is not None and identifier.startswith("#"):
         names.append(identifier[1:])
     return names
 
 
-def _described(out: dict[str, Any], lost: list[str], *, beside_ref: bool) -> dict[str, Any]:
+def _described(out: SchemaNode, lost: list[str], *, beside_ref: bool) -> SchemaNode:
+    """Return a lowered schema with the lost constraints in its description, in parentheses and each once."""
     if lost:
-        said = f"({'; '.join(dict.fromkeys(lost))})"
-        out["description"] = f"{out['description']} {said}" if out.get("description") else said
+        in_words = f"({'; '.join(dict.fromkeys(lost))})"
+        out["description"] = f"{out['description']} {in_words}" if out.get("description") else in_words
     if "$ref" in out and len(out) > 1 and not beside_ref:
         return {"anyOf": [{"$ref": out.pop("$ref")}], **out}
     return out
 
 
-def _widen(node: dict[str, Any], lost: list[str]) -> None:
-    """Turn a list of items that each have a schema of their own into one whose items have any of these, in place."""
-    positions: list[Any] = node.pop("prefixItems")
+def _widen(node: SchemaNode, lost: list[str]) -> None:
+    """Replace schemas of single items by one that is any of them, in place."""
+    positions = listed(node, "prefixItems")
+    del node["prefixItems"]
     lost.append(f"prefixItems: {as_text(positions)}")
     rest = node.get("items")
-    kinds: list[Any] = []
-    for one in [*positions, *([rest] if isinstance(rest, Mapping) else [])]:  # pyright: ignore[reportUnknownVariableType] - any JSON value
+    if isinstance(rest, Mapping):
+        positions = [*positions, rest]
+    kinds: list[JsonValue] = []
+    for one in positions:
         if one not in kinds:
             kinds.append(one)
     node["items"] = kinds[0] if len(kinds) == 1 else {"anyOf": kinds}
 
 
-def _constrains(node: Mapping[str, Any]) -> bool:
-    return any(key in KEYWORDS and key not in ANNOTATIONS for key in node)
+def _constrains(node: SchemaView) -> bool:
+    """Return whether a schema constrains values by more than a reference."""
+    return not CONSTRAINTS.isdisjoint(node)
 
 
-def _is_reference(part: Any) -> bool:
-    return isinstance(_members(part).get("$ref"), str) and len(part) == 1
+def _lone_reference(parts: list[JsonValue]) -> str | None:
+    """Return the reference of an `allOf` that is one reference and nothing else."""
+    only = members(parts[0])
+    if len(parts) == 1 and len(only) == 1:
+        return text(only, "$ref")
+    return None
 
 
-def _is_plain_value(value: Any) -> bool:
+def _is_plain_value(value: JsonValue) -> bool:
     return isinstance(value, (str, int, float)) and not isinstance(value, bool)
 
 
@@ -554,17 +614,11 @@ def _too_deep() -> str:
     return f"the schema has more than {_MAX_LEVELS} levels once its references are in their places"
 
 
-def _members(schema: Any) -> Mapping[str, Any]:
-    if isinstance(schema, Mapping):
-        return cast("Mapping[str, Any]", schema)
-    return {}
-
-
-def _copy(value: Any) -> Any:
+def _copy(value: JsonValue) -> JsonValue:
     if isinstance(value, Mapping):
-        return {key: _copy(one) for key, one in cast("Mapping[str, Any]", value).items()}
+        return {key: _copy(one) for key, one in value.items()}
     if isinstance(value, list):
-        return [_copy(one) for one in cast("list[Any]", value)]
+        return [_copy(one) for one in value]
     return value
 
 

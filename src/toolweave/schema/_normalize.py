@@ -6,11 +6,12 @@ malformed ones are dropped, and both are reported. Subschemas are left to the ca
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import isfinite
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias, TypeGuard
 
 from toolweave._repairs import Repair
+from toolweave.schema._json_values import JsonValue, SchemaNode, SchemaView, listed, named, texts
 from toolweave.schema._limits import local_target
 
 Note: TypeAlias = Callable[[str], None]
@@ -18,6 +19,8 @@ Note: TypeAlias = Callable[[str], None]
 
 MALFORMED = "is malformed and left out"
 _SWITCH = '`"validate_input": false` checks nothing'
+# The order of the steps in `modern` matters: keywords of old drafts are rewritten first, so that the check at the end
+# sees those of 2020-12 alone, and null is added to a type after its spelling is known.
 BAD_KEYWORD = Repair(
     given="a malformed keyword",
     read_as="the schema without it",
@@ -37,7 +40,7 @@ OLD_REQUIRED = Repair(
     read_as="nothing is required",
     limit="the rest is checked",
     switch=_SWITCH,
-    problem="required is no list and left out",
+    problem="required is not a list and is left out",
 )
 NULLABLE = Repair(
     given="`nullable` of OpenAPI 3.0",
@@ -94,10 +97,11 @@ KEYWORDS = (
         *("enum", "format", "pattern", "required", "type", "uniqueItems"),
     }
 )
-"""Keywords that constrain a value, but `$ref`; others describe, identify, or are unknown."""
+"""Keywords that constrain a value, except `$ref`; others describe, identify, or are unknown."""
+CONSTRAINTS = KEYWORDS - ANNOTATIONS
 
 
-def modern(schema: Mapping[str, Any], note: Note) -> dict[str, Any]:
+def modern(schema: SchemaView, note: Note) -> dict[str, Any]:
     """Return one level of a schema with the keywords of JSON Schema 2020-12, its subschemas unchanged.
 
     Identifiers (`$id`, `$schema`, ...) are removed; references are left to the caller.
@@ -106,23 +110,30 @@ def modern(schema: Mapping[str, Any], note: Note) -> dict[str, Any]:
     _bounds(node)
     _tuples(node)
     _dependencies(node)
-    _type(node, note)
+    _known_types(node, note)
+    accept_null(node)
     _impossible_branches(node)
     _required(node, note)
-    for key in [key for key, value in node.items() if not _well_formed(key, value)]:
-        del node[key]
-        note(BAD_KEYWORD.problem.format(key))
+    for key, value in list(node.items()):
+        if not _well_formed(key, value):
+            del node[key]
+            note(BAD_KEYWORD.problem.format(key))
     return node
 
 
-def types_of(node: Mapping[str, Any]) -> tuple[str, ...]:
+def types_of(node: SchemaView) -> tuple[str, ...]:
     """Return the types in a schema's `type`, none without one."""
     kind = node.get("type")
     if isinstance(kind, str):
         return (kind,)
-    if isinstance(kind, list):
-        return tuple(cast("list[str]", kind))
-    return ()
+    return tuple(texts(node, "type"))
+
+
+def type_keyword(kinds: Sequence[str]) -> JsonValue:
+    """Return types as the value of `type`: a single one as a string."""
+    if len(kinds) == 1:
+        return kinds[0]
+    return list(kinds)
 
 
 def views(schema: Any, root: Any) -> Iterator[Mapping[str, Any]]:  # any JSON values
@@ -130,34 +141,37 @@ def views(schema: Any, root: Any) -> Iterator[Mapping[str, Any]]:  # any JSON va
 
     Each is yielded once, so that references in a circle end, and alternatives of alternatives do not multiply.
     """
-    waiting = [schema]
-    seen = set[int]()
+    waiting: list[JsonValue] = [schema]
+    # Identities and not values: two equal subschemas are two places. The root holds all of them, so no id is reused.
+    seen: set[int] = set()
     while waiting:
         node = waiting.pop()
-        if not isinstance(node, Mapping) or id(cast("Any", node)) in seen:
+        if not isinstance(node, Mapping) or id(node) in seen:
             continue
-        seen.add(id(cast("Any", node)))
-        one = cast("Mapping[str, Any]", node)
-        yield one
-        if "$ref" in one:
-            found = [local_target(root, one["$ref"])]
-        else:
-            found = list[Any]()
+        seen.add(id(node))
+        yield node
+        found: list[JsonValue] = []
+        if "$ref" in node:
+            found.append(local_target(root, node["$ref"]))
         for keyword in ("allOf", "anyOf", "oneOf"):
-            branches = one.get(keyword)
-            found += cast("list[Any]", branches) if isinstance(branches, list) else ()
+            found += listed(node, keyword)
+        # Reversed, as the last one of a stack is taken first: branches are yielded in their order.
         waiting += reversed(found)
 
 
-def _bounds(node: dict[str, Any]) -> None:
+def _bounds(node: SchemaNode) -> None:
+    """Rewrite the bounds of draft 4, where `exclusiveMinimum` is a flag of `minimum`."""
     for exclusive, bound in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
-        if isinstance(node.get(exclusive), bool) and node.pop(exclusive) and bound in node:  # draft 4
+        if not isinstance(node.get(exclusive), bool):
+            continue
+        if node.pop(exclusive) and bound in node:
             node[exclusive] = node.pop(bound)
 
 
-def _tuples(node: dict[str, Any]) -> None:
+def _tuples(node: SchemaNode) -> None:
+    """Rewrite `items` with a list, as until draft 7, to `prefixItems`; `additionalItems` is for the items after it."""
     rest = node.pop("additionalItems", None)
-    if isinstance(node.get("items"), list):  # draft 7
+    if isinstance(node.get("items"), list):
         items = node.pop("items")
         if items:
             node["prefixItems"] = items
@@ -165,138 +179,133 @@ def _tuples(node: dict[str, Any]) -> None:
             node["items"] = rest
 
 
-def _dependencies(node: dict[str, Any]) -> None:
-    dependencies = node.pop("dependencies", None)
-    if not isinstance(dependencies, Mapping):  # draft 7
-        return
-    for name, wanted in cast("Mapping[str, Any]", dependencies).items():
-        if isinstance(wanted, list):
-            keyword = "dependentRequired"
-        else:
-            keyword = "dependentSchemas"
-        known: Any = node.get(keyword)
-        node[keyword] = {**(cast("Mapping[str, Any]", known) if isinstance(known, Mapping) else {}), name: wanted}
+def _dependencies(node: SchemaNode) -> None:
+    """Rewrite `dependencies`, which until draft 7 holds names and schemas alike."""
+    for name, wanted in named(node, "dependencies").items():
+        keyword = "dependentRequired" if isinstance(wanted, list) else "dependentSchemas"
+        node[keyword] = {**named(node, keyword), name: wanted}
+    node.pop("dependencies", None)
 
 
-def _type(node: dict[str, Any], note: Note) -> None:
-    _known_types(node, note)
-    accept_null(node)
-
-
-def accept_null(node: dict[str, Any]) -> None:
+def accept_null(node: SchemaNode) -> None:
     """Rewrite `nullable` of OpenAPI 3.0 at one level of a schema, in place: null is then one of its types."""
     if node.pop("nullable", False) is not True:
         return
     if "type" not in node:
         _add_null_branch(node)
         return
-    kinds = types_of(node)
-    node["type"] = list(kinds) if "null" in kinds else [*kinds, "null"]
-    if isinstance(values := node.get("enum"), list) and None not in values:
-        node["enum"] = [*cast("list[Any]", values), None]
+    node["type"] = list(dict.fromkeys([*types_of(node), "null"]))
+    values = node.get("enum")
+    if isinstance(values, list) and None not in values:
+        node["enum"] = [*values, None]
 
 
-def _add_null_branch(node: dict[str, Any]) -> None:
+def _add_null_branch(node: SchemaNode) -> None:
     """Add null to a schema without a type, in place: as a value of its `enum`, or as an alternative to all the rest."""
-    constraints = {key: node[key] for key in node if (key in KEYWORDS or key == "$ref") and key not in ANNOTATIONS}
-    if constraints.keys() == {"enum"} and isinstance(constraints["enum"], list):
-        node["enum"] = list(dict.fromkeys([*cast("list[Any]", node["enum"]), None]))
-    elif constraints.keys() == {"anyOf"} and isinstance(constraints["anyOf"], list):
-        node["anyOf"] = [*cast("list[Any]", node["anyOf"]), {"type": "null"}]
+    constraints = {key: value for key, value in node.items() if constrains(key)}
+    only = next(iter(constraints.values()), None) if len(constraints) == 1 else None
+    if "enum" in constraints and isinstance(only, list):
+        node["enum"] = only if None in only else [*only, None]
+    elif "anyOf" in constraints and isinstance(only, list):
+        node["anyOf"] = [*only, {"type": "null"}]
     elif constraints:
         for key in constraints:
             del node[key]
         node["anyOf"] = [constraints, {"type": "null"}]
 
 
-def _impossible_branches(node: dict[str, Any]) -> None:
+def constrains(keyword: str) -> bool:
+    """Return whether a keyword constrains values, as those do that validators enforce, references included."""
+    return keyword == "$ref" or keyword in CONSTRAINTS
+
+
+def _impossible_branches(node: SchemaNode) -> None:
     """Remove the alternatives that no value fits, in place; a single one that is left stands for itself."""
     for keyword in ("anyOf", "oneOf"):
-        branches: Any = node.get(keyword)
-        if not isinstance(branches, list):
-            continue
-        listed = cast("list[Any]", branches)
-        possible = [one for one in listed if not _is_impossible(one)]
-        if not possible or len(possible) == len(listed):
+        branches = listed(node, keyword)
+        possible = [one for one in branches if not _is_impossible(one)]
+        # With no possible branch the schema takes no value, and its owner meant something: it stays as it is.
+        if not possible or len(possible) == len(branches):
             continue
         node[keyword] = possible
-        only: Any = possible[0]
+        only = possible[0]
         if len(possible) == 1 and isinstance(only, Mapping):
-            branch = {key: value for key, value in cast("Mapping[str, Any]", only).items() if key not in _IDENTITY}
-            described = {key for key in branch if key in ("description", "title")}
-            if not (branch.keys() - described) & node.keys():
-                del node[keyword]
-                node |= {key: value for key, value in branch.items() if key not in node}
+            _put_in_place(node, keyword, only)
 
 
-def _is_impossible(schema: Any) -> bool:
+def _put_in_place(node: SchemaNode, keyword: str, branch: SchemaView) -> None:
+    """Replace a union of one branch by the branch, in place, unless both have the same constraint."""
+    own = {key: value for key, value in branch.items() if key not in _IDENTITY}
+    if (own.keys() - {"description", "title"}).isdisjoint(node):
+        del node[keyword]
+        for key, value in own.items():
+            node.setdefault(key, value)
+
+
+def _is_impossible(schema: JsonValue) -> bool:
     if not isinstance(schema, Mapping):
         return schema is False
-    return cast("Mapping[str, Any]", schema).get("not", False) in ({}, True)
+    return schema.get("not", False) in ({}, True)
 
 
-def _known_types(node: dict[str, Any], note: Note) -> None:
+def _known_types(node: SchemaNode, note: Note) -> None:
     if "type" not in node:
         return
-    given: Any = node.pop("type")
-    if isinstance(given, list):
-        names = cast("list[Any]", given)
-    else:
-        names = [given]
+    given = node.pop("type")
+    names = given if isinstance(given, list) else [given]
     kinds: list[str] = []
     for name in names:
-        if isinstance(name, str) and name in _TYPES:
-            meant = name
-        else:
-            meant = _MEANT.get(str(name).lower(), "")
+        meant = _meant_type(name)
         if meant != name:
             note(ODD_TYPE.problem.format(str(name)[:40], meant or "any"))
         if not meant:
-            return  # no type that it could be
+            return  # One of the types may be any type, so that the others say nothing.
         kinds.append(meant)
-    kinds = list(dict.fromkeys(kinds))
     if kinds:
-        node["type"] = kinds[0] if len(kinds) == 1 else kinds
+        node["type"] = type_keyword(list(dict.fromkeys(kinds)))
 
 
-def _required(node: dict[str, Any], note: Note) -> None:
-    required = node.get("required")
-    if isinstance(required, list):
-        node["required"] = list(dict.fromkeys(name for name in cast("list[Any]", required) if isinstance(name, str)))
-    elif "required" in node:  # draft 3
+def _meant_type(name: JsonValue) -> str:
+    """Return the type that a name means; an empty string for any type."""
+    if isinstance(name, str) and name in _TYPES:
+        return name
+    return _MEANT.get(str(name).lower(), "")
+
+
+def _required(node: SchemaNode, note: Note) -> None:
+    """Keep the names of `required`; a flag of one member, as in draft 3, is left out."""
+    if isinstance(node.get("required"), list):
+        node["required"] = list(dict.fromkeys(texts(node, "required")))
+    elif "required" in node:
         del node["required"]
         note(OLD_REQUIRED.problem)
 
 
-def _well_formed(key: str, value: Any) -> bool:
+def _well_formed(key: str, value: JsonValue) -> bool:
     if key in _TEXTS:
         return isinstance(value, str)
     if key in ONE_SCHEMA:
         return isinstance(value, (bool, Mapping))
     if key in MANY_SCHEMAS or key in ("enum", "examples"):
-        return isinstance(value, list) and bool(value)  # pyright: ignore[reportUnknownArgumentType]
+        return isinstance(value, list) and bool(value)
     if key in NAMED_SCHEMAS or key in DEFINITIONS:
         return isinstance(value, Mapping)
     if key == "dependentRequired":
-        return isinstance(value, Mapping) and all(map(_is_names, cast("Mapping[str, Any]", value).values()))
+        return isinstance(value, Mapping) and all(map(_is_names, value.values()))
+    if key == "multipleOf":
+        return _is_number(value) and value > 0
     if key in _NUMBERS:
-        return _is_number(value) and (key != "multipleOf" or value > 0)
+        return _is_number(value)
     if key in _COUNTS:
-        return _is_count(value)
-    return not (key in _FLAGS and not isinstance(value, bool))
+        return _is_number(value) and value >= 0 and value % 1 == 0
+    return key not in _FLAGS or isinstance(value, bool)
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: JsonValue) -> TypeGuard[int | float]:
     if isinstance(value, float):
         return isfinite(value)  # JSON has no infinity
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _is_count(value: Any) -> bool:
-    if isinstance(value, float):
-        return value.is_integer() and value >= 0
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
-
-
-def _is_names(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(name, str) for name in cast("list[Any]", value))
+def _is_names(value: JsonValue) -> bool:
+    return isinstance(value, list) and all(isinstance(name, str) for name in value)

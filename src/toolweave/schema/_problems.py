@@ -7,24 +7,31 @@ of one whose name suggests a secret.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
-from typing import Any, cast
+from typing import TYPE_CHECKING
 
 from toolweave._value import Value
 from toolweave.errors import shortened
+from toolweave.schema._json_values import JsonValue, members, named
+from toolweave.schema._json_values import text as text_of
+
+if TYPE_CHECKING:
+    from jsonschema_rs import ValidationError
 
 MAX_PROBLEMS = 10
 """Problems reported at a time; a model that fixes ten gets the next."""
 
 _GLIMPSE = 40
 _LISTED = 20
-_HINTS = 3  # wrong names that are compared with the right ones
-_LONGEST_COMPARED = 64
-_MOST_COMPARED = 500
-_MOST_BRANCHES = 200  # alternatives that are looked at for what they want
-_LONGEST_PATH = 200
-_LONGEST_MESSAGE = 1_000
+_HINTS = 3
+"""Wrong names that are compared with the right ones."""
+_MAX_COMPARED_LENGTH = 64
+_MAX_COMPARED = 500
+_MAX_BRANCHES = 200
+"""Alternatives that are read for the values that they expect."""
+_MAX_PATH = 200
+_MAX_MESSAGE = 1_000
 _SENSITIVE = r"(?i)passw|secret|token|api[-_]?key|credential|authori[sz]ation|private[-_]?key"
 _IDENTIFIER = r"[^\W\d][\w$-]*"
 
@@ -90,11 +97,11 @@ def path_text(parts: Iterable[str | int]) -> str:
     return text
 
 
-def problems_of(errors: Sequence[Any], schema: Any) -> tuple[Problem, ...]:
+def problems_of(errors: Sequence[ValidationError], schema: JsonValue) -> tuple[Problem, ...]:
     """Return the validator's errors as problems, without repeats, at most `MAX_PROBLEMS` and a count of the rest.
 
     Args:
-        errors: `jsonschema_rs.ValidationError` objects.
+        errors: The errors.
         schema: The schema they were found with.
     """
     found: dict[Problem, None] = {}
@@ -111,23 +118,24 @@ def problems_of(errors: Sequence[Any], schema: Any) -> tuple[Problem, ...]:
     return tuple(problems)
 
 
-def _count(error: Any) -> int:
+def _count(error: ValidationError) -> int:
     """Return the number of problems in an error."""
     if error.kind.name in _PROPERTIES:
         return len(error.kind.value)
     return 1
 
 
-def _explain(error: Any, schema: Any) -> list[Problem]:
+def _explain(error: ValidationError, schema: JsonValue) -> list[Problem]:
     """Return an error as problems whose messages are of bounded length, for any schema and value."""
-    return [
-        Problem(path=shortened(one.path, _LONGEST_PATH), message=shortened(one.message, _LONGEST_MESSAGE))
-        for one in _explained(error, schema)
-    ]
+    return list(map(_bounded, _explained(error, schema)))
 
 
-def _explained(error: Any, schema: Any) -> list[Problem]:
-    keyword: str = error.kind.name
+def _bounded(problem: Problem) -> Problem:
+    return Problem(path=shortened(problem.path, _MAX_PATH), message=shortened(problem.message, _MAX_MESSAGE))
+
+
+def _explained(error: ValidationError, schema: JsonValue) -> list[Problem]:
+    keyword = error.kind.name
     if keyword in _PROPERTIES:
         return _unknown_properties(error, schema)
     if keyword in {"anyOf", "oneOf"}:
@@ -135,62 +143,63 @@ def _explained(error: Any, schema: Any) -> list[Problem]:
     return [Problem(path=path_text(error.instance_path), message=_sentence(error, keyword))]
 
 
-def _sentence(error: Any, keyword: str) -> str:
+def _sentence(error: ValidationError, keyword: str) -> str:
     limit = error.kind.value
     if keyword == "required":
         return f"missing required property {_quoted(limit)}"
     if keyword == "type":
         return f"expected {' or '.join(limit)}, got {_shown(error)}"
     if keyword == "enum":
-        options = ", ".join(_glimpse(option) for option in limit[:_LISTED])
-        if len(limit) > _LISTED:
-            more = f", ... ({len(limit)} in all)"
-        else:
-            more = ""
-        return f"must be one of {options}{more}; got {_shown(error)}"
+        more = f", ... ({len(limit)} in all)" if len(limit) > _LISTED else ""
+        return f"must be one of {_options(limit)}{more}; got {_shown(error)}"
     if keyword == "const":
         return f"must be {_glimpse(limit)}; got {_shown(error)}"
     if keyword in _LIMITS:
+        sentence = _LIMITS[keyword].format(limit=_glimpse(limit))
         if isinstance(error.instance, (int, float, str)):
-            shown = f", got {_shown(error)}"
-        else:
-            shown = ""
-        return _LIMITS[keyword].format(limit=_glimpse(limit)) + shown
+            return f"{sentence}, got {_shown(error)}"
+        return sentence
     if keyword == "falseSchema":
-        closed = error.schema_path and error.schema_path[-1] in _PROPERTIES
-        if closed:
+        if error.schema_path and error.schema_path[-1] in _PROPERTIES:
             return "takes no properties"
         return "is not allowed here"
     return f"does not satisfy {keyword!r} of the schema"
 
 
-def _unknown_properties(error: Any, schema: Any) -> list[Problem]:
+def _unknown_properties(error: ValidationError, schema: JsonValue) -> list[Problem]:
     owner = _owner(error, schema)
     allowed: list[str] | None = None
     if isinstance(owner, dict):
-        declared = cast("dict[str, Any]", owner).get("properties")
-        if isinstance(declared, dict):
-            allowed = sorted(cast("dict[str, Any]", declared))
-        else:
-            allowed = []
+        allowed = sorted(named(owner, "properties"))
     path = path_text(error.instance_path)
-    names = cast("list[str]", error.kind.value)
-    said = [_unknown(name, allowed, hints=number < _HINTS) for number, name in enumerate(names[: MAX_PROBLEMS + 1])]
-    # of those that are not shown, only the number counts
-    said += [f"unknown property number {number}" for number in range(len(said), len(names))]
-    return [Problem(path=path, message=text) for text in said]
+    names: list[str] = error.kind.value
+    found: list[Problem] = []
+    for number, name in enumerate(names):
+        # Of those that are not shown only the number counts, so they are not compared.
+        if number <= MAX_PROBLEMS:
+            message = _unknown(name, allowed, hints=number < _HINTS)
+        else:
+            message = f"unknown property number {number}"
+        found.append(Problem(path=path, message=message))
+    return found
 
 
 def _unknown(name: str, allowed: list[str] | None, *, hints: bool) -> str:
     text = f"{_quoted(name)} is not a known property"
+    if allowed is None:
+        return text
     if not allowed:
-        if allowed is None:
-            return text
-        return f"{text}; none are allowed here"
+        return f"{text}; this object has no properties"
     near = nearest(name, allowed, n=1) if hints else []
     hint = f"; did you mean {_quoted(near[0])}?" if near else ""
+    shown = ", ".join(shortened(one, _GLIMPSE) for one in allowed[:_LISTED])
     more = ", ..." if len(allowed) > _LISTED else ""
-    return f"{text}{hint} (allowed: {', '.join(shortened(one, _GLIMPSE) for one in allowed[:_LISTED])}{more})"
+    return f"{text}{hint} (allowed: {shown}{more})"
+
+
+def _options(values: Sequence[JsonValue]) -> str:
+    """Return the first of several values as text."""
+    return ", ".join(map(_glimpse, values[:_LISTED]))
 
 
 def nearest(name: str, known: Iterable[str], *, n: int = 3, cutoff: float = 0.6) -> list[str]:
@@ -200,87 +209,108 @@ def nearest(name: str, known: Iterable[str], *, n: int = 3, cutoff: float = 0.6)
     """
     import difflib  # only a wrong name needs it
 
-    if len(name) > _LONGEST_COMPARED:
+    if len(name) > _MAX_COMPARED_LENGTH:
         return []
-    comparable = (one for one in known if len(one) <= _LONGEST_COMPARED)
-    return difflib.get_close_matches(name, islice(comparable, _MOST_COMPARED), n=n, cutoff=cutoff)
+    comparable = (one for one in known if len(one) <= _MAX_COMPARED_LENGTH)
+    return difflib.get_close_matches(name, islice(comparable, _MAX_COMPARED), n=n, cutoff=cutoff)
 
 
-def _no_alternative(error: Any, schema: Any) -> list[Problem]:
+def _no_alternative(error: ValidationError, schema: JsonValue) -> list[Problem]:
     """Explain the one alternative that types and constants identify as intended; else all of them."""
     path = path_text(error.instance_path)
-    branches: list[list[Any]] = getattr(error.kind, "context", [])
+    branches = branches_with_errors(error)
     if not any(branches) or not all(branches):
         return [Problem(path=path, message="fits more than one of the alternatives, exactly one is wanted")]
     depth = len(error.instance_path)
     fitting = meant_branches(error)
     if len(fitting) == 1:
-        return [problem for found in fitting[0] for problem in _explain(found, schema)]
+        return _explain_all(fitting[0], schema)
     if fitting:
-        options = [describe(p for found in branch for p in _explain(found, schema)) for branch in fitting[:3]]
+        options = [describe(_explain_all(branch, schema)) for branch in fitting[:3]]
         text = "; or ".join(option.replace("\n", " ") for option in dict.fromkeys(options))
         return [Problem(path=path, message=f"fits none of {len(branches)} alternatives: {text}")]
-    wanted = list(dict.fromkeys(_wanted(branch, depth) for branch in branches[:_MOST_BRANCHES]))
-    if max(len(wanted), len(branches) - _MOST_BRANCHES) > _LISTED:
+    expected = list(dict.fromkeys(_expected(branch, depth) for branch in branches[:_MAX_BRANCHES]))
+    more = ""
+    if max(len(expected), len(branches) - _MAX_BRANCHES) > _LISTED:
         more = f" or ... ({len(branches)} in all)"
-    else:
-        more = ""
-    return [Problem(path=path, message=f"expected {' or '.join(wanted[:_LISTED])}{more}, got {_shown(error)}")]
+    return [Problem(path=path, message=f"expected {' or '.join(expected[:_LISTED])}{more}, got {_shown(error)}")]
 
 
-def meant_branches(error: Any) -> list[list[Any]]:
+def _explain_all(errors: Iterable[ValidationError], schema: JsonValue) -> list[Problem]:
+    problems: list[Problem] = []
+    for error in errors:
+        problems += _explain(error, schema)
+    return problems
+
+
+def branches_with_errors(error: ValidationError) -> list[list[ValidationError]]:
+    """Return the errors of each alternative of `anyOf` or `oneOf`; none for an error of another keyword."""
+    return getattr(error.kind, "context", [])
+
+
+def meant_branches(error: ValidationError) -> list[list[ValidationError]]:
     """Return the errors of each alternative that takes a value of this kind, so that it may be the intended one."""
     depth = len(error.instance_path)
-    branches: list[list[Any]] = getattr(error.kind, "context", [])
-    return [branch for branch in branches if not any(_is_other_kind(found, depth) for found in branch)]
+    return [branch for branch in branches_with_errors(error) if not _is_for_other_kind(branch, depth)]
 
 
-def _is_other_kind(error: Any, depth: int) -> bool:
+def _is_for_other_kind(branch: list[ValidationError], depth: int) -> bool:
+    return any(_is_other_kind(one, depth) for one in branch)
+
+
+def _is_other_kind(error: ValidationError, depth: int) -> bool:
     """Return whether an error rules an alternative out: another type, or another constant."""
-    at_value = len(error.instance_path) == depth and error.kind.name in {"type", "enum", "const"}
-    return at_value or (len(error.instance_path) == depth + 1 and error.kind.name == "const")
+    level = len(error.instance_path) - depth
+    if level == 0:
+        return error.kind.name in {"type", "enum", "const"}
+    return level == 1 and error.kind.name == "const"
 
 
-def _wanted(branch: list[Any], depth: int) -> str:
+def _expected(branch: list[ValidationError], depth: int) -> str:
     error = next(found for found in branch if _is_other_kind(found, depth))
     limit = error.kind.value
     if error.kind.name == "type":
         return " or ".join(limit)
     if error.kind.name == "enum":
-        return "one of " + ", ".join(_glimpse(option) for option in limit[:_LISTED])
+        return f"one of {_options(limit)}"
     if len(error.instance_path) > depth:
-        where = f"{path_text(error.instance_path[depth:])} = "
-    else:
-        where = ""
-    return where + _glimpse(limit)
+        return f"{path_text(error.instance_path[depth:])} = {_glimpse(limit)}"
+    return _glimpse(limit)
 
 
-def _owner(error: Any, schema: Any) -> Any:
+def _owner(error: ValidationError, schema: JsonValue) -> JsonValue:
     """Return the subschema that holds an error's keyword, or None when it cannot be found."""
-    node: Any = schema
+    node = schema
     base = (error.absolute_keyword_location or "").partition("#")[0]
-    if base and not (isinstance(schema, Mapping) and node.get("$id") == base):
-        return None  # paths inside an embedded schema with an `$id` start there
-    try:
-        for part in error.schema_path[:-1]:
-            node = node[part]
-    except (LookupError, TypeError):  # pragma: no cover  # no such path is known; a hint is not worth a crash
+    # Paths inside an embedded schema with an `$id` start there, not at the root.
+    if base and text_of(members(schema), "$id") != base:
         return None
+    for part in error.schema_path[:-1]:
+        if isinstance(node, dict) and isinstance(part, str):
+            node = node.get(part)
+        elif isinstance(node, list) and isinstance(part, int) and part < len(node):
+            node = node[part]
+        else:
+            return None
     return node
 
 
-def _shown(error: Any) -> str:
-    """Return the type of the offending value and, for scalars that are no secret, a glimpse of it."""
+def _shown(error: ValidationError) -> str:
+    """Return the type of the offending value and, for scalars that are not secret, a glimpse of it."""
     value = error.instance
     name = _type_name(value)
     if value is None or isinstance(value, (dict, list)):
         return name
-    if any(isinstance(part, str) and re.search(_SENSITIVE, part) for part in error.instance_path):
+    if any(map(_is_sensitive, error.instance_path)):
         return name
     return f"{name} {_glimpse(value)}"
 
 
-def _type_name(value: Any) -> str:
+def _is_sensitive(part: str | int) -> bool:
+    return isinstance(part, str) and re.search(_SENSITIVE, part) is not None
+
+
+def _type_name(value: object) -> str:
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -289,7 +319,7 @@ def _type_name(value: Any) -> str:
     return next((name for kind, name in names.items() if isinstance(value, kind)), "number")
 
 
-def _glimpse(value: Any) -> str:
+def _glimpse(value: object) -> str:
     if isinstance(value, str):
         return _quoted(value)
     text = _json(value)
@@ -299,14 +329,12 @@ def _glimpse(value: Any) -> str:
 
 
 def _quoted(text: str) -> str:
-    if len(text) <= _GLIMPSE:
-        short = text
-    else:
-        short = f"{text[: _GLIMPSE - 3]}..."
-    return _json(short)
+    if len(text) > _GLIMPSE:
+        text = f"{text[: _GLIMPSE - 3]}..."
+    return _json(text)
 
 
-def _json(value: Any) -> str:
+def _json(value: object) -> str:
     import json  # only bad input needs it
 
     return json.dumps(value, ensure_ascii=False, default=str)

@@ -7,12 +7,10 @@ their `grammars/README.md` and `backend_xgrammar.py`.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
-SchemaNode: TypeAlias = dict[str, Any]
-"""A schema, or a part of one, as JSON that may be modified."""
 SchemaProfile: TypeAlias = Literal[
     "openai",
     "openai-strict",
@@ -86,6 +84,21 @@ class SchemaRules:
     shut: bool = False
     closed: bool = False
     bounds: RequestBounds | None = None
+
+    @property
+    def is_strict(self) -> bool:
+        """Whether every object must be closed, and every value must have a type."""
+        return self.closed or self.shut
+
+    def takes_keyword(self, keyword: str) -> bool:
+        """Return whether the API takes a keyword, with some value at least."""
+        if self.keeps is not None and keyword not in self.keeps:
+            return False
+        return keyword not in self.leaves
+
+    def takes_patterns(self, patterns: Iterable[str]) -> bool:
+        """Return whether the API takes all of several regular expressions."""
+        return self.pattern is None or all(map(self.pattern.fullmatch, patterns))
 
 
 _COMMON = frozenset({"$ref", "anyOf", "description", "enum", "items", "properties", "required", "type"})

@@ -1,7 +1,7 @@
 """Conversion of a JSON Schema to a pydantic model, for callers that want types instead of dictionaries.
 
-A convenience beside the schema, which stays authoritative: what pydantic cannot say
-becomes permissive and is logged, and no function raises for an odd schema.
+A convenience beside the schema, which stays authoritative: a keyword that pydantic cannot express accepts any value and
+is logged, and no function raises for an odd schema.
 """
 
 from __future__ import annotations
@@ -10,16 +10,18 @@ import keyword
 import logging
 import re
 import typing
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from toolweave.errors import SchemaError, printable
+from toolweave.schema._annotations import Annotation
+from toolweave.schema._json_values import JsonValue, SchemaNode, SchemaView, listed, members, named, text, texts
 from toolweave.schema._limits import check_schema, local_target
-from toolweave.schema._profiles import SchemaNode
 from toolweave.schema._type_loader import TypeLoader
 
 if TYPE_CHECKING:
     from pydantic import BaseModel, TypeAdapter
+    from pydantic.fields import FieldInfo
 
 _log = logging.getLogger("toolweave.schema")
 
@@ -46,16 +48,16 @@ _CHOICES = ("$ref", "enum", "const", "anyOf", "oneOf", "allOf")
 _SHAPE = ("type", "properties", "items", *_CHOICES)
 _TELLING = ("properties", "items", "$ref", "anyOf", "oneOf", "allOf")
 """Keywords of a root schema that a pydantic type can express beyond plain JSON values."""
-_SCALARS: dict[str, Any] = {"string": str, "integer": int, "number": float, "boolean": bool, "null": None}
+_SCALARS: dict[str, Annotation] = {"string": str, "integer": int, "number": float, "boolean": bool, "null": None}
 _MAX_DEPTH = 100
 
 
 def schema_to_model(schema: Mapping[str, Any], name: str = "Arguments") -> type[BaseModel]:
     """Return a pydantic model for a JSON Schema of an object.
 
-    Property names that are no Python names get one, with the original as alias; dump with
-    `by_alias=True, exclude_unset=True` to get the object back. What has no equivalent accepts
-    anything and is logged as a warning.
+    A property whose name is not valid in Python gets another one, with the original as alias. Dump with
+    `by_alias=True, exclude_unset=True` to get the object back. A keyword without an equivalent accepts any value, and
+    is logged as a warning.
     """
     from pydantic import BaseModel  # 40 ms, and only this room's conversions need it
 
@@ -85,12 +87,14 @@ def loader_for_schema(schema: Mapping[str, Any] | bool, name: str, *, wrap_mark:
         return None
     wraps = schema.get(wrap_mark) is True
 
+    root = dict(schema)
+
     def make() -> TypeAdapter[Any]:
         from pydantic import AfterValidator, TypeAdapter
 
         try:
-            check_schema(schema)
-            kind: Any = _SchemaReader(dict(schema), name, level=logging.DEBUG).read()
+            check_schema(root)
+            kind: Annotation = _SchemaReader(root, name, level=logging.DEBUG).read()
             if wraps:
                 kind = Annotated[kind, AfterValidator(lambda value: getattr(value, member, value))]
             return TypeAdapter[Any](kind)
@@ -108,18 +112,22 @@ def _permissive(name: str, reason: str) -> type[BaseModel]:
 
 
 class _SchemaReader:
-    """A reader of one schema; the model of a `$ref` target is made once, so that recursion ends."""
+    """A reader of one schema; the model of a `$ref` target is made once, so that recursion ends.
+
+    The name of a target's model is reserved before the model is made: a reference within the target finds the name, and
+    is a forward reference that `read` resolves at the end, when all models exist.
+    """
 
     def __init__(self, root: SchemaNode, name: str, *, level: int = logging.WARNING) -> None:
         self._root = root
         self._name = name
         self._level = level
         self._depth = 0
-        self._by_ref: dict[str, Any] = {}
+        self._by_ref: dict[str, Annotation] = {}
         self._reserved: dict[str, str] = {}
         self._models: dict[str, type[BaseModel]] = {}
 
-    def read(self) -> Any:
+    def read(self) -> Annotation:
         """Return the type of the whole schema, with its forward references resolved."""
         schema = self._root
         found = self._referenced("#", schema, self._name, root=True)
@@ -127,14 +135,14 @@ class _SchemaReader:
             model.model_rebuild(_types_namespace=dict(self._models))
         return found
 
-    def _type(self, schema: Any, name: str) -> Any:
+    def _type(self, schema: JsonValue, name: str) -> Annotation:
         """Return the annotation for a subschema."""
         if not isinstance(schema, dict):
             if schema is not True:
-                self._warn(name, f"{schema!r:.40} is no schema")
+                self._warn(name, f"{schema!r:.40} is not a schema")
             return Any
-        schema = cast("SchemaNode", schema)
-        if unread := sorted(_NOT_CHECKED & schema.keys()):
+        unread = sorted(_NOT_CHECKED & schema.keys())
+        if unread:
             self._warn(name, f"{', '.join(unread)} cannot be expressed")
         self._depth += 1
         if self._depth > _MAX_DEPTH:
@@ -145,27 +153,30 @@ class _SchemaReader:
             return typing.Union[annotation, None]  # noqa: UP007  # a ForwardRef knows no |
         return annotation  # a ForwardRef knows no |
 
-    def _choose(self, schema: SchemaNode, name: str) -> Any:
+    def _choose(self, schema: SchemaNode, name: str) -> Annotation:
+        # In this order: a reference or a value says more than the keywords beside it, and a union more than a type.
         if "$ref" in schema:
             return self._reference(schema["$ref"], name)
         if "const" in schema:
             return self._literal([schema["const"]], name)
         if isinstance(schema.get("enum"), list):
-            return self._literal(schema["enum"], name)
+            return self._literal(listed(schema, "enum"), name)
         for key in ("anyOf", "oneOf"):
-            if _is_list(schema.get(key)):
+            if listed(schema, key):
                 return self._alternatives(schema, key, name)
-        if _is_list(schema.get("allOf")):
+        if listed(schema, "allOf"):
             return self._type(self._merged(schema), name)
         kind = schema.get("type")
         if isinstance(kind, list):
-            return self._union([{**schema, "type": one} for one in cast("list[Any]", kind)], name)
+            return self._union([{**schema, "type": one} for one in kind], name)
+        if kind is None:
+            kind = _implied_kind(schema)
         return self._of_kind(schema, kind, name)
 
-    def _of_kind(self, schema: SchemaNode, kind: Any, name: str) -> Any:
-        if kind == "object" or (kind is None and isinstance(schema.get("properties"), dict)):
+    def _of_kind(self, schema: SchemaNode, kind: JsonValue, name: str) -> Annotation:
+        if kind == "object":
             return self._object(schema, name)
-        if kind == "array" or (kind is None and "items" in schema):
+        if kind == "array":
             return _constrained(self._array(schema, name), schema, _SIZES)
         if kind == "string":
             return self._string(schema, name)
@@ -175,85 +186,87 @@ class _SchemaReader:
             self._warn(name, f"type {kind!r:.40} is unknown")
         return Any
 
-    def _reference(self, ref: Any, name: str) -> Any:
+    def _reference(self, ref: JsonValue, name: str) -> Annotation:
         target = local_target(self._root, ref)
         if not isinstance(target, dict):
             self._warn(name, f"$ref {ref!r:.80} does not point into the schema")
             return Any
-        return self._referenced(str(ref), cast("SchemaNode", target), str(ref).rpartition("/")[2] or self._name)
+        return self._referenced(str(ref), target, str(ref).rpartition("/")[2] or self._name)
 
-    def _referenced(self, ref: str, target: SchemaNode, name: str, *, root: bool = False) -> Any:
+    def _referenced(self, ref: str, target: SchemaNode, name: str, *, root: bool = False) -> Annotation:
         """Return the type of a reference's target; inside itself a model is a forward reference."""
         if ref in self._by_ref:
             return self._by_ref[ref]
-        plain = not any(key in target for key in _CHOICES) and target.get("type", "object") == "object"
-        is_model = plain and (root or bool(target.get("properties")))
+        is_model = _is_plain_object(target) and (root or bool(target.get("properties")))
         if ref in self._reserved:
             if is_model:
                 return typing.ForwardRef(self._reserved[ref])
             self._warn(name, "it contains itself without being an object")
             return Any
         self._reserved[ref] = self._free_class_name(name)
-        self._by_ref[ref] = found = (
-            self._model(target, name, self._reserved[ref]) if is_model else self._type(target, name)
-        )
+        if is_model:
+            found = self._model(target, name, self._reserved[ref])
+        else:
+            found = self._type(target, name)
+        self._by_ref[ref] = found
         return found
 
-    def _literal(self, values: list[Any], name: str) -> Any:
+    def _literal(self, values: list[JsonValue], name: str) -> Annotation:
         if values and all(value is None or isinstance(value, (str, int)) for value in values):
             return Literal[tuple(values)]
         self._warn(name, "its enum or const holds more than strings, integers, booleans and null")
         return Any
 
-    def _alternatives(self, schema: SchemaNode, key: str, name: str) -> Any:
+    def _alternatives(self, schema: SchemaNode, key: str, name: str) -> Annotation:
         """Return the union of the branches, each merged with its sibling keywords; shapeless branches only restrict."""
-        beside = {
-            other: value for other, value in schema.items() if other not in {key, "description", "title", "default"}
-        }
-        branches = [branch for branch in map(_object, schema[key]) if branch is not None]
-        if not branches or not all(any(part in branch for part in _SHAPE) for branch in branches):
+        skipped = {key, "description", "title", "default"}
+        beside = {other: value for other, value in schema.items() if other not in skipped}
+        branches = [branch for branch in listed(schema, key) if isinstance(branch, dict)]
+        if not branches or not all(map(_has_shape, branches)):
             self._warn(name, f"{key} cannot be expressed")
             return self._type(beside, name)
-        shaped = any(part in beside for part in _SHAPE)
-        return self._union([_join(beside, branch) if shaped else branch for branch in branches], name)
+        if _has_shape(beside):
+            branches = [_join(beside, branch) for branch in branches]
+        return self._union(branches, name)
 
-    def _union(self, schemas: list[SchemaNode], name: str) -> Any:
-        members = [self._type(schema, f"{name}_{number}") for number, schema in enumerate(schemas, 1)]
-        return typing.Union[tuple(members)]  # noqa: UP007  # of a tuple
+    def _union(self, schemas: list[SchemaNode], name: str) -> Annotation:
+        kinds = [self._type(schema, f"{name}_{number}") for number, schema in enumerate(schemas, 1)]
+        return typing.Union[tuple(kinds)]  # noqa: UP007  # of a tuple
 
     def _merged(self, schema: SchemaNode) -> SchemaNode:
         """Return a schema with its `allOf` parts joined into it, references followed once."""
         result = {key: value for key, value in schema.items() if key != "allOf"}
-        for part in filter(None, map(_object, schema["allOf"])):
-            target = _object(local_target(self._root, part.get("$ref"))) or {}
-            result = _join(result, {**target, **{key: value for key, value in part.items() if key != "$ref"}})
+        for part in map(members, listed(schema, "allOf")):
+            target = members(local_target(self._root, part.get("$ref")))
+            beside = {key: value for key, value in part.items() if key != "$ref"}
+            result = _join(result, {**target, **beside})
         return result
 
-    def _string(self, schema: SchemaNode, name: str) -> Any:
+    def _string(self, schema: SchemaNode, name: str) -> Annotation:
         from pydantic import Field, TypeAdapter
 
         annotation = _constrained(str, schema, _SIZES)
-        pattern = schema.get("pattern")
-        if not isinstance(pattern, str):
+        pattern = text(schema, "pattern")
+        if pattern is None:
             return annotation
         try:
-            narrowed: Any = Annotated[annotation, Field(pattern=pattern)]
+            narrowed: Annotation = Annotated[annotation, Field(pattern=pattern)]
             TypeAdapter[Any](narrowed)
         except Exception:  # boundary: pydantic's regular expressions have no look-around
             self._warn(name, f"pattern {pattern!r:.80} cannot be expressed")
             return annotation
         return narrowed
 
-    def _array(self, schema: SchemaNode, name: str) -> Any:
+    def _array(self, schema: SchemaNode, name: str) -> Annotation:
         items = schema.get("items")
-        if _is_list(schema.get("prefixItems")) or isinstance(items, list):
+        if listed(schema, "prefixItems") or isinstance(items, list):
             self._warn(name, "items by position cannot be expressed")
             return list[Any]
         if items is not None:
             return list[self._type(items, f"{name}_item")]
         return list[Any]
 
-    def _object(self, schema: SchemaNode, name: str) -> Any:
+    def _object(self, schema: SchemaNode, name: str) -> Annotation:
         if schema.get("properties"):
             return self._model(schema, name)
         others = schema.get("additionalProperties", True)
@@ -261,41 +274,34 @@ class _SchemaReader:
             return dict[str, self._type(others, f"{name}_value")]
         return dict[str, Any]
 
-    def _model(self, schema: SchemaNode, name: str, class_name: str | None = None) -> Any:
+    def _model(self, schema: SchemaNode, name: str, class_name: str | None = None) -> type[BaseModel]:
         from pydantic import ConfigDict, create_model
 
         class_name = class_name or self._free_class_name(name)
         self._reserved.setdefault(f"model {class_name}", class_name)
-        properties = schema.get("properties")
-        required = schema.get("required")
-        if isinstance(required, list):
-            wanted = set(cast("list[Any]", required))
-        else:
-            wanted = set[Any]()
+        required = set(texts(schema, "required"))
+        if not all(isinstance(one, str) for one in listed(schema, "required")):
+            self._warn(name, "required has entries that are not names")
         fields: dict[str, Any] = {}
-        for key, sub in cast("SchemaNode", properties).items() if isinstance(properties, dict) else ():
-            fields[_attribute(key, fields)] = self._field(key, sub, f"{name}_{key}", required=key in wanted)
+        for key, sub in named(schema, "properties").items():
+            fields[_attribute(key, fields)] = self._field(key, sub, f"{name}_{key}", required=key in required)
         others = schema.get("additionalProperties", True)
         if isinstance(others, dict) and others:
             self._warn(name, "the type of further properties cannot be expressed")
-        config = ConfigDict(
-            extra="forbid" if others is False else "allow", populate_by_name=True, protected_namespaces=()
-        )
-        model = create_model(class_name, __config__=config, __doc__=_text(schema, "description"), **fields)
+        extra: Literal["forbid", "allow"] = "forbid" if others is False else "allow"
+        config = ConfigDict(extra=extra, populate_by_name=True, protected_namespaces=())
+        model = create_model(class_name, __config__=config, __doc__=text(schema, "description"), **fields)
         self._models[class_name] = model
         return model
 
-    def _field(self, key: str, sub: Any, name: str, *, required: bool) -> tuple[Any, Any]:
+    def _field(self, key: str, sub: JsonValue, name: str, *, required: bool) -> tuple[Annotation, FieldInfo]:
         from pydantic import Field
 
-        annotation = self._type(sub, name)
-        options: dict[str, Any] = {"alias": key}
-        if isinstance(sub, dict):
-            options["description"] = _text(cast("SchemaNode", sub), "description")
-            options["title"] = _text(cast("SchemaNode", sub), "title")
+        node = members(sub)
+        options: dict[str, Any] = {"alias": key, "description": text(node, "description"), "title": text(node, "title")}
         if not required:
-            options["default"] = cast("SchemaNode", sub).get("default") if isinstance(sub, dict) else None
-        return annotation, Field(**options)
+            options["default"] = node.get("default")
+        return self._type(sub, name), Field(**options)
 
     def _free_class_name(self, name: str) -> str:
         wanted = free = _class_name(name)
@@ -309,31 +315,48 @@ class _SchemaReader:
         _log.log(self._level, "schema %r: at %r: %s; it is not checked", self._name, name, printable(what))
 
 
-def _join(base: SchemaNode, part: SchemaNode) -> SchemaNode:
+def _implied_kind(schema: SchemaView) -> str | None:
+    """Return the type that a schema without `type` describes."""
+    if isinstance(schema.get("properties"), dict):
+        return "object"
+    if "items" in schema:
+        return "array"
+    return None
+
+
+def _is_plain_object(schema: SchemaView) -> bool:
+    return schema.keys().isdisjoint(_CHOICES) and schema.get("type", "object") == "object"
+
+
+def _has_shape(schema: SchemaView) -> bool:
+    return not schema.keys().isdisjoint(_SHAPE)
+
+
+def _join(base: SchemaView, part: SchemaView) -> SchemaNode:
     """Merge two schemas: properties and required names of both; of other keywords `part` wins."""
     joined = {**base, **part}
     for key in ("properties", "$defs"):
         if isinstance(base.get(key), dict) and isinstance(part.get(key), dict):
-            joined[key] = {**base[key], **part[key]}
+            joined[key] = {**named(base, key), **named(part, key)}
     if isinstance(base.get("required"), list) and isinstance(part.get("required"), list):
-        joined["required"] = [*base["required"], *part["required"]]
+        joined["required"] = [*listed(base, "required"), *listed(part, "required")]
     return joined
 
 
-def _constrained(annotation: Any, schema: SchemaNode, keywords: Mapping[str, str]) -> Any:
+def _constrained(annotation: Annotation, schema: SchemaNode, keywords: Mapping[str, str]) -> Annotation:
     from pydantic import Field
 
-    bounds = {
-        argument: schema[key]
-        for key, argument in keywords.items()
-        if isinstance(schema.get(key), (int, float)) and not isinstance(schema[key], bool)
-    }
+    bounds: dict[str, Any] = {}
+    for key, argument in keywords.items():
+        bound = schema.get(key)
+        if isinstance(bound, (int, float)) and not isinstance(bound, bool):
+            bounds[argument] = bound
     if bounds:
         return Annotated[annotation, Field(**bounds)]
     return annotation
 
 
-def _attribute(key: str, taken: Mapping[str, Any]) -> str:
+def _attribute(key: str, taken: Collection[str]) -> str:
     """Return a Python name for a property that is legal in a model and not taken."""
     from pydantic import BaseModel
 
@@ -353,20 +376,3 @@ def _class_name(name: str) -> str:
     if joined.isidentifier() and not keyword.iskeyword(joined):
         return joined
     return f"Model{joined}"
-
-
-def _object(value: Any) -> SchemaNode | None:
-    if isinstance(value, dict):
-        return cast("SchemaNode", value)
-    return None
-
-
-def _text(schema: SchemaNode, key: str) -> str | None:
-    value = schema.get(key)
-    if isinstance(value, str):
-        return value
-    return None
-
-
-def _is_list(value: Any) -> bool:
-    return isinstance(value, list) and bool(value)  # pyright: ignore[reportUnknownArgumentType]

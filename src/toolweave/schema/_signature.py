@@ -10,13 +10,15 @@ import json
 import logging
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from toolweave.errors import SchemaError, printable
 from toolweave.schema._annotations import (
     EMPTY,
+    Annotation,
+    Function,
     Parameter,
     SignatureParts,
     annotation_text,
@@ -27,12 +29,14 @@ from toolweave.schema._annotations import (
     read_signature,
 )
 from toolweave.schema._docstring import parse_docstring
+from toolweave.schema._json_values import SchemaView, listed, members, named
 from toolweave.schema._problems import Problem, path_text
 from toolweave.schema._type_loader import TypeLoader
 from toolweave.schema._validate import Validator
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter, ValidationError
+    from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 
 _log = logging.getLogger("toolweave.schema")
 _BARE_LISTS = (list, tuple, set, frozenset)
@@ -123,7 +127,7 @@ class MappingSignature(Signature):
 
     def __init__(
         self,
-        function: Callable[..., Any],
+        function: Function,
         input_schema: Mapping[str, Any],
         *,
         injected: type | None = None,
@@ -138,8 +142,8 @@ class MappingSignature(Signature):
                 "takes one, the arguments as a mapping"
             )
         self._parameter = parts.parameters[0].name
-        properties = input_schema.get("properties")
-        if isinstance(properties, Mapping) and self._parameter in properties and not _is_mapping(parts.parameters[0]):
+        is_property = self._parameter in named(input_schema, "properties")
+        if is_property and not _is_mapping(parts.parameters[0]):
             raise SchemaError(
                 f"function {self.name!r} has a parameter {self._parameter!r}, which is a property of its schema; "
                 "beside a schema that is given it takes all arguments as one mapping: name it `arguments`, or annotate "
@@ -159,7 +163,7 @@ class MappingSignature(Signature):
 
 
 def _is_mapping(parameter: Parameter) -> bool:
-    """Whether a parameter is annotated as the mapping of all arguments."""
+    """Return whether a parameter is annotated as the mapping of all arguments."""
     annotation = parameter.annotation
     if typing.get_origin(annotation) is Annotated:
         annotation = typing.get_args(annotation)[0]
@@ -167,7 +171,7 @@ def _is_mapping(parameter: Parameter) -> bool:
     return isinstance(kind, type) and (typing.is_typeddict(kind) or issubclass(kind, Mapping))
 
 
-def derive(function: Callable[..., Any], *, injected: type | None = None, opaque: tuple[type, ...] = ()) -> Signature:
+def derive(function: Function, *, injected: type | None = None, opaque: tuple[type, ...] = ()) -> Signature:
     """Derive the signature of a function.
 
     Args:
@@ -194,7 +198,7 @@ def derive(function: Callable[..., Any], *, injected: type | None = None, opaque
     )
 
 
-def schema_of(kind: Any, *, serialization: bool = False, what: str = "the type") -> dict[str, Any]:
+def schema_of(kind: Annotation, *, serialization: bool = False, what: str = "the type") -> dict[str, Any]:
     """Return the JSON Schema of a type: closed objects at every level, no titles on properties.
 
     Args:
@@ -227,7 +231,7 @@ def _arguments_adapter(
         raise
 
 
-def _constrained(parameter: Parameter) -> Any:
+def _constrained(parameter: Parameter) -> Annotation:
     """Return the annotation of a parameter with the constraints of its default, as in `text: str = Field(...)`."""
     from pydantic.fields import FieldInfo
 
@@ -236,7 +240,7 @@ def _constrained(parameter: Parameter) -> Any:
     return parameter.annotation
 
 
-def _field(parameter: Parameter, description: str | None) -> Any:
+def _field(parameter: Parameter, description: str | None) -> Annotation:
     """Return the TypedDict field of a parameter, with its default and its best description."""
     from pydantic import Field
     from pydantic.fields import FieldInfo
@@ -260,7 +264,7 @@ def _field(parameter: Parameter, description: str | None) -> Any:
 
 
 def _returned_adapter(
-    name: str, returns: Any, opaque: tuple[type, ...]
+    name: str, returns: Annotation, opaque: tuple[type, ...]
 ) -> tuple[TypeAdapter[Any], dict[str, Any]] | None:
     """Return the adapter and the schema of a return type; None without information, or without a JSON form.
 
@@ -285,29 +289,33 @@ def _returned_adapter(
     return adapter, schema
 
 
-def _describes_objects(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> bool:
-    """Whether all alternatives of a schema are objects; revisions before 2026-07-28 need that at its root."""
+def _describes_objects(schema: SchemaView, definitions: SchemaView) -> bool:
+    """Return whether all alternatives of a schema are objects; revisions before 2026-07-28 need that at its root."""
     if "$ref" in schema:
-        schema = definitions.get(str(schema["$ref"]).removeprefix("#/$defs/"), {})
-    alternatives = schema.get("anyOf") or schema.get("oneOf")
+        schema = named(definitions, str(schema["$ref"]).removeprefix("#/$defs/"))
+    alternatives = listed(schema, "anyOf") or listed(schema, "oneOf")
     if alternatives:
-        return all(_describes_objects(one, definitions) for one in alternatives)
+        return all(_describes_objects(members(one), definitions) for one in alternatives)
     return schema.get("type") == "object"
 
 
-def _load(returns: Any, opaque: tuple[type, ...]) -> TypeLoader | None:
+def _load(returns: Annotation, opaque: tuple[type, ...]) -> TypeLoader | None:
     """Return a converter from JSON to a return type; None for one without information, such as `Any`."""
     if _is_uninformative(returns, opaque):
         return None
     return TypeLoader(lambda: adapter_of(returns, "the return type"))
 
 
-def _is_uninformative(returns: Any, opaque: tuple[type, ...]) -> bool:
-    return returns is EMPTY or returns is Any or returns is object or _may_be_content(returns, opaque)
+def _is_uninformative(returns: Annotation, opaque: tuple[type, ...]) -> bool:
+    return _is_anything(returns) or _may_be_content(returns, opaque)
 
 
-def _may_be_content(returns: Any, opaque: tuple[type, ...]) -> bool:
-    """Whether a return type is content, has it among its alternatives, or is a list that may hold some."""
+def _is_anything(annotation: Annotation) -> bool:
+    return any(annotation is one for one in (EMPTY, Any, object))
+
+
+def _may_be_content(returns: Annotation, opaque: tuple[type, ...]) -> bool:
+    """Return whether a return type is content, has it among its alternatives, or is a list that may hold some."""
     if isinstance(returns, type) and typing.get_origin(returns) is None:
         return issubclass(returns, opaque) or returns in _BARE_LISTS
     origin = typing.get_origin(returns)
@@ -316,15 +324,14 @@ def _may_be_content(returns: Any, opaque: tuple[type, ...]) -> bool:
         return any(_may_be_content(one, opaque) for one in arguments)
     if not isinstance(origin, type) or not issubclass(origin, Iterable) or issubclass(origin, Mapping):
         return False
-    items = [one for one in arguments if one is not ...]
-    return any(one is Any or one is object or _may_be_content(one, opaque) for one in items)
+    return any(one is not ... and _is_uninformative(one, opaque) for one in arguments)
 
 
 class _ConstraintError(SchemaError):
     """Raised for a constraint of a type that pydantic cannot check, such as a pattern with look-around."""
 
 
-def adapter_of(kind: Any, what: str = "the type") -> TypeAdapter[Any]:
+def adapter_of(kind: Annotation, what: str = "the type") -> TypeAdapter[Any]:
     """Return the pydantic adapter of a type.
 
     Raises:
@@ -369,7 +376,7 @@ def _root_inlined(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 @cache
-def _generator() -> Any:  # a class of pydantic's, which is imported late
+def _generator() -> type[GenerateJsonSchema]:
     from pydantic.json_schema import GenerateJsonSchema
 
     class ClosedObjects(GenerateJsonSchema):
@@ -380,7 +387,7 @@ def _generator() -> Any:  # a class of pydantic's, which is imported late
         def field_title_should_be_set(self, schema: Any) -> bool:
             return False
 
-        def default_schema(self, schema: Any) -> Any:
+        def default_schema(self, schema: Any) -> JsonSchemaValue:
             """Return the schema without a default that JSON cannot express; the field stays optional.
 
             A result that holds such a number has null in its place, so its schema allows null.
@@ -393,13 +400,13 @@ def _generator() -> Any:  # a class of pydantic's, which is imported late
                 return {"anyOf": [without, {"type": "null"}]}
             return without
 
-        def model_schema(self, schema: Any) -> Any:
+        def model_schema(self, schema: Any) -> JsonSchemaValue:
             return _closed(super().model_schema(schema))
 
-        def dataclass_schema(self, schema: Any) -> Any:
+        def dataclass_schema(self, schema: Any) -> JsonSchemaValue:
             return _closed(super().dataclass_schema(schema))
 
-        def typed_dict_schema(self, schema: Any) -> Any:
+        def typed_dict_schema(self, schema: Any) -> JsonSchemaValue:
             return _closed(super().typed_dict_schema(schema))
 
     return ClosedObjects

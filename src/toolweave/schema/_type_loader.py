@@ -6,9 +6,10 @@ Knows neither the origin of a type nor tools.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from toolweave.errors import SchemaError
+from toolweave.schema._json_values import JsonValue
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -45,7 +46,7 @@ class TypeLoader:
         except ValueError:
             return self._unchanged(value)
 
-    def _unchanged(self, value: Any) -> Any:
+    def _unchanged(self, value: JsonValue) -> JsonValue:
         if self._member is None or not isinstance(value, dict):
             return value
-        return cast("dict[str, Any]", value).get(self._member, cast("Any", value))
+        return value.get(self._member, value)

@@ -10,25 +10,27 @@ schema repeats with each level of a value.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, cast
+from collections.abc import Iterator
+from typing import NamedTuple
 
+from toolweave.schema._json_values import JsonValue, SchemaNode, SchemaView, listed, named
 from toolweave.schema._limits import (
     EACH_ITEM,
-    EACH_ITEM_IN_ORDER,
     EACH_MEMBER,
     REFERENCES,
+    Find,
     TooManySteps,
     branches_of,
     containers,
     finder,
-    listed,
-    named,
+    present,
 )
 
 _KEYWORDS = ("unevaluatedProperties", "unevaluatedItems")
 _REPEATED_LISTS = ("allOf", "anyOf", "oneOf")
-_MOST_LEVELS = 100  # beyond it every check is too much
+_EACH_UNCOUNTED_ITEM = tuple(keyword for keyword in EACH_ITEM if keyword != "contains")
+_MAX_LEVELS = 100
+"""Levels beyond which every check is too much."""
 
 
 class Repeats:
@@ -45,41 +47,74 @@ class Repeats:
         self.levels = levels
         self.by_level = by_level
 
-    def of(self, instance: Any) -> int:  # any JSON value
+    def max_checks(self, instance: JsonValue) -> int:
         """Return how often, at most, the innermost subschema is checked: 2.5 times for each level, as measured."""
-        levels = self.levels + (self.by_level * (1 + _depth(instance)) if self.by_level else 0)
-        return 5 ** min(levels, _MOST_LEVELS) // 2 ** min(levels, _MOST_LEVELS)
+        levels = self.levels
+        if self.by_level:
+            levels += self.by_level * (1 + _depth(instance))
+        levels = min(levels, _MAX_LEVELS)
+        # 2.5 ** levels in whole numbers: a float would lose the exactness that comparisons with bounds need.
+        return 5**levels // 2**levels
 
 
 NEVER = Repeats()
 
 
-def repeats_of(schema: Mapping[str, Any]) -> Repeats:
+def repeats_of(schema: SchemaView) -> Repeats:
     """Return how often checks against a schema are repeated."""
-    level: list[Any] = [schema]
-    while level:
-        if any(keyword in node for node in level for keyword in _KEYWORDS if isinstance(node, dict)):
-            break
-        level = containers(level)
-    else:
+    root = dict(schema)
+    # The graph costs as much as compiling the schema, and few schemas have such keywords: they are looked for first.
+    if not _has_unevaluated(root):
         return NEVER
-    graph = _Graph(dict(schema))
+    graph = _Graph(root)
+    by_level = 0
     try:
         graph.visit(graph.root)
-        by_level = graph.by_level() if graph.is_cyclic else 0
+        if graph.is_cyclic:
+            by_level = graph.by_level()
     except (TooManySteps, RecursionError):  # a reference that is not found, or a chain of very many
-        return Repeats(_MOST_LEVELS)
+        return Repeats(_MAX_LEVELS)
     return Repeats(graph.levels[id(graph.root)], by_level)
 
 
-class _Graph:
-    """Subschemas, and the levels of repeated checks below each: Tarjan's algorithm, which finds cycles on the way."""
+def _has_unevaluated(root: SchemaNode) -> bool:
+    level = containers([[root]])
+    while level:
+        if any(isinstance(node, dict) and _repeats(node) for node in level):
+            return True
+        level = containers(level)
+    return False
 
-    def __init__(self, root: dict[str, Any]) -> None:
+
+def _repeats(node: SchemaNode) -> bool:
+    """Return whether a validator checks the branches of a subschema twice, to know what they evaluate."""
+    return not node.keys().isdisjoint(_KEYWORDS)
+
+
+class _Edge(NamedTuple):
+    """A subschema that another one leads to.
+
+    Attributes:
+        target: The subschema.
+        same_value: True if it applies to the same value as the other one.
+        repeated: True if it is checked again.
+    """
+
+    target: SchemaNode
+    same_value: bool
+    repeated: bool
+
+
+class _Graph:
+    """Subschemas, and the levels of repeated checks below each: Tarjan's algorithm, which finds cycles on the way.
+
+    Subschemas have no names, so they are known by their ids; the root holds all of them while the graph is used.
+    """
+
+    def __init__(self, root: SchemaNode) -> None:
         self.root = root
         self.levels: dict[int, int] = {}
-        self.edges: dict[int, list[tuple[dict[str, Any], bool, bool]]] = {}
-        """Of each subschema those it leads to, whether they apply to the same value, and whether that is repeated."""
+        self.edges: dict[int, list[_Edge]] = {}
         self.is_cyclic = False
         self._find = finder(root)
         self._stack: list[int] = []
@@ -87,18 +122,21 @@ class _Graph:
         self._component: dict[int, int] = {}
         self._in_place: dict[int, int] = {}
 
-    def visit(self, node: dict[str, Any]) -> int:
+    def visit(self, node: SchemaNode) -> int:
         """Visit a subschema and all it leads to; return the least number of those on the stack that it leads to."""
         own = number = self._lowest[id(node)] = len(self._lowest)
         at = len(self._stack)
         self._stack.append(id(node))
         self.edges[id(node)] = edges = list(_edges(self._find, node))
-        for target, _, _ in edges:
-            if id(target) not in self._lowest:
-                number = min(number, self.visit(target))
-            elif id(target) not in self._component:
-                number = min(number, self._lowest[id(target)])
+        for edge in edges:
+            target = id(edge.target)
+            if target not in self._lowest:
+                number = min(number, self.visit(edge.target))
+            elif target not in self._component:
+                # Still on the stack: an edge back, which closes a cycle.
+                number = min(number, self._lowest[target])
         self._lowest[id(node)] = number
+        # No edge leads further back than to the node itself: all above it on the stack is one component.
         if number == own:
             members = self._stack[at:]
             del self._stack[at:]
@@ -109,48 +147,54 @@ class _Graph:
         self._component |= dict.fromkeys(members, component)
         levels = 0
         for member in members:
-            for target, _, repeated in self.edges[member]:
-                if self._component[id(target)] == component:
-                    self.is_cyclic |= repeated
+            for edge in self.edges[member]:
+                target = id(edge.target)
+                if self._component[target] == component:
+                    self.is_cyclic |= edge.repeated
                 else:
-                    levels = max(levels, self.levels[id(target)] + repeated)
+                    levels = max(levels, self.levels[target] + edge.repeated)
         self.levels |= dict.fromkeys(members, levels)
 
     def by_level(self) -> int:
         """Return the most levels of repeated checks at one level of a value."""
-        contains = any(again and not same_value for edges in self.edges.values() for _, same_value, again in edges)
+        contains = False
+        for edges in self.edges.values():
+            contains = contains or any(edge.repeated and not edge.same_value for edge in edges)
         return max(map(self._at_one_value, self.edges)) + contains
 
     def _at_one_value(self, node: int) -> int:
         if node not in self._in_place:
             self._in_place[node] = 0  # a reference to itself ends here
-            inner = [
-                self._at_one_value(id(target)) + repeated
-                for target, same_value, repeated in self.edges[node]
-                if same_value
-            ]
-            self._in_place[node] = max(inner, default=0)
+            levels = 0
+            for edge in self.edges[node]:
+                if edge.same_value:
+                    levels = max(levels, self._at_one_value(id(edge.target)) + edge.repeated)
+            self._in_place[node] = levels
         return self._in_place[node]
 
 
-def _edges(find: Any, node: dict[str, Any]) -> Iterator[tuple[dict[str, Any], bool, bool]]:
-    again = any(keyword in node for keyword in _KEYWORDS)
-    branches = branches_of(find, node)
+def _edges(find: Find, node: SchemaNode) -> Iterator[_Edge]:
     repeated: set[int] = set()
-    if again:
-        repeated = {id(one) for keyword in _REPEATED_LISTS for one in listed(node, keyword)}
-        repeated |= {id(find(node[keyword])) for keyword in REFERENCES if keyword in node} | {id(node.get("if"))}
+    if _repeats(node):
+        for keyword in _REPEATED_LISTS:
+            repeated |= set(map(id, listed(node, keyword)))
+        repeated |= set(map(id, map(find, present(node, REFERENCES))))
+        repeated.add(id(node.get("if")))
+    for branch in branches_of(find, node):
+        if isinstance(branch, dict):
+            yield _Edge(branch, same_value=True, repeated=id(branch) in repeated)
     inner = [*named(node, "properties").values(), *named(node, "patternProperties").values()]
-    inner += (node[keyword] for keyword in (*EACH_MEMBER, *EACH_ITEM) if keyword in node and keyword != "contains")
-    inner += (one for keyword in EACH_ITEM_IN_ORDER for one in listed(node, keyword))
-    yield from ((one, True, id(cast("Any", one)) in repeated) for one in branches if isinstance(one, dict))
-    yield from ((one, False, False) for one in inner if isinstance(one, dict))
+    inner += present(node, (*EACH_MEMBER, *_EACH_UNCOUNTED_ITEM))
+    inner += [*listed(node, "prefixItems"), *listed(node, "items")]
+    for one in inner:
+        if isinstance(one, dict):
+            yield _Edge(one, same_value=False, repeated=False)
     contained = node.get("contains")
     if isinstance(contained, dict):
-        yield cast("dict[str, Any]", contained), False, again
+        yield _Edge(contained, same_value=False, repeated=_repeats(node))
 
 
-def _depth(instance: Any) -> int:
+def _depth(instance: JsonValue) -> int:
     depth = 0
     level = containers([[instance]])
     while level:

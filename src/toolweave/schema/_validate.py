@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from toolweave.errors import SchemaError, ToolError
 from toolweave.schema._explaining import is_explainable
+from toolweave.schema._json_values import JsonValue, SchemaNode
 from toolweave.schema._limits import (
     MAX_INSTANCE_DEPTH,
     MAX_STEPS,
@@ -65,7 +66,7 @@ class Validator:
         formats: Check `format`, such as `email`; otherwise it is an annotation (2020-12, 7.2.1).
 
     Raises:
-        SchemaError: The schema is no valid schema, points outside itself, or passes a bound of
+        SchemaError: The schema is not valid, points outside itself, or passes a bound of
             `toolweave.schema._limits`. The caller decides whether to continue without validation.
     """
 
@@ -122,7 +123,7 @@ class Validator:
                 return False
         try:
             return self._compiled.is_valid(instance)
-        except ValueError:  # no JSON value
+        except ValueError:  # not a JSON value
             return False
 
     def problems(self, instance: Any) -> tuple[Problem, ...]:
@@ -139,15 +140,17 @@ class Validator:
             if self._compiled.is_valid(instance):
                 return ()
             few = size <= _ALL_ERRORS_UP_TO
-            explainable = (few or has_alternatives(self._checked)) and is_explainable(self._checked, instance)
-            # An error of `anyOf` holds the errors of all its branches, and these those of theirs.
-            if not explainable and has_alternatives(self._checked):  # the first error may be as large as all of them
+            nested = has_alternatives(self._checked)
+            explainable = is_explainable(self._checked, instance) if few or nested else False
+            # An error of `anyOf` holds the errors of all its branches, and these those of theirs: the first error may
+            # be as large as all of them together.
+            if nested and not explainable:
                 return (Problem(path="", message=_NOT_EXPLAINED),)
             return problems_of(self._errors(instance, all_of_them=explainable and few), self._checked)
         except ValueError as exc:
             return (Problem(path="", message=f"is not a JSON value: {exc}"),)
 
-    def errors(self, instance: Any) -> list[Any]:  # of the library
+    def errors(self, instance: JsonValue) -> list[jsonschema_rs.ValidationError]:
         """Return all errors of a value as the library has them; none where collecting them could take long."""
         size = measure(instance)
         if not 0 <= size <= _ALL_ERRORS_UP_TO or self._is_too_much(instance, size):
@@ -155,24 +158,22 @@ class Validator:
         try:
             if is_explainable(self._checked, instance):
                 return self._errors(instance, all_of_them=True)
-            return []
-        except ValueError:  # no JSON value
-            return []
+        except ValueError:  # not a JSON value
+            pass
+        return []
 
-    def _is_too_much(self, instance: Any, size: int) -> bool:
+    def _is_too_much(self, instance: JsonValue, size: int) -> bool:
         if size <= self._unchecked:
             return False
         if self._by_value is None:
-            own = self._checked
+            self._by_value = 1
             # Found only for an instance so large that the cheap bound does not hold: it is a walk over the schema with
             # all its references.
-            if isinstance(own, Mapping):
-                self._by_value = max_steps_per_value(dict(own), self._steps)
-            else:
-                self._by_value = 1
-        return (size + 1) * self._by_value * self._repeats.of(instance) > MAX_STEPS
+            if isinstance(self._checked, dict):
+                self._by_value = max_steps_per_value(self._checked, self._steps)
+        return (size + 1) * self._by_value * self._repeats.max_checks(instance) > MAX_STEPS
 
-    def _errors(self, instance: Any, *, all_of_them: bool) -> list[jsonschema_rs.ValidationError]:
+    def _errors(self, instance: JsonValue, *, all_of_them: bool) -> list[jsonschema_rs.ValidationError]:
         if all_of_them:
             return list(self._compiled.iter_errors(instance))
         from jsonschema_rs import ValidationError  # see _compile
@@ -210,7 +211,7 @@ class _BadKeywordError(SchemaError):
 
 def _compile(
     schema: Mapping[str, Any] | bool, formats: bool
-) -> tuple[jsonschema_rs.Validator, Mapping[str, Any] | bool, int, Repeats]:
+) -> tuple[jsonschema_rs.Validator, SchemaNode | bool, int, Repeats]:
     """Compile a schema.
 
     Also return it as it was compiled, the steps of checking one value against all of it, and how often that is done.
@@ -228,7 +229,7 @@ def _compile(
     body = {key: value for key, value in schema.items() if key != "$schema"}
     # Before it is compiled: compiling follows the references, and it is the schema of a stranger.
     steps = check_schema(body)
-    checked = schema
+    checked = dict(schema)
     if has_nullable(body):
         body = checked = with_null_types(body)
         steps = check_schema(body)
@@ -236,21 +237,20 @@ def _compile(
     patterns = jsonschema_rs.FancyRegexOptions(backtrack_limit=_MAX_BACKTRACKING)
     refused: list[str] = []
 
-    def refuse(uri: str) -> Any:
-        # SSRF: a schema from a server must not make us fetch anything. What is refused is remembered, since the library
+    def refuse(uri: str) -> NoReturn:
+        # SSRF: a schema from a server must not make us fetch anything. The reference is remembered, since the library
         # reports it as an error of the schema alone.
         refused.append(uri)
         raise LookupError(uri)
 
     try:
-        # Patterns have a bound on backtracking, as they come from servers
-        # (ReDoS).
+        # ReDoS: patterns come from servers, so their backtracking has a bound.
         compiled = draft(body, retriever=refuse, validate_formats=formats, pattern_options=patterns)
     except jsonschema_rs.ValidationError as exc:
         if refused:
             raise SchemaError(f"$ref {refused[0]!r} points outside the schema; it is never fetched") from None
         raise _BadKeywordError(f"not a valid schema: {_cut(exc.message)}", list(exc.instance_path)) from None
-    except ValueError as exc:  # no JSON value
+    except ValueError as exc:  # not a JSON value
         raise SchemaError(f"not a valid schema: {_cut(str(exc))}") from None
     return compiled, checked, steps, repeats
 

@@ -7,25 +7,26 @@ Names of arguments stand in `properties` and `required`, but also in what applie
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import msgspec
 
 from toolweave._value import Value
 from toolweave.errors import SchemaError
 from toolweave.schema import Validator
+from toolweave.schema._json_values import JsonValue, SchemaNode, listed, named
 from toolweave.schema._limits import local_target
 from toolweave.schema._normalize import DEFINITIONS
-from toolweave.schema._profiles import SchemaNode
 
-_MOST_SUBSCHEMAS = 10_000
+_MAX_SUBSCHEMAS = 10_000
 """Subschemas of the same object that are rewritten; one that occurs several times counts each time."""
-_MOST_REFS = 32
+_MAX_REFS = 32
 """References that are followed one after the other on the way to the arguments."""
 _LISTS = ("allOf", "anyOf", "oneOf")
 _SINGLE = ("not", "if", "then", "else")
+_NAMED_DEPENDENCIES = ("dependentRequired", "dependentSchemas", "dependencies")
 _EXAMPLES = ("default", "examples", "example")
-"""Members at the root that show whole objects, with names that are not right any more."""
+"""Members at the root that show whole objects, with the names of before."""
 
 
 class ArgumentChange(Value, frozen=True, kw_only=True):
@@ -49,31 +50,33 @@ def declared_arguments(schema: Mapping[str, Any]) -> Mapping[str, Any]:
     root = dict(schema)
     found: dict[str, Any] = {}
     for node in _same_object(root, root):
-        for name, argument in _object(node.get("properties")).items():
+        for name, argument in named(node, "properties").items():
             found.setdefault(name, argument)
     return found
 
 
-def reshaped(schema: Mapping[str, Any], changes: Mapping[str, ArgumentChange]) -> SchemaNode:
+def reshaped(schema: Mapping[str, Any], changes: Mapping[str, ArgumentChange]) -> dict[str, Any]:
     """Return the schema of the arguments as models give them.
 
-    Names that are taken out are not accepted any more: a schema that is open without saying what else it takes is
-    closed.
+    Removed names are not accepted any more: a schema that is open without a schema for other members is closed.
 
     Raises:
-        SchemaError: It requires what is never sent, or refuses the constant that is; or it is nested too deeply.
+        SchemaError: The schema requires an argument that is never sent, or refuses a constant; or it is nested too
+            deeply.
     """
+    gone = [name for name, change in changes.items() if change.name != name]
     try:
-        root = _with_own_definitions(dict(schema), [name for name, change in changes.items() if change.name != name])
-        made = _Rewriting(root, changes).rewritten(root, refs=_MOST_REFS)
+        root = _with_own_definitions(dict(schema), gone)
+        out = _Rewriting(root, changes).rewritten(root, refs=_MAX_REFS)
     except RecursionError:
         raise SchemaError("is nested too deeply to be shaped") from None
-    if not isinstance(made, dict):
-        raise SchemaError("takes no arguments at all after the rule: it requires what is not sent or refuses what is")
-    out = cast("SchemaNode", made)
+    if not isinstance(out, dict):
+        raise SchemaError(
+            "takes no arguments at all after the rule: it requires an argument that is not sent, or refuses one that is"
+        )
     for key in _EXAMPLES:
         out.pop(key, None)
-    if any(change.name != name for name, change in changes.items()):
+    if gone:
         _close(out)
     return out
 
@@ -81,15 +84,20 @@ def reshaped(schema: Mapping[str, Any], changes: Mapping[str, ArgumentChange]) -
 def _close(schema: SchemaNode) -> None:
     if schema.get("additionalProperties", True) is not True or "patternProperties" in schema:
         return
-    if any(key in schema for key in (*_LISTS, *_SINGLE, "$ref", "dependentSchemas")):
+    # `additionalProperties` does not see the members of branches and would refuse them.
+    if schema.keys().isdisjoint((*_LISTS, *_SINGLE, "$ref", "dependentSchemas")):
+        schema["additionalProperties"] = False
+    else:
         schema.pop("additionalProperties", None)
         schema.setdefault("unevaluatedProperties", False)
-    else:
-        schema["additionalProperties"] = False
 
 
 class _Rewriting:
-    """The changes to one schema, applied to every subschema that speaks of the same object."""
+    """The changes to one schema, applied to every subschema for the same object.
+
+    A reference is replaced by its target only if the target names an argument that changes; other references stay. The
+    original is not changed, so its subschemas keep their ids, by which `_touching` knows them.
+    """
 
     def __init__(self, root: SchemaNode, changes: Mapping[str, ArgumentChange]) -> None:
         self._root = root
@@ -97,50 +105,47 @@ class _Rewriting:
         self._touching: dict[int, bool] = {}
         self._rewritten = 0
 
-    def rewritten(self, node: Any, *, refs: int) -> Any:  # a schema is an object or a boolean
-        """Return a subschema with the changes; False where no arguments can fit it any more."""
+    def rewritten(self, node: JsonValue, *, refs: int) -> JsonValue:
+        """Return a subschema, an object or a boolean, with the changes; False if no arguments can fit it any more."""
         if not isinstance(node, dict):
             return node
         self._rewritten += 1
-        if self._rewritten > _MOST_SUBSCHEMAS:
-            raise SchemaError(f"combines more than {_MOST_SUBSCHEMAS:,} subschemas")
-        out: SchemaNode = dict(cast("SchemaNode", node))
-        if refs:
-            target = local_target(self._root, out.get("$ref"))
-        else:
-            target = None
-        if isinstance(target, dict) and self._touches(cast("SchemaNode", target)):
-            del out["$ref"]
-            part = self.rewritten(target, refs=refs - 1)
-            rest = self.rewritten(out, refs=refs)
-            if part is False or rest is False:
-                return False
-            together = _disjoint(part, rest)
-            if together:
-                return {**part, **rest}
-            return {**rest, "allOf": [*_list(rest.get("allOf")), part]}
+        if self._rewritten > _MAX_SUBSCHEMAS:
+            raise SchemaError(f"combines more than {_MAX_SUBSCHEMAS:,} subschemas")
+        out = dict(node)
+        target = local_target(self._root, out.get("$ref")) if refs else None
+        if isinstance(target, dict) and self._touches(target):
+            return self._inlined(out, target, refs)
         if not self._properties(out) or not self._required(out):
             return False
         self._counts(out)
         always = self._dependencies(out, refs)
         return self._applied(out, refs, always)
 
+    def _inlined(self, out: SchemaNode, target: SchemaNode, refs: int) -> JsonValue:
+        """Return a subschema with its reference replaced by the changed target."""
+        del out["$ref"]
+        part = self.rewritten(target, refs=refs - 1)
+        rest = self.rewritten(out, refs=refs)
+        if not isinstance(part, dict) or not isinstance(rest, dict):
+            return False
+        if _disjoint(part, rest):
+            return {**part, **rest}
+        return {**rest, "allOf": [*listed(rest, "allOf"), part]}
+
     def _touches(self, target: SchemaNode) -> bool:
-        """Whether a subschema of the same object names an argument that changes."""
+        """Return whether a subschema of the same object names an argument that changes."""
         key = id(target)
         if key not in self._touching:
             self._touching[key] = not _named_in(self._root, target).isdisjoint(self._changes)
         return self._touching[key]
-
-    def _each(self, nodes: Any, refs: int) -> list[Any]:
-        return [self.rewritten(node, refs=refs) for node in _list(nodes)]
 
     def _properties(self, out: SchemaNode) -> bool:
         properties = out.get("properties")
         if not isinstance(properties, dict):
             return True
         made: SchemaNode = {}
-        for name, argument in cast("SchemaNode", properties).items():
+        for name, argument in properties.items():
             change = self._changes.get(name)
             if change is None:
                 made[name] = argument
@@ -152,7 +157,7 @@ class _Rewriting:
         out["properties"] = made
         return True
 
-    def _takes(self, argument: Any, change: ArgumentChange) -> bool:
+    def _takes(self, argument: JsonValue, change: ArgumentChange) -> bool:
         """Return whether the constant of a change fits the argument's schema; a value unknown before a call does."""
         if change.value is msgspec.UNSET or argument is True:
             return True
@@ -166,7 +171,7 @@ class _Rewriting:
         required = out.get("required")
         if not isinstance(required, list):
             return True
-        made = self._wanted(cast("list[Any]", required))
+        made = self._required_of_models(required)
         if made is None:
             return False
         if made:
@@ -175,14 +180,11 @@ class _Rewriting:
             del out["required"]
         return True
 
-    def _wanted(self, names: Iterable[Any]) -> list[Any] | None:
-        """Return the names that models have to give of those that are required; None if one is never sent."""
-        made: list[Any] = []
+    def _required_of_models(self, names: list[JsonValue]) -> list[JsonValue] | None:
+        """Return the required names that models have to give; None if one of them is never sent."""
+        made: list[JsonValue] = []
         for name in names:
-            if isinstance(name, str):
-                change = self._changes.get(name)
-            else:
-                change = None
+            change = self._changes.get(name) if isinstance(name, str) else None
             if change is None:
                 made.append(name)
             elif change.sent == "never":
@@ -192,122 +194,153 @@ class _Rewriting:
         return made
 
     def _counts(self, out: SchemaNode) -> None:
-        always = sum(change.name is None and change.sent == "always" for change in self._changes.values())
-        sent = always + sum(change.sent == "default" for change in self._changes.values())
-        for key, fewer in (("minProperties", sent), ("maxProperties", always)):
-            if isinstance(out.get(key), int) and fewer:
-                out[key] = max(0, out[key] - fewer)
+        """Lower the bounds on the number of members by those that models do not give."""
+        always = 0
+        by_default = 0
+        for change in self._changes.values():
+            always += change.name is None and change.sent == "always"
+            by_default += change.sent == "default"
+        for key, fewer in (("minProperties", always + by_default), ("maxProperties", always)):
+            bound = out.get(key)
+            if isinstance(bound, int) and fewer:
+                out[key] = max(0, bound - fewer)
 
-    def _dependencies(self, out: SchemaNode, refs: int) -> list[Any]:
+    def _dependencies(self, out: SchemaNode, refs: int) -> list[JsonValue]:
         """Rewrite the schemas that depend on single arguments; return those that depend on always sent ones."""
-        always: list[Any] = []
+        always: list[JsonValue] = []
         kept: dict[str, SchemaNode] = {"dependencies": {}, "dependentSchemas": {}}
-        for key in ("dependentRequired", "dependentSchemas", "dependencies"):
+        for key in _NAMED_DEPENDENCIES:
             place = kept["dependencies" if key == "dependencies" else "dependentSchemas"]
-            for name, wanted in _object(out.pop(key, None)).items():
-                demand = self._demand(wanted, refs)
+            for name, dependency in named(out, key).items():
+                demand = self._demand(dependency, refs)
                 change = self._changes.get(name)
-                if change is None or change.sent == "given":
-                    if change is None or change.name is None:
-                        own = name
-                    else:
-                        own = change.name
+                sent = "given" if change is None else change.sent
+                if sent == "given":
+                    own = name if change is None else change.name or name
                     place[own] = {"allOf": [place[own], demand]} if own in place else demand
-                elif change.sent != "never":
+                elif sent != "never":
                     always.append(demand)
-        out.update({key: place for key, place in kept.items() if place})
+            out.pop(key, None)
+        for key, place in kept.items():
+            if place:
+                out[key] = place
         return always
 
-    def _demand(self, wanted: Any, refs: int) -> Any:
+    def _demand(self, dependency: JsonValue, refs: int) -> JsonValue:
         """Return the dependency of an argument, a list of names or a schema, as a schema."""
-        if not isinstance(wanted, list):
-            return self.rewritten(wanted, refs=refs)
-        names = self._wanted(cast("list[Any]", wanted))
+        if not isinstance(dependency, list):
+            return self.rewritten(dependency, refs=refs)
+        names = self._required_of_models(dependency)
         if names is None:
             return False
         if names:
             return {"required": names}
         return True
 
-    def _applied(self, out: SchemaNode, refs: int, always: list[Any]) -> Any:
+    def _applied(self, out: SchemaNode, refs: int, always: list[JsonValue]) -> JsonValue:
+        """Return a subschema with its branches rewritten; False if no arguments can fit it any more."""
         for key in _LISTS:
             if isinstance(out.get(key), list):
-                out[key] = self._each(out[key], refs)
+                out[key] = [self.rewritten(branch, refs=refs) for branch in listed(out, key)]
         if always:
-            out["allOf"] = [*_list(out.get("allOf")), *always]
-        for key in ("anyOf", "oneOf"):
-            if False in _list(out.get(key)):
-                out[key] = [part for part in out[key] if part is not False]
-        if False in _list(out.get("allOf")) or any(out.get(key) == [] for key in ("anyOf", "oneOf")):
+            out["allOf"] = [*listed(out, "allOf"), *always]
+        if _has_false(listed(out, "allOf")):
             return False
+        for key in ("anyOf", "oneOf"):
+            if _has_false(listed(out, key)):
+                out[key] = [branch for branch in listed(out, key) if branch is not False]
+            if out.get(key) == []:
+                return False
         for key in _SINGLE:
             if key in out:
                 out[key] = self.rewritten(out[key], refs=refs)
         return out
 
 
-def _described(argument: Any, change: ArgumentChange) -> Any:
-    extra: SchemaNode = {} if change.description is None else {"description": change.description}
+def _has_false(branches: list[JsonValue]) -> bool:
+    # By identity: `0 == False`, and a stranger's schema may hold a number.
+    return any(branch is False for branch in branches)
+
+
+def _described(argument: JsonValue, change: ArgumentChange) -> JsonValue:
+    extra: SchemaNode = {}
+    if change.description is not None:
+        extra["description"] = change.description
     if change.sent == "default":
         extra["default"] = change.value
-    if not extra or not isinstance(argument, dict):
-        if extra and argument is True:
-            return extra
-        return argument
-    return {**cast("SchemaNode", argument), **extra}
+    if extra and argument is True:
+        return extra
+    if isinstance(argument, dict):
+        return {**argument, **extra}
+    return argument
 
 
-def _same_object(root: SchemaNode, node: Any) -> Iterable[SchemaNode]:
+def _same_object(root: SchemaNode, node: SchemaNode) -> Iterable[SchemaNode]:
     """Yield the subschemas that apply to the same object as a schema, each once, itself first."""
-    waiting = [node]
-    seen = set[int]()
+    waiting: list[JsonValue] = [node]
+    seen: set[int] = set()
     for here in waiting:  # which grows meanwhile
-        if not isinstance(here, dict) or id(cast("object", here)) in seen:
+        if not isinstance(here, dict) or id(here) in seen:
             continue
-        one = cast("SchemaNode", here)
-        seen.add(id(one))
-        yield one
-        waiting += [local_target(root, one.get("$ref"))] if isinstance(one.get("$ref"), str) else []
-        waiting += [part for key in _LISTS for part in _list(one.get(key))]
-        waiting += [one.get(key) for key in _SINGLE]
-        waiting += [part for key in ("dependentSchemas", "dependencies") for part in _object(one.get(key)).values()]
+        seen.add(id(here))
+        yield here
+        waiting.append(local_target(root, here.get("$ref")))
+        for key in _LISTS:
+            waiting += listed(here, key)
+        waiting += map(here.get, _SINGLE)
+        for key in ("dependentSchemas", "dependencies"):
+            waiting += named(here, key).values()
 
 
-def _named_in(root: SchemaNode, target: SchemaNode) -> set[Any]:
+def _named_in(root: SchemaNode, target: SchemaNode) -> set[str]:
     """Return the arguments that a subschema of the same object names."""
-    named: list[Any] = []
+    found: list[JsonValue] = []
     for node in _same_object(root, target):
-        named += [*_object(node.get("properties")), *_list(node.get("required"))]
-        for key in ("dependentRequired", "dependentSchemas", "dependencies"):
-            named += _object(node.get(key))
-            named += [name for names in _object(node.get(key)).values() for name in _list(names)]
-    return {name for name in named if isinstance(name, str)}
+        found += [*named(node, "properties"), *listed(node, "required")]
+        for key in _NAMED_DEPENDENCIES:
+            dependencies = named(node, key)
+            found += dependencies
+            for name in dependencies:
+                found += listed(dependencies, name)
+    return {name for name in found if isinstance(name, str)}
 
 
 def _with_own_definitions(root: SchemaNode, gone: list[str]) -> SchemaNode:
     """Return a schema in which no reference leads to `properties` that lose their names: these become definitions."""
-    heads = {f"#/properties/{name.replace('~', '~0').replace('/', '~1')}": name for name in gone}
     text = msgspec.json.encode(root)
-    led = [head for head in heads if msgspec.json.encode(head)[:-1] in text]
-    if not led:
-        return root
-    definitions = dict(_object(root.get("$defs")))
+    definitions = named(root, "$defs").copy()
     places: dict[str, str] = {}
-    for head in led:
-        key = heads[head]
+    for name in gone:
+        head = f"#/properties/{_escaped(name)}"
+        # Most schemas refer to none of their arguments. One search of the text for each is far cheaper than a walk.
+        if msgspec.json.encode(head)[:-1] not in text:
+            continue
+        key = name
         while key in definitions:
             key += "_"
-        definitions[key] = _object(root.get("properties")).get(heads[head], True)
-        places[head] = f"#/$defs/{key.replace('~', '~0').replace('/', '~1')}"
-    return cast("SchemaNode", _led({**root, "$defs": definitions}, places))
+        definitions[key] = named(root, "properties").get(name, True)
+        places[head] = f"#/$defs/{_escaped(key)}"
+    if not places:
+        return root
+    return _redirected_members({**root, "$defs": definitions}, places)
 
 
-def _led(node: Any, places: Mapping[str, str]) -> Any:
+def _escaped(name: str) -> str:
+    """Return a name as a part of a JSON pointer."""
+    return name.replace("~", "~0").replace("/", "~1")
+
+
+def _redirected(node: JsonValue, places: Mapping[str, str]) -> JsonValue:
     if isinstance(node, list):
-        return [_led(item, places) for item in cast("list[Any]", node)]
-    if not isinstance(node, dict):
-        return node
-    out: SchemaNode = {key: _led(item, places) for key, item in cast("SchemaNode", node).items()}
+        return [_redirected(item, places) for item in node]
+    if isinstance(node, dict):
+        return _redirected_members(node, places)
+    return node
+
+
+def _redirected_members(node: SchemaNode, places: Mapping[str, str]) -> SchemaNode:
+    """Return a part of a schema whose references below some places lead to other ones."""
+    out = {key: _redirected(item, places) for key, item in node.items()}
     ref = out.get("$ref")
     if isinstance(ref, str):
         for head, place in places.items():
@@ -317,16 +350,4 @@ def _led(node: Any, places: Mapping[str, str]) -> Any:
 
 
 def _disjoint(part: SchemaNode, out: SchemaNode) -> bool:
-    return not (part.keys() & out.keys()) - {"description", "title", "$comment"}
-
-
-def _list(value: Any) -> list[Any]:
-    if isinstance(value, list):
-        return cast("list[Any]", value)
-    return []
-
-
-def _object(value: Any) -> SchemaNode:
-    if isinstance(value, dict):
-        return cast("SchemaNode", value)
-    return {}
+    return (part.keys() & out.keys()) <= {"description", "title", "$comment"}
