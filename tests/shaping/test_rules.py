@@ -153,14 +153,16 @@ def test_tools_may_swap_their_names() -> None:
             ShapeRule(tools="search", arguments={"limit": ArgumentRule(value="many")}),
             (
                 "tool 'search' is left out: rule shape[0] ('search') cannot be applied to its schema, "
-                "which takes no arguments at all after the rule: it requires an argument that is not sent, or refuses one that is"
+                "which takes no arguments at all after the rule: it requires an argument that is not sent, "
+                "or refuses one that is"
             ),
         ),
         (
             ShapeRule(tools="search", arguments={"q": ArgumentRule(hide=True)}),
             (
                 "tool 'search' is left out: rule shape[0] ('search') cannot be applied to its schema, "
-                "which takes no arguments at all after the rule: it requires an argument that is not sent, or refuses one that is"
+                "which takes no arguments at all after the rule: it requires an argument that is not sent, "
+                "or refuses one that is"
             ),
         ),
         (
