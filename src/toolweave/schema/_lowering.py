@@ -6,8 +6,7 @@ so that the model still reads it; a schema that cannot be expressed at all is re
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -17,9 +16,23 @@ from toolweave.errors import SchemaError
 from toolweave.schema._combining import as_text, either, joined
 from toolweave.schema._json_values import JsonValue, SchemaNode, SchemaView, listed, members, named, text, texts
 from toolweave.schema._limits import check_schema, local_target
+from toolweave.schema._lowered_level import (
+    anchors_of,
+    bound_items,
+    constrains,
+    copied,
+    escaped,
+    is_plain_value,
+    last_part,
+    legal_name,
+    lone_reference,
+    renamed,
+    turn_into_enum,
+    widen,
+    with_lost_constraints,
+)
 from toolweave.schema._normalize import (
     ANNOTATIONS,
-    CONSTRAINTS,
     DEFINITIONS,
     KEYWORDS,
     MALFORMED,
@@ -34,13 +47,10 @@ from toolweave.schema._profiles import LEGAL_ARGUMENTS, MINIMAL, PROFILES, Schem
 from toolweave.schema._strict import check_not_recursive, check_strict, close, shut, types_of_values
 
 _MAX_HOPS = 32
-_MAX_NAME = 56
-"""Characters of a new name for an argument, so that a number behind it keeps it within 64."""
 _MAX_LEVELS = 100
 """Levels of subschemas once references are inlined; the recursion must end before the stack does."""
 _MAX_SUBSCHEMAS = 10_000
 """Subschemas that are lowered; one that occurs several times counts each time."""
-_ILLEGAL = re.compile(r"[^A-Za-z0-9_.-]")
 
 _NUMBERS = frozenset(("exclusiveMaximum", "exclusiveMinimum", "maximum", "minimum"))
 
@@ -189,17 +199,17 @@ class _Lowering:
         originals: dict[str, str] = {}
         for name in properties:
             if name not in new_names:
-                new_name = _legal_name(name, new_names.values())
+                new_name = legal_name(name, new_names.values())
                 new_names[name] = new_name
                 originals[new_name] = name
                 self._note("", RENAMED_ARGUMENT.problem.format(name[:80], new_name))
         root["properties"] = {new_names[name]: member for name, member in properties.items()}
         if "required" in root:
-            root["required"] = _renamed(texts(root, "required"), new_names)
+            root["required"] = renamed(texts(root, "required"), new_names)
         dependent: SchemaNode = {}
         for name in named(root, "dependentRequired"):
             required = texts(named(root, "dependentRequired"), name)
-            dependent[new_names.get(name, name)] = _renamed(required, new_names)
+            dependent[new_names.get(name, name)] = renamed(required, new_names)
         if dependent:
             root["dependentRequired"] = dependent
         return originals
@@ -274,7 +284,7 @@ class _Lowering:
         # again without being recursive.
         del self._path[entered:]
         self._level -= 1
-        return _described(out, lost, beside_ref=not self._rules.plain_unions)
+        return with_lost_constraints(out, lost, beside_ref=not self._rules.plain_unions)
 
     def _count(self) -> None:
         self._lowered += 1
@@ -320,7 +330,7 @@ class _Lowering:
             case "minItems":
                 return not rules.single_items or value in (0, 1)
             case "enum":
-                return not rules.plain_enums or all(map(_is_plain_value, listed(node, key)))
+                return not rules.plain_enums or all(map(is_plain_value, listed(node, key)))
             case "maxLength" | "minLength" if rules.lone_lengths:
                 return not self._keeps_form(node)
             case _:
@@ -342,9 +352,9 @@ class _Lowering:
             out[key] = [self._schema(one, f"{where}/{key}/{index}") for index, one in enumerate(value)]
         elif key in NAMED_SCHEMAS:
             place = f"{where}/{key}"
-            out[key] = {name: self._schema(one, f"{place}/{_escaped(name)}") for name, one in members(value).items()}
+            out[key] = {name: self._schema(one, f"{place}/{escaped(name)}") for name, one in members(value).items()}
         else:
-            out[key] = _copy(value)
+            out[key] = copied(value)
 
     def _leave(self, key: str, value: JsonValue, where: str, lost: list[str]) -> None:
         """Leave a keyword out: a constraint is added to the description."""
@@ -358,7 +368,7 @@ class _Lowering:
     def _expressed(self, node: SchemaNode, where: str, lost: list[str]) -> SchemaNode:
         """Return a schema in the keywords of the API, where those for the same constraint differ."""
         rules = self._rules
-        if "$ref" in node and (rules.inline or (rules.plain_unions and _constrains(node))):
+        if "$ref" in node and (rules.inline or (rules.plain_unions and constrains(node))):
             node = self._inlined(node, where, lost)
         if not rules.is_strict and node.get("additionalProperties") is False:
             patterns = node.get("patternProperties")
@@ -377,7 +387,7 @@ class _Lowering:
             target = self._entered(str(node.pop("$ref")), where, lost)
             # Since 2019-09 keywords beside `$ref` apply as well. Both are constraints, so they are joined like the
             # parts of an `allOf` instead of one replacing the other.
-            if _constrains(node):
+            if constrains(node):
                 node["allOf"] = [*listed(node, "allOf"), target]
             else:
                 node = {**target, **node}
@@ -399,7 +409,7 @@ class _Lowering:
             return {}
         # A recursive type, in an API without references: the model reads its name and kind in place of a further level.
         if key in self._path:
-            lost.append(f"$ref: the form of {_last(reference) or 'the whole'} again")
+            lost.append(f"$ref: the form of {last_part(reference) or 'the whole'} again")
             if "type" in schema:
                 return {"type": schema["type"]}
             return {}
@@ -420,13 +430,13 @@ class _Lowering:
             lost += more
         keeps = self._rules.keeps or frozenset()
         if node.get("items") is False:
-            _bound_items(node)
+            bound_items(node)
         if "prefixItems" in node and "prefixItems" not in keeps:
-            _widen(node, lost)
+            widen(node, lost)
         if self._rules.single_types:
             node = self._of_one_type(node, where, lost)
         if "const" not in keeps:
-            _turn_into_enum(node)
+            turn_into_enum(node)
         return node
 
     def _of_one_type(self, node: SchemaNode, where: str, lost: list[str]) -> SchemaNode:
@@ -453,8 +463,8 @@ class _Lowering:
             del node["allOf"]
             # `allOf: [{$ref}]` beside a description is how pydantic and OpenAPI describe a reference. It is kept, or
             # every described type would be inlined.
-            reference = _lone_reference(parts)
-            if reference is not None and not self._rules.inline and not _constrains(node):
+            reference = lone_reference(parts)
+            if reference is not None and not self._rules.inline and not constrains(node):
                 return {**node, "$ref": reference}
             node, more = joined(node, [self._branch(one, where, lost) for one in parts])
             lost += more
@@ -497,7 +507,7 @@ class _Lowering:
             while waiting:
                 node = waiting.pop()
                 if isinstance(node, Mapping):
-                    for anchor in _anchors_of(node):
+                    for anchor in anchors_of(node):
                         self._anchors.setdefault(anchor, node)
                     waiting += node.values()
                 elif isinstance(node, list):
@@ -505,7 +515,7 @@ class _Lowering:
         return self._anchors.get(name)
 
     def _free_name(self, reference: str) -> str:
-        wanted = name = _last(reference) or "root"
+        wanted = name = last_part(reference) or "root"
         while name in self._numbers:  # of one wanted name the next number is known
             self._numbers[wanted] += 1
             name = f"{wanted}_{self._numbers[wanted]}"
@@ -518,109 +528,5 @@ class _Lowering:
         self._changes[change] = self._changes.get(change, False) or is_loss
 
 
-def _renamed(names: list[str], new_names: Mapping[str, str]) -> list[JsonValue]:
-    return [new_names.get(name, name) for name in names]
-
-
-def _bound_items(node: SchemaNode) -> None:
-    """Replace `items: false` in place: an array has as many items as `prefixItems` has schemas."""
-    del node["items"]
-    maximum = len(listed(node, "prefixItems"))
-    stricter = node.get("maxItems")
-    if isinstance(stricter, (int, float)):
-        node["maxItems"] = min(maximum, stricter)
-    else:
-        node["maxItems"] = maximum
-
-
-def _turn_into_enum(node: SchemaNode) -> None:
-    """Replace `const` by an `enum` of one value, in place, and name the type of the values."""
-    if "const" in node and "enum" not in node:
-        node["enum"] = [node.pop("const")]
-    if "enum" in node and node.keys().isdisjoint(("type", "$ref")):
-        node["type"] = type_keyword(types_of_values(listed(node, "enum")))
-
-
-def _legal_name(name: str, taken: Collection[str]) -> str:
-    """Return a name for an argument with the letters of the original one, unlike those that are taken."""
-    wanted = _ILLEGAL.sub("_", name).strip("_")[:_MAX_NAME] or "argument"
-    found = wanted
-    number = 1
-    while found in taken:
-        number += 1
-        found = f"{wanted}_{number}"
-    return found
-
-
-def _anchors_of(node: SchemaView) -> list[str]:
-    """Return the names of a subschema; before 2019-09 an anchor was an `$id` that is a fragment."""
-    names: list[str] = []
-    anchor = text(node, "$anchor")
-    identifier = text(node, "$id")
-    if anchor is not None:
-        names.append(anchor)
-    if identifier is not None and identifier.startswith("#"):
-        names.append(identifier[1:])
-    return names
-
-
-def _described(out: SchemaNode, lost: list[str], *, beside_ref: bool) -> SchemaNode:
-    """Return a lowered schema with the lost constraints in its description, in parentheses and each once."""
-    if lost:
-        in_words = f"({'; '.join(dict.fromkeys(lost))})"
-        out["description"] = f"{out['description']} {in_words}" if out.get("description") else in_words
-    if "$ref" in out and len(out) > 1 and not beside_ref:
-        return {"anyOf": [{"$ref": out.pop("$ref")}], **out}
-    return out
-
-
-def _widen(node: SchemaNode, lost: list[str]) -> None:
-    """Replace schemas of single items by one that is any of them, in place."""
-    positions = listed(node, "prefixItems")
-    del node["prefixItems"]
-    lost.append(f"prefixItems: {as_text(positions)}")
-    rest = node.get("items")
-    if isinstance(rest, Mapping):
-        positions = [*positions, rest]
-    kinds: list[JsonValue] = []
-    for one in positions:
-        if one not in kinds:
-            kinds.append(one)
-    node["items"] = kinds[0] if len(kinds) == 1 else {"anyOf": kinds}
-
-
-def _constrains(node: SchemaView) -> bool:
-    """Return whether a schema constrains values by more than a reference."""
-    return not CONSTRAINTS.isdisjoint(node)
-
-
-def _lone_reference(parts: list[JsonValue]) -> str | None:
-    """Return the reference of an `allOf` that is one reference and nothing else."""
-    only = members(parts[0])
-    if len(parts) == 1 and len(only) == 1:
-        return text(only, "$ref")
-    return None
-
-
-def _is_plain_value(value: JsonValue) -> bool:
-    return isinstance(value, (str, int, float)) and not isinstance(value, bool)
-
-
-def _last(reference: str) -> str:
-    return _ILLEGAL.sub("_", reference.rpartition("/")[2].lstrip("#"))[:48]
-
-
 def _too_deep() -> str:
     return f"the schema has more than {_MAX_LEVELS} levels once its references are in their places"
-
-
-def _copy(value: JsonValue) -> JsonValue:
-    if isinstance(value, Mapping):
-        return {key: _copy(one) for key, one in value.items()}
-    if isinstance(value, list):
-        return [_copy(one) for one in value]
-    return value
-
-
-def _escaped(name: str) -> str:
-    return name.replace("~", "~0").replace("/", "~1")

@@ -87,7 +87,7 @@ def _has_unevaluated(root: SchemaNode) -> bool:
 
 
 def _repeats(node: SchemaNode) -> bool:
-    """Return whether a validator checks the branches of a subschema twice, to know what they evaluate."""
+    """Return whether a validator checks the branches of a subschema twice, to find their evaluated members."""
     return not node.keys().isdisjoint(_KEYWORDS)
 
 

@@ -29,6 +29,7 @@ from toolweave.schema._unevaluated import NEVER, Repeats, repeats_of
 
 if TYPE_CHECKING:
     import jsonschema_rs
+    from jsonschema_rs import ValidationError
 
 _log = logging.getLogger("toolweave.schema")
 
@@ -150,7 +151,7 @@ class Validator:
         except ValueError as exc:
             return (Problem(path="", message=f"is not a JSON value: {exc}"),)
 
-    def errors(self, instance: JsonValue) -> list[jsonschema_rs.ValidationError]:
+    def errors(self, instance: JsonValue) -> list[ValidationError]:
         """Return all errors of a value as the library has them; none where collecting them could take long."""
         size = measure(instance)
         if not 0 <= size <= _ALL_ERRORS_UP_TO or self._is_too_much(instance, size):
@@ -173,7 +174,7 @@ class Validator:
                 self._by_value = max_steps_per_value(self._checked, self._steps)
         return (size + 1) * self._by_value * self._repeats.max_checks(instance) > MAX_STEPS
 
-    def _errors(self, instance: JsonValue, *, all_of_them: bool) -> list[jsonschema_rs.ValidationError]:
+    def _errors(self, instance: JsonValue, *, all_of_them: bool) -> list[ValidationError]:
         if all_of_them:
             return list(self._compiled.iter_errors(instance))
         from jsonschema_rs import ValidationError  # see _compile
