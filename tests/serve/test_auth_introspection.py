@@ -168,7 +168,7 @@ async def test_an_answer_is_remembered_for_a_time_and_never_beyond_the_end_of_th
 
 
 async def test_only_so_many_answers_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("toolweave.serve._auth.introspection._MOST_REMEMBERED", 2)
+    monkeypatch.setattr("toolweave.serve._auth.introspection._MAX_CACHED", 2)
     with running_issuer() as issuer:
         issuer.pages["/introspect"] = Page(GOOD)
         auth = introspecting(issuer)
@@ -320,7 +320,7 @@ async def test_garbage_of_one_address_costs_the_issuer_few_questions_and_others_
 
 
 async def test_a_refused_token_is_remembered_and_displaces_no_accepted_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("toolweave.serve._auth.introspection._MOST_REMEMBERED", 2)
+    monkeypatch.setattr("toolweave.serve._auth.introspection._MAX_CACHED", 2)
     with running_issuer() as issuer:
         issuer.pages["/introspect"] = accepting
         auth = introspecting(issuer)

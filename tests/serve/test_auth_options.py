@@ -78,7 +78,7 @@ def test_an_authorization_server_refuses_options_that_follow_from_its_url(name: 
 
 
 def test_api_keys_are_given_once() -> None:
-    with pytest.raises(TypeError, match="ApiKeyAuth has no option 'api_keys': its first argument holds the keys"):
+    with pytest.raises(TypeError, match="ApiKeyAuth has no option 'api_keys': its first argument has the keys"):
         MAKERS["ApiKeyAuth"](api_keys=[ApiKey(name="b", key=TOKEN[::-1])])
 
 

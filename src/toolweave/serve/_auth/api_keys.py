@@ -1,24 +1,24 @@
-"""API keys: long random texts, each with the name and the rights of the program that has it.
+"""API keys: long random texts, each with the name and the rights of the program that has it."""
 
-Only the SHA-256 of each key is kept. That is enough for a random key, of which no list of likely ones can be made,
-and a key is found by its digest: the time taken reveals nothing about the key.
-"""
+# Only the SHA-256 of each key is stored. A slow hash is not needed, because nobody can guess a random key from a list.
+# A key is found by its digest, so the time of the search reveals nothing about the key.
 
 from __future__ import annotations
 
 import hashlib
 import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from toolweave.config import Secret
 from toolweave.errors import ConfigError
+from toolweave.protocol.json_types import JsonObject
 from toolweave.serve._request import Identity
 from toolweave.tools._scopes import scope_list
 
-_SHORTEST = 16
+_MIN_LENGTH = 16
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
@@ -27,8 +27,8 @@ class ApiKey:
     """A key that a program sends as a bearer token.
 
     Attributes:
-        name: Whose key it is; the client of its requests. Two keys of one name are one client, so that a key can be
-            replaced by another without a break.
+        name: The name of the client. Two keys of one name are one client, so that a key can be replaced without an
+            interruption.
         key: The key, a random text of 16 characters or more.
         sha256: Instead of it, the SHA-256 of the key in hexadecimal.
         scopes: The scopes of its requests.
@@ -37,14 +37,14 @@ class ApiKey:
 
     Raises:
         ConfigError: The name is empty, both or none of `key` and `sha256` are given, one of them cannot be right, or a
-            scope is no scope.
+            scope is not valid.
     """
 
     name: str
     key: str | Secret | None = field(default=None, repr=False)
     sha256: str = field(default="", repr=False)
     scopes: tuple[str, ...] = ()
-    claims: Mapping[str, Any] = field(default_factory=dict[str, Any], hash=False)
+    claims: JsonObject = field(default_factory=dict[str, Any], hash=False)
     expires_at: float | None = None
 
     def __post_init__(self) -> None:
@@ -52,8 +52,8 @@ class ApiKey:
             raise ConfigError("an API key needs a name")
         if (self.key is None) == (not self.sha256):
             raise ConfigError(f"API key {self.name!r} needs 'key' or 'sha256', one of them")
-        if self.key is not None and len(self._text) < _SHORTEST:
-            raise ConfigError(f"API key {self.name!r}: a key has {_SHORTEST} characters or more, all of them random")
+        if self.key is not None and len(self._text) < _MIN_LENGTH:
+            raise ConfigError(f"API key {self.name!r}: a key has {_MIN_LENGTH} characters or more, all of them random")
         if self.sha256 and not _DIGEST.fullmatch(self.sha256.lower()):
             raise ConfigError(f"API key {self.name!r}: 'sha256' must be 64 hexadecimal digits")
         try:
@@ -77,9 +77,8 @@ class ApiKey:
     @property
     def identity(self) -> Identity:
         """The identity of its requests."""
-        if self.expires_at is None:
-            expires = None
-        else:
+        expires = None
+        if self.expires_at is not None:
             expires = int(self.expires_at)
         return Identity(client_id=self.name, scopes=self.scopes, expires_at=expires, claims=self.claims)
 
@@ -105,7 +104,7 @@ class ApiKeys:
         """Accept these keys from now on, and no others.
 
         Raises:
-            ConfigError: As the class; then those of before stay.
+            ConfigError: As the class. The current keys then stay.
         """
         known: dict[bytes, Identity] = {}
         for one in keys:
@@ -115,9 +114,11 @@ class ApiKeys:
         self._known = known
 
     def find(self, token: str) -> Identity | None:
-        """Return the identity of a key that is good now, or None."""
+        """Return the identity of a key that is valid now, or None."""
         found = self._known.get(digest_of(token))
-        if found is None or (found.expires_at is not None and found.expires_at <= time.time()):
+        if found is None or found.expires_at is None:
+            return found
+        if found.expires_at <= time.time():
             return None
         return found
 

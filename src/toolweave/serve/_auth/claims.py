@@ -1,19 +1,19 @@
-"""Claims of access tokens, judged: issuer, audience or client, times, kind. Pure.
+"""The checks of the claims of access tokens: issuer, audience or client, times, kind. Pure.
 
-A reason why a token is refused is for the operator's log: it names the claim, the expected value and the received one,
-each shortened. No reason holds a token.
+The reason of a refusal is for the operator's log: it names the claim, the expected value and the received one, each
+shortened. No reason contains a token.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, TypeGuard, cast
 from urllib.parse import urlsplit
 
 from toolweave._value import Value
 from toolweave.errors import shortened
-from toolweave.protocol.json_types import as_object
+from toolweave.protocol.json_types import JsonObject, as_array, as_text, object_or_empty
 from toolweave.serve._request import Identity
 
 _MAX_SHOWN = 200
@@ -24,11 +24,11 @@ _CLIENT_CLAIMS = ("client_id", "azp", "appid", "cid")
 
 
 CHECKED_HERE: Any = {f"verify_{name}": False for name in ("exp", "nbf", "iat", "aud", "iss")}
-"""The options of `jwt.decode` that leave the checks of `ExpectedClaims` to it."""
+"""The options of `jwt.decode` that switch off the checks of `ExpectedClaims`."""
 
 
 class TokenProblem(Exception):
-    """A private signal: a token is refused; the text is the reason, safe to log."""
+    """A private signal: a token is refused. The text is the reason and safe to log."""
 
 
 class ExpectedClaims(Value, frozen=True):
@@ -50,7 +50,7 @@ class ExpectedClaims(Value, frozen=True):
         """Return the same with one more audience."""
         return self.replace(audiences=(*self.audiences, audience))
 
-    def check(self, claims: Mapping[str, Any], issuer: str, *, now: float) -> None:
+    def check(self, claims: JsonObject, issuer: str, *, now: float) -> None:
         """Check verified claims of a token of an issuer.
 
         Raises:
@@ -61,31 +61,34 @@ class ExpectedClaims(Value, frozen=True):
         self._check_audience(claims)
         self._check_times(claims, now)
 
-    def _check_audience(self, claims: Mapping[str, Any]) -> None:
+    def _check_audience(self, claims: JsonObject) -> None:
         if "aud" not in claims and self.client_ids:
             client = client_of(claims)
             if client not in self.client_ids:
                 raise unexpected("client_id", client, self.client_ids)
             return
-        audience: object = claims.get("aud")
-        if isinstance(audience, list):
-            named = cast("list[object]", audience)
-        else:
-            named = [audience]
-        accepted = {spelling for one in self.audiences for spelling in spellings(one)}
-        if not any(isinstance(one, str) and one in accepted for one in named):
-            raise unexpected("aud", claims.get("aud"), self.audiences)
+        audience = claims.get("aud")
+        accepted: set[str] = set()
+        for one in self.audiences:
+            accepted.update(spellings(one))
+        for name in as_array(audience) or [audience]:
+            if isinstance(name, str) and name in accepted:
+                return
+        raise unexpected("aud", audience, self.audiences)
 
-    def _check_times(self, claims: Mapping[str, Any], now: float) -> None:
+    def _check_times(self, claims: JsonObject, now: float) -> None:
         for name in ("exp", "nbf", "iat"):
             at: object = claims.get(name)
-            if at is None and not (name == "exp" and self.must_expire):
+            is_required = name == "exp" and self.must_expire
+            if at is None and not is_required:
                 continue
             if not is_time(at):
                 raise TokenProblem(f"{name!r} is {shown(at)}, expected a number of seconds")
-            early = at - self.leeway_seconds > now
-            late = at + self.leeway_seconds <= now
-            if late if name == "exp" else early:
+            if name == "exp":
+                is_wrong = at + self.leeway_seconds <= now
+            else:
+                is_wrong = at - self.leeway_seconds > now
+            if is_wrong:
                 raise TokenProblem(f"{name!r} is {shown(at)}, and it is {int(now)} now")
 
 
@@ -98,13 +101,15 @@ def unexpected(claim: str, value: object, expected: Iterable[str]) -> TokenProbl
 
 
 def shown(value: object) -> str:
-    """Return a foreign value as it is logged: on one short line."""
+    """Return a foreign value for the log: one short line."""
     return shortened(repr(value), _MAX_SHOWN)
 
 
 def is_time(value: object) -> TypeGuard[int | float]:
     """Whether a value is a time (RFC 7519, `NumericDate`)."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return math.isfinite(value)
 
 
 def spellings(url: str) -> tuple[str, ...]:
@@ -113,24 +118,28 @@ def spellings(url: str) -> tuple[str, ...]:
         parts = urlsplit(url)
     except ValueError:
         return (url,)
-    if not parts.netloc or parts.path not in ("", "/") or parts.query or parts.fragment:
+    is_root = parts.path in ("", "/") and not parts.query
+    if not is_root or not parts.netloc or parts.fragment:
         return (url,)
     plain = url.removesuffix("/")
     return (plain, f"{plain}/")
 
 
 def plain_resource(url: str) -> str:
-    """Return the spelling of a resource's URL that is advertised: at the root of a host without a slash."""
+    """Return the spelling of a resource's URL for metadata: at the root of a host without a slash."""
     return spellings(url)[0]
 
 
-def client_of(claims: Mapping[str, Any]) -> object:
-    """Return the client that claims name, or None."""
-    return next((claims[name] for name in _CLIENT_CLAIMS if claims.get(name)), None)
+def client_of(claims: JsonObject) -> object:
+    """Return the client in claims, or None."""
+    for name in _CLIENT_CLAIMS:
+        if claims.get(name):
+            return claims[name]
+    return None
 
 
-def check_kind(claims: Mapping[str, Any]) -> None:
-    """Refuse the claims of an ID token, and of tokens that say that they are not for access (Keycloak, Cognito).
+def check_kind(claims: JsonObject) -> None:
+    """Refuse the claims of an ID token, and of tokens that declare another kind (Keycloak, Cognito).
 
     Raises:
         TokenProblem: The token is not an access token.
@@ -144,46 +153,47 @@ def check_kind(claims: Mapping[str, Any]) -> None:
             raise TokenProblem(f"{name!r} is {shown(kind)}, expected an access token")
 
 
-def identity_of_claims(claims: Mapping[str, Any], *, expires_at: int | None = None) -> Identity:
+def identity_of_claims(claims: JsonObject, *, expires_at: int | None = None) -> Identity:
     """Return the identity of verified claims.
 
     Raises:
-        TokenProblem: They name neither a client nor a subject, or bind the token to something that is not checked here.
+        TokenProblem: They have neither a client nor a subject, or bind the token to something other than a DPoP key.
     """
     subject = claims.get("sub")
     client = client_of(claims) or subject
     if not isinstance(client, str):
         names = ", ".join(repr(name) for name in (*_CLIENT_CLAIMS, "sub"))
         raise TokenProblem(f"it names no client and no subject: {names} are missing, or not text")
-    scopes = claims.get("scope", claims.get("scp", ()))
-    listed = scopes.split() if isinstance(scopes, str) else scopes
-    issuer = claims.get("iss")
     return Identity(
         client_id=client,
-        subject=subject if isinstance(subject, str) else None,
-        issuer=issuer if isinstance(issuer, str) else None,
-        scopes=tuple(str(scope) for scope in cast("Iterable[object]", listed))
-        if isinstance(listed, list | tuple)
-        else (),
+        subject=as_text(subject),
+        issuer=as_text(claims.get("iss")),
+        scopes=_scopes_in(claims),
         expires_at=expires_at,
         key_thumbprint=_thumbprint(claims),
         claims=claims,
     )
 
 
-def _thumbprint(claims: Mapping[str, Any]) -> str | None:
+def _scopes_in(claims: JsonObject) -> tuple[str, ...]:
+    """Return the scopes in claims: a text with spaces, or a list (`scp` of Entra ID and Okta)."""
+    scopes = claims.get("scope", claims.get("scp", ()))
+    if isinstance(scopes, str):
+        return tuple(scopes.split())
+    if isinstance(scopes, list | tuple):
+        return tuple(map(str, cast("Iterable[object]", scopes)))
+    return ()
+
+
+def _thumbprint(claims: JsonObject) -> str | None:
     """Return the thumbprint of the key that a token is bound to, or None if it is not bound.
 
     Raises:
-        TokenProblem: The token is bound to something whose possession is not checked here (a certificate, RFC 8705).
+        TokenProblem: The token is bound to something else, such as a certificate (RFC 8705), which is not checked.
     """
-    confirmation = as_object(claims.get("cnf"))
     if claims.get("cnf") is None:
         return None
-    if confirmation is None:
-        thumbprint = None
-    else:
-        thumbprint = confirmation.get("jkt")
+    thumbprint = object_or_empty(claims["cnf"]).get("jkt")
     if not isinstance(thumbprint, str):
         raise TokenProblem(f"'cnf' is {shown(claims['cnf'])}, expected a 'jkt': only keys of DPoP are checked")
     return thumbprint

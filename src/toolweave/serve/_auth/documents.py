@@ -1,33 +1,32 @@
-"""JSON documents of an issuer that the operator named: its keys, its metadata, its answers about tokens.
+"""JSON documents of an issuer that the operator named: its keys, its metadata, its answers about tokens."""
 
-The addresses are the operator's own, so those of a private network are accepted where the named URL is in one; the URLs
-an issuer's documents name in turn is judged by that. No redirect is followed, though `toolweave.oauth` follows some.
-"""
+# The operator named the issuer, so it may be in a private network, and the URLs in its documents may have addresses of
+# the same kind. No redirect is followed: keys of another place would verify the tokens of this issuer.
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from toolweave.errors import ConfigError
 from toolweave.oauth._fetch import FetchFailed, GuardedFetch, checked_url
+from toolweave.protocol.json_types import Json, JsonObject
 
 _SECONDS = 10.0
 
 
 class NoDocument(Exception):
-    """A private signal: there is no usable answer; its text is safe to log."""
+    """A private signal: the issuer returned no usable document. The text is safe to log."""
 
 
 async def ask_issuer(
     url: str, *, form: Mapping[str, str] | None = None, headers: Mapping[str, str] | None = None, named: str = ""
-) -> tuple[int, dict[str, Any]]:
+) -> tuple[int, Json]:
     """Return the status and the JSON object of a URL: by GET, or by POST of a form.
 
-    The object is empty unless the status is 200. `named` is the operator's own URL, where it is another one.
+    The object is empty unless the status is 200. `named` is the URL in the config, if it is another one.
 
     Raises:
-        NoDocument: There is no answer within ten seconds, it is a redirect, longer than 256 KiB, or no JSON object.
+        NoDocument: The answer takes more than ten seconds, is a redirect, longer than 256 KiB, or not a JSON object.
     """
     fetch = GuardedFetch([named or url], seconds=_SECONDS)
     try:
@@ -37,7 +36,9 @@ async def ask_issuer(
             answer = await fetch.post(url, "its endpoint", form, headers=headers)
         if answer.url != url or 300 <= answer.status < 400:
             raise NoDocument("it answered with a redirect, which is not followed")
-        return answer.status, answer.decoded(dict[str, Any]) if answer.status == 200 else {}
+        if answer.status != 200:
+            return answer.status, {}
+        return answer.status, answer.decoded(Json)
     except FetchFailed as exc:
         raise NoDocument(str(exc)) from None
 
@@ -46,7 +47,7 @@ def check_issuer_url(url: str, name: str) -> None:
     """Refuse a URL of an issuer that is not protected by TLS, except on this machine.
 
     Raises:
-        ConfigError: Naming the argument at fault.
+        ConfigError: The URL is not protected; the error names the argument.
     """
     try:
         checked_url(url, name)
@@ -54,11 +55,11 @@ def check_issuer_url(url: str, name: str) -> None:
         raise ConfigError(str(exc)) from None
 
 
-def url_in(document: Mapping[str, Any], member: str, whose: str = "it") -> str:
-    """Return a URL that a document of an issuer names.
+def url_in(document: JsonObject, member: str, whose: str = "it") -> str:
+    """Return a URL in a document of an issuer.
 
     Raises:
-        NoDocument: It names none that may be used; `whose` begins the text.
+        NoDocument: The URL is missing or not allowed; `whose` begins the text.
     """
     url = document.get(member)
     if not isinstance(url, str):

@@ -1,15 +1,14 @@
-"""The gate in front of single operations: a token that is not enough for one is answered with 403 (step-up).
+"""The gate in front of single operations: a request whose token lacks a scope is answered with 403 (step-up)."""
 
-It runs before the request, in every revision and on every way through HTTP, because a challenge is an HTTP
-header: once a stream has begun it can no longer be sent.
-"""
+# It runs before the request, in every revision and for every kind of HTTP request, because a challenge is an HTTP
+# header: it cannot be sent after a stream has begun.
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
+from toolweave.protocol.json_types import JsonObject
 from toolweave.serve._auth.middleware import AuthorizesTokens, challenges_for, identity_of, scheme_of
 from toolweave.serve._auth.refusal import Refusal
 from toolweave.serve._http.asgi import Scope
@@ -21,10 +20,10 @@ _NO_AUTH = "This needs scopes, and the server was started without authorization 
 
 
 class OperationGate:
-    """Refuses operations that the token of a request is not enough for.
+    """Refuses operations for which the token of a request lacks a scope.
 
     Args:
-        offers: Returns the offers that a request is about.
+        offers: Returns the offers that a request uses.
         auth: The authorization; without one, any operation that needs scopes is refused.
 
     Attributes:
@@ -36,7 +35,7 @@ class OperationGate:
         self._auth = auth
         self.authorizes: bool = auth is not None
 
-    def refusal(self, scope: Scope, operations: Iterable[tuple[str, Mapping[str, Any]]]) -> Refusal | None:
+    def refusal(self, scope: Scope, operations: Iterable[tuple[str, JsonObject]]) -> Refusal | None:
         """Return the refusal of a request, given the method and params of each of its messages; None to let it pass.
 
         It names all the scopes that the operations need, those of the endpoint among them (MCP, step-up).
@@ -44,14 +43,20 @@ class OperationGate:
         needed: list[str] = []
         for method, params in operations:
             for offer in self._offers(method, params):
-                needed += offer.scopes if self._auth is None else self._auth.access.rules.required(*offer[:3])
+                if self._auth is None:
+                    needed += offer.scopes
+                else:
+                    needed += self._auth.access.rules.required(*offer[:3])
         if not needed:
             return None
         if self._auth is None:
             _log.warning("refused a request: %s", _NO_AUTH)
             return Refusal(status=403, error="access_denied", description=_NO_AUTH)
         identity = identity_of(scope)
-        granted = self._auth.access.granted(() if identity is None else identity.scopes)
+        scopes: tuple[str, ...] = ()
+        if identity is not None:
+            scopes = identity.scopes
+        granted = self._auth.access.granted(scopes)
         if granted.issuperset(needed):
             return None
         every = tuple(dict.fromkeys([*self._auth.required_scopes, *needed]))

@@ -1,8 +1,11 @@
 """Opaque access tokens, asked about at their issuer (RFC 7662).
 
-An answer is remembered for half a minute at most, so a revoked token is refused that much later. Many requests with one
-token ask once. An issuer that cannot be asked is no reason to say that a token is invalid: the answer is 503.
+An answer is cached for half a minute at most, so a revoked token is refused that much later.
 """
+
+# Many requests with one token ask once (single flight). Accepted and refused tokens have separate caches, because
+# refused tokens cost nothing to invent and must not displace the others. If the issuer cannot be reached, the token may
+# be valid, so the answer is 503 and not 401.
 
 from __future__ import annotations
 
@@ -11,15 +14,16 @@ import math
 import time
 from base64 import b64encode
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from hashlib import sha256
-from typing import Any, Literal, TypeVar, Unpack
+from typing import Literal, TypeVar, Unpack
 from urllib.parse import quote_plus
 
 from toolweave.config import Secret
 from toolweave.errors import ConfigError
 from toolweave.oauth._single_flight import SingleFlight
+from toolweave.protocol.json_types import Json, JsonObject
 from toolweave.serve._auth.claims import (
     ExpectedClaims,
     TokenProblem,
@@ -38,7 +42,7 @@ from toolweave.serve._request import Identity
 
 _log = logging.getLogger("toolweave.serve._auth")
 
-_MOST_REMEMBERED = 10_000
+_MAX_CACHED = 10_000
 _SECONDS = 45.0
 _Found = TypeVar("_Found")
 _KINDS = frozenset({"bearer", "dpop"})
@@ -47,18 +51,18 @@ _KINDS = frozenset({"bearer", "dpop"})
 class IntrospectionAuth(TokenAuth):
     """Accepts opaque tokens that their issuer calls active, for listed audiences (RFC 7662).
 
-    While the issuer cannot be asked, requests are answered with 503 and `Retry-After`. For each refused token, one line
-    of the log `toolweave.serve._auth` names the claim, the expected value and the received one.
+    While the issuer cannot be reached, requests are answered with 503 and `Retry-After`. For each refused token, one
+    line of the log `toolweave.serve._auth` names the claim, the expected value and the received one.
 
     Args:
-        issuer: The issuer of the tokens; must be the `iss` of an answer that has one.
-        audience: Must be (among) the `aud` of an answer, exactly: the endpoint's own URL, or the issuer's name for
-            it; one, or several. A token for another audience is never accepted.
-        client_id: The client that this server is at the issuer, which authenticates to ask.
+        issuer: The issuer of the tokens, and the `iss` of an answer that has one.
+        audience: The exact `aud` of an answer, or a member of it: the endpoint's own URL, or the issuer's name for it;
+            one, or several. A token for another audience is never accepted.
+        client_id: The client id of this server at the issuer.
         client_secret: Its secret.
-        introspection_url: The URL that is asked; by default the issuer's metadata name it.
-        method: How the client authenticates.
-        cache_seconds: How long an answer may be remembered, 0 for never; a token is never remembered beyond its `exp`.
+        introspection_url: The introspection endpoint; by default it is in the issuer's metadata.
+        method: The authentication method of the client.
+        cache_seconds: Seconds for which an answer is cached, 0 for never; a token is never cached beyond its `exp`.
         **options: See `IssuerOptions`; when an `audience` is a URL, `resource` and `authorization_servers` default
             to it and the issuer.
 
@@ -95,23 +99,27 @@ class _Introspection:
     """The introspection endpoint of an issuer."""
 
     def __init__(self, issuer: str, url: str | None, client_id: str, secret: Secret, method: str) -> None:
-        check_issuer_url(issuer if url is None else url, "issuer" if url is None else "introspection_url")
+        if url is None:
+            check_issuer_url(issuer, "issuer")
+        else:
+            check_issuer_url(url, "introspection_url")
         self.issuer = issuer
-        self._named = issuer if url is None else url
+        self._named = url or issuer
         self._url = url
         self._fields: dict[str, str] = {"token_type_hint": "access_token"}
         self._headers: dict[str, str] = {}
         if method == "client_secret_post":
             self._fields |= {"client_id": client_id, "client_secret": secret.reveal()}
-        else:  # RFC 6749, 2.3.1: both are form-encoded first
+        else:
+            # both are form-encoded first (RFC 6749, 2.3.1)
             pair = f"{quote_plus(client_id)}:{quote_plus(secret.reveal())}"
             self._headers["authorization"] = f"Basic {b64encode(pair.encode()).decode()}"
 
-    async def ask(self, token: str) -> dict[str, Any]:
+    async def ask(self, token: str) -> Json:
         """Return the answer about a token.
 
         Raises:
-            NoDocument: There is none.
+            NoDocument: The issuer returned no usable answer.
         """
         if self._url is None:
             self._url = await self._published_at()
@@ -128,7 +136,7 @@ class _Introspection:
 
 
 class _Introspector:
-    """Verifies tokens by asking, with a memory: of an identity, or of the reason why a token was refused."""
+    """Verifies tokens at the issuer, with a cache of identities and of reasons why tokens were refused."""
 
     def __init__(
         self, asked: _Introspection, expected: ExpectedClaims, cache_seconds: float, guard: IssuerGuard | None = None
@@ -136,7 +144,6 @@ class _Introspector:
         self._asked = asked
         self._expected = expected
         self._seconds = cache_seconds
-        # apart, so that refused tokens, which cost nothing to make up, do not displace the others
         self._known: OrderedDict[bytes, tuple[float, Identity]] = OrderedDict()
         self._refused: OrderedDict[bytes, tuple[float, str]] = OrderedDict()
         self._work = SingleFlight[Identity | str](_SECONDS, late=partial(IssuerUnavailable, _SECONDS))
@@ -150,7 +157,7 @@ class _Introspector:
         return await self.judge(token, "")
 
     async def judge(self, token: str, address: str) -> Identity:
-        """Return the identity of a token that came from an address; see `AsksIssuer`."""
+        """Return the identity of a token that an address sent; see `AsksIssuer`."""
         found = await self._found(token, address)
         if isinstance(found, str):
             raise TokenProblem(found)
@@ -168,7 +175,8 @@ class _Introspector:
     async def _ask(self, token: str, key: bytes, address: str) -> Identity | str:
         proven = key in self._known
         async with self._guard.turn(address):
-            self._guard.check_refused(address, proven=proven)  # those that were asked about meanwhile count
+            # once more: the issuer may have refused other tokens of this address during the wait
+            self._guard.check_refused(address, proven=proven)
             try:
                 claims = await self._asked.ask(token)
             except NoDocument as exc:
@@ -183,10 +191,10 @@ class _Introspector:
         self._remember(key, found)
         return found
 
-    def _judged(self, claims: Mapping[str, Any]) -> Identity:
+    def _judged(self, claims: JsonObject) -> Identity:
         """Return the identity of an answer.
 
-        An `exp` that is not a time says nothing: the issuer answers for itself that the token is active.
+        An `exp` that is not a time is ignored, because the issuer itself has confirmed that the token is active.
 
         Raises:
             TokenProblem: The token is not valid for this endpoint.
@@ -197,15 +205,14 @@ class _Introspector:
         if str(kind).lower() not in _KINDS:
             raise TokenProblem(f"'token_type' is {shown(kind)}, expected an access token")
         check_kind(claims)
-        known: dict[str, Any] = {"iss": self._asked.issuer, **claims}
+        known: Json = {"iss": self._asked.issuer, **claims}
         for name in ("exp", "nbf", "iat"):
             if not is_time(known.get(name)):
                 known.pop(name, None)
         self._expected.check(known, self._asked.issuer, now=time.time())
+        end = None
         if "exp" in known:
             end = math.floor(float(known["exp"]))
-        else:
-            end = None
         return identity_of_claims({"iss": self._asked.issuer, **claims}, expires_at=end)
 
     def _remember(self, key: bytes, found: Identity | str) -> None:
@@ -226,5 +233,5 @@ class _Introspector:
 def _keep(memory: OrderedDict[bytes, _Found], key: bytes, found: _Found) -> None:
     memory[key] = found
     memory.move_to_end(key)
-    if len(memory) > _MOST_REMEMBERED:
+    if len(memory) > _MAX_CACHED:
         memory.popitem(last=False)

@@ -1,16 +1,15 @@
-"""Bounds on questions to an issuer about tokens, by the address that the tokens come from.
+"""Bounds on questions to an issuer about tokens, by the address of the sender.
 
-Garbage of one address costs the others no answers.
-
-Three things are bounded by the address that tokens come from:
-
-- Questions at once: an address uses three quarters of the turns at most, so one more is always free for another.
-- Tokens that the issuer refuses: a number at once, then one a second. Whoever sends more is refused unasked.
-- Questions that fail: a token can be the reason, such as one that the issuer cannot read. So a failure stops the
-  questions of its address only. The issuer counts as away once two addresses have failed with no answer between them,
-  or a token that it had accepted before. While it is away, one question at a time is still asked, which finds out when
-  it is back.
+Invalid tokens of one address do not delay the others.
 """
+
+# Three things are bounded by the address of the sender:
+# - Questions at once: an address uses three quarters of the turns at most, so one more is always free for another.
+# - Tokens that the issuer refuses: a number at once, then one a second. Further tokens are refused without a question.
+# - Questions that fail: a token can be the reason, such as one that the issuer cannot read. So a failure stops only the
+#   questions of its address. The issuer is regarded as away when two addresses have failed with no answer between them,
+#   or when the question about a token failed that it had accepted before. While it is away, one question at a time is
+#   still asked, so that its return is noticed.
 
 from __future__ import annotations
 
@@ -64,13 +63,13 @@ class IssuerGuard:
             TooManyTokens: The issuer refused too many tokens of this address.
         """
         now = self._clock()
-        if proven:
-            wait = 0.0
-        else:
+        wait = 0.0
+        if not proven:
             wait = self._failed.get(address, -math.inf) - now
         if self._away_until > now and self._probes:
             wait = max(wait, self._away_until - now)
-        if wait > 0:  # so that an issuer that is down costs each request no wait of its own
+        # refused at once: while the issuer is down, no request has to wait for its own time limit
+        if wait > 0:
             raise IssuerUnavailable(wait)
         self.check_refused(address, proven=proven)
 
@@ -78,12 +77,11 @@ class IssuerGuard:
         """Check that the issuer has not refused too many tokens of an address.
 
         Raises:
-            TooManyTokens: It has.
+            TooManyTokens: The issuer has refused too many.
         """
         if proven:
-            excess = 0.0
-        else:
-            excess = self._level(address, self._clock()) - MAX_REFUSED + 1
+            return
+        excess = self._level(address, self._clock()) - MAX_REFUSED + 1
         if excess > 0:
             raise TooManyTokens(excess / _REFUSED_PER_SECOND)
 
@@ -93,7 +91,8 @@ class IssuerGuard:
         turns, users = self._turns_of.setdefault(address, (anyio.Semaphore(_MAX_AT_ONCE_PER_ADDRESS), []))
         users.append(None)
         is_probe = self._away_until > self._clock()
-        self._probes = self._probes or is_probe
+        if is_probe:
+            self._probes = True
         try:
             async with turns, self._turns:
                 yield
@@ -125,7 +124,7 @@ class IssuerGuard:
         _put(self._refused, address, (self._level(address, now) + 1, now))
 
     def _level(self, address: str, now: float) -> float:
-        """Return the refused tokens of an address that still count (a leaky bucket)."""
+        """Return the number of refused tokens of an address that are not forgotten yet (a leaky bucket)."""
         level, since = self._refused.get(address, (0.0, now))
         return max(0.0, level - (now - since) * _REFUSED_PER_SECOND)
 

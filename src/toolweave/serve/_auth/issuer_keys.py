@@ -1,33 +1,36 @@
-"""Verification keys: one that is given, or those that an issuer publishes.
+"""Verification keys: a configured one, or those that an issuer publishes."""
 
-Published keys are fetched when they are first needed, once an hour, and for a key that is not among them; never more
-often than twice a minute, however many unknown keys tokens name. While the issuer cannot be reached the last keys count
-for another day.
-"""
+# Published keys are fetched when they are first needed, once an hour, and for a key that is not among them, but never
+# more often than twice a minute: tokens can name any number of unknown keys, and each must not be a request to the
+# issuer. One flight fetches for all requests. While the issuer cannot be reached, the last keys are used for another
+# day.
 
 from __future__ import annotations
 
 import logging
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from toolweave.errors import ConfigError
 from toolweave.http import origin_of
 from toolweave.oauth._metadata import authorization_server_urls
 from toolweave.oauth._single_flight import SingleFlight
+from toolweave.protocol.json_types import Json, JsonObject, as_array, as_object
 from toolweave.serve._auth.documents import NoDocument, ask_issuer, check_issuer_url, url_in
 from toolweave.serve._auth.refusal import IssuerUnavailable
 
 _log = logging.getLogger("toolweave.serve._auth")
 
-_MOST_KEYS = 100
-_FETCH_SECONDS = 45.0  # of all requests of one fetch together, each of which has a bound of its own
+_MAX_KEYS = 100
+_FETCH_SECONDS = 45.0
+"""Seconds for all requests of one fetch together; each request has a separate bound."""
 _ASYMMETRIC = frozenset({"RSA", "EC", "OKP"})
-_LEAST_RSA_BITS = 2048  # RFC 7518, 3.3
+_MIN_RSA_BITS = 2048
+"""Bits of an RSA key (RFC 7518, 3.3)."""
 
 
 class VerificationKeys(Protocol):
@@ -37,7 +40,7 @@ class VerificationKeys(Protocol):
         """Return the key of an id, or None.
 
         Raises:
-            IssuerUnavailable: It cannot be known now.
+            IssuerUnavailable: The keys cannot be fetched now.
         """
         ...
 
@@ -46,7 +49,7 @@ def is_weak(key: Any) -> bool:
     """Whether a public key is an RSA key that is too short to trust its signatures (RFC 7518, 3.3)."""
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
-    return isinstance(key, RSAPublicKey) and key.key_size < _LEAST_RSA_BITS
+    return isinstance(key, RSAPublicKey) and key.key_size < _MIN_RSA_BITS
 
 
 def check_public_key(text: str) -> None:
@@ -63,7 +66,7 @@ def check_public_key(text: str) -> None:
     except (ValueError, UnsupportedAlgorithm):
         raise ConfigError("key= must be the PEM text of a public key ('-----BEGIN PUBLIC KEY-----')") from None
     if is_weak(key):
-        raise ConfigError(f"key= must be an RSA key of {_LEAST_RSA_BITS} bits or more")
+        raise ConfigError(f"key= must be an RSA key of {_MIN_RSA_BITS} bits or more")
 
 
 class GivenKey:
@@ -81,9 +84,9 @@ class PublishedKeys:
     """The keys that an issuer publishes.
 
     Args:
-        issuer: The issuer; its metadata names the keys where no URL is given.
+        issuer: The issuer. Its metadata name the keys if no URL is given.
         url: The URL of its key set.
-        algorithms: The accepted signature algorithms; keys for others are left out.
+        algorithms: The accepted signature algorithms; keys for others are ignored.
 
     Raises:
         ConfigError: A URL is not protected by TLS.
@@ -94,7 +97,10 @@ class PublishedKeys:
     STALE_SECONDS = 86400.0
 
     def __init__(self, issuer: str, url: str | None, algorithms: Sequence[str]) -> None:
-        check_issuer_url(issuer if url is None else url, "issuer" if url is None else "jwks_url")
+        if url is None:
+            check_issuer_url(issuer, "issuer")
+        else:
+            check_issuer_url(url, "jwks_url")
         self._issuer = issuer
         self._url = url
         self._algorithms = frozenset(algorithms)
@@ -113,7 +119,8 @@ class PublishedKeys:
         now = time.monotonic()
         known = self._known(key_id)
         if known is not None and now - self._fetched <= self.FRESH_SECONDS:
-            return known  # so that a token with a made-up key makes no other request wait
+            # before any wait, so that a token with an invented key delays no other request
+            return known
         if self._work.runs(None) or now - self._asked > self.PAUSE_SECONDS:
             await self._work.run(None, self._renew)
         if time.monotonic() - self._fetched > self.STALE_SECONDS:
@@ -126,7 +133,7 @@ class PublishedKeys:
         return self._keys.get(key_id)
 
     async def _renew(self) -> None:
-        """Fetch the keys; on failure those that are there stay, until they are too old."""
+        """Fetch the keys; on failure the current ones stay, until they are too old."""
         self._asked = time.monotonic()
         try:
             url = self._url or await self._published_at()
@@ -139,7 +146,7 @@ class PublishedKeys:
             _log.error("the keys of issuer %r cannot be fetched: %s", self._issuer, exc)
 
     async def _published_at(self) -> str:
-        """Return the URL of the keys that the issuer's metadata names; its origin may not change while we run."""
+        """Return the URL of the keys in the issuer's metadata; its origin must not change while the process runs."""
         url = await url_in_metadata(self._issuer, "jwks_uri")
         if self._origin is not None and self._origin != origin_of(url):
             raise NoDocument("its metadata names keys at another host than before; restart to accept that")
@@ -147,18 +154,20 @@ class PublishedKeys:
         return url
 
 
-async def issuer_metadata(issuer: str) -> dict[str, Any]:
+async def issuer_metadata(issuer: str) -> Json:
     """Return the metadata of an issuer (RFC 8414, OpenID Connect Discovery), whose `issuer` is the identical string.
 
     Raises:
-        NoDocument: There is none, or it is another issuer's.
+        NoDocument: It publishes no metadata, or they are those of another issuer.
     """
     failure: NoDocument | None = None
     for url in authorization_server_urls(issuer):
         try:
             status, document = await ask_issuer(url)
         except NoDocument as exc:
-            failure = failure or exc
+            # the first failure is the most telling: the other URLs are alternatives
+            if failure is None:
+                failure = exc
             continue
         if status != 200:
             continue
@@ -169,51 +178,50 @@ async def issuer_metadata(issuer: str) -> dict[str, Any]:
 
 
 async def url_in_metadata(issuer: str, member: str) -> str:
-    """Return a URL that the metadata of an issuer name.
+    """Return a URL in the metadata of an issuer.
 
     Raises:
-        NoDocument: There are no metadata, or they name no URL that may be used.
+        NoDocument: It publishes no metadata, or the URL is missing or not allowed.
     """
     return url_in(await issuer_metadata(issuer), member, "its metadata")
 
 
-def _read_keys(document: Mapping[str, Any], algorithms: frozenset[str]) -> dict[str | None, Any]:
+def _read_keys(document: JsonObject, algorithms: frozenset[str]) -> dict[str | None, Any]:
     """Return the usable keys of a key set by id: public, asymmetric, for signatures.
 
     Raises:
-        NoDocument: It is no key set, or has more than a hundred keys.
+        NoDocument: The document is not a key set, or has more than a hundred keys.
     """
     import jwt
 
-    entries: Any = document.get("keys")
-    if not isinstance(entries, list):
+    listed = as_array(document.get("keys"))
+    if listed is None:
         raise NoDocument("its key set has no list 'keys'")
-    listed = cast("list[Any]", entries)
-    if len(listed) > _MOST_KEYS:
-        raise NoDocument(f"its key set has {len(listed)} keys; at most {_MOST_KEYS} are read")
+    if len(listed) > _MAX_KEYS:
+        raise NoDocument(f"its key set has {len(listed)} keys; at most {_MAX_KEYS} are read")
     keys: dict[str | None, Any] = {}
     for entry in listed:
         if not _is_usable(entry, algorithms):
             continue
         try:
             key = jwt.PyJWK(entry)
-        except jwt.PyJWTError:  # of an unsupported kind
+        except jwt.PyJWTError:
+            # of an unsupported kind
             continue
         if is_weak(key.key):
-            _log.warning("a published key is not used: %.100r is shorter than %d bits", key.key_id, _LEAST_RSA_BITS)
+            _log.warning("a published key is not used: %.100r is shorter than %d bits", key.key_id, _MIN_RSA_BITS)
             continue
         keys[key.key_id] = key.key
     return keys
 
 
-def _is_usable(entry: Any, algorithms: frozenset[str]) -> bool:
-    if not isinstance(entry, dict):
+def _is_usable(entry: object, algorithms: frozenset[str]) -> bool:
+    """Return whether an entry of a key set is the public half of a key pair for signatures of these algorithms."""
+    key = as_object(entry)
+    if key is None or key.get("kty") not in _ASYMMETRIC:
         return False
-    key = cast("dict[str, Any]", entry)
-    return (
-        key.get("kty") in _ASYMMETRIC
-        and key.get("use", "sig") == "sig"
-        and "d" not in key
-        and ("alg" not in key or key["alg"] in algorithms)
-        and isinstance(key.get("kid"), str | None)
-    )
+    if key.get("use", "sig") != "sig" or "d" in key:
+        return False
+    if "alg" in key and key["alg"] not in algorithms:
+        return False
+    return isinstance(key.get("kid"), str | None)

@@ -1,5 +1,9 @@
 """JWTs as access tokens (RFC 9068): the signature, the issuer, the audience and the kind of each."""
 
+# A token is verified with the keys of the issuer that it names, and no others, so an issuer cannot issue tokens of
+# another one. Its header is checked first, so a token of a wrong kind causes no request to an issuer. The issuer that
+# was read from the unverified token is compared once more with the verified claims.
+
 from __future__ import annotations
 
 import time
@@ -12,6 +16,7 @@ from toolweave._value import Value
 from toolweave.config._oauth import ALGORITHMS
 from toolweave.config._validation import suggestion
 from toolweave.errors import ConfigError
+from toolweave.protocol.json_types import Json, JsonObject
 from toolweave.serve._auth.claims import (
     CHECKED_HERE,
     ExpectedClaims,
@@ -25,7 +30,8 @@ from toolweave.serve._auth.issuer_keys import GivenKey, PublishedKeys, Verificat
 from toolweave.serve._auth.token_auth import IssuerOptions, TokenAuth, own_metadata
 from toolweave.serve._request import Identity
 
-_SHORTEST_SECRET = 32  # bytes (RFC 7518, 3.2)
+_MIN_SECRET = 32
+"""Bytes of a secret (RFC 7518, 3.2)."""
 _SECRET_ALGORITHMS = ("HS256", "HS384", "HS512")
 _PLAIN_TYPES = frozenset({None, "jwt", "at+jwt"})
 
@@ -33,32 +39,32 @@ _PLAIN_TYPES = frozenset({None, "jwt", "at+jwt"})
 class JwtAuth(TokenAuth):
     """Accepts JWTs of listed issuers for listed audiences, signed with the keys of their own issuer.
 
-    Without `jwks_url` and `key` the keys are those that each issuer's metadata names (RFC 8414, OpenID Connect
-    Discovery). A token that is bound to a key (`cnf.jkt`) is accepted with a proof of it only (RFC 9449). While the
-    issuer's keys cannot be fetched, requests are answered with 503: the tokens may be good.
+    Without `jwks_url` and `key`, the metadata of each issuer name its keys (RFC 8414, OpenID Connect Discovery). A
+    token that is bound to a key (`cnf.jkt`) is accepted only with a proof (RFC 9449). While the issuer's keys cannot be
+    fetched, requests are answered with 503, because the tokens may be valid.
 
     For each refused token, one line of the log `toolweave.serve._auth` names the claim, the expected value and the
     received one.
 
     Args:
-        issuer: Must be the `iss` of a token, exactly; one, or several.
-        audience: Must be (among) its `aud`: the endpoint's own URL, or the issuer's name for it; one, or several. A
-            token for another audience is never accepted.
+        issuer: The exact `iss` of a token; one, or several.
+        audience: The `aud` of a token, or a member of it: the endpoint's own URL, or the issuer's name for it; one, or
+            several. A token for another audience is never accepted.
         jwks_url: The URL of the key set; fetched when first needed, and for unknown keys. With several issuers, the
-            one that all of them use, or a mapping of issuers to URLs.
+            shared URL, or a mapping of issuers to URLs.
         key: Instead of it, the key: PEM text of a public key, or a secret for HS256; or a mapping of issuers to keys.
-        algorithms: The accepted signature algorithms; never `none`. No key is taken from a token.
-        token_type: `"at+jwt"` accepts only tokens that say that they are access tokens (RFC 9068), for issuers that
-            do. `"any"` also accepts those that say nothing, but no token that looks like an ID token.
+        algorithms: The accepted signature algorithms; never `none`. No key is read from a token.
+        token_type: `"at+jwt"` accepts only tokens that are declared as access tokens (RFC 9068). `"any"` also accepts
+            tokens without a type, but no token that looks like an ID token.
         leeway_seconds: The tolerated difference of clocks.
         **options: See `IssuerOptions`; when an `audience` is a URL, `resource` and `authorization_servers` default
             to it and the issuers.
 
     Raises:
-        ConfigError: Both `jwks_url` and `key` are given, or one of them for an unknown issuer; there is no issuer, or
-            neither an audience nor a client; an algorithm is unknown; secrets and public keys are mixed; a URL is not
-            an `https` URL (`http` is accepted for this machine); a secret is shorter than 32 bytes, or an RSA key than
-            2,048 bits.
+        ConfigError: Both `jwks_url` and `key` are given, or one of them for an unknown issuer; the issuer is missing,
+            or both the audience and the client; an algorithm is unknown; secrets and public keys are mixed; a URL is
+            not an `https` URL (`http` is accepted for this machine); a secret is shorter than 32 bytes, or an RSA key
+            than 2,048 bits.
     """
 
     def __init__(
@@ -74,7 +80,7 @@ class JwtAuth(TokenAuth):
         **options: Unpack[IssuerOptions],
     ) -> None:
         if jwks_url is not None and key is not None:
-            raise ConfigError("JwtAuth needs jwks_url= or key=, or neither where the issuer publishes metadata")
+            raise ConfigError("JwtAuth needs jwks_url= or key=, or neither if the issuer publishes metadata")
         if token_type not in ("any", "at+jwt"):
             raise ConfigError(f"token_type is 'any' or 'at+jwt', not {token_type!r}")
         issuers = text_list(issuer, "issuer")
@@ -87,8 +93,10 @@ class JwtAuth(TokenAuth):
         _check_algorithms(algorithms, given)
         keys: dict[str, VerificationKeys] = {}
         for one in issuers:
-            own = given.get(one)
-            keys[one] = PublishedKeys(one, urls.get(one), algorithms) if own is None else GivenKey(own)
+            if one in given:
+                keys[one] = GivenKey(given[one])
+            else:
+                keys[one] = PublishedKeys(one, urls.get(one), algorithms)
         if token_type == "at+jwt":  # noqa: S105  # a type of tokens
             kinds = frozenset({"at+jwt"})
         else:
@@ -102,16 +110,20 @@ def text_list(given: str | Sequence[str], name: str, *, empty: bool = False) -> 
     """Return one text or several as a tuple, without repetitions.
 
     Raises:
-        ConfigError: Something in it is not a text or is empty, or there is none although one is needed.
+        ConfigError: A member is not a text or is empty, or all are missing although one is needed.
     """
-    listed = (given,) if isinstance(given, str) else tuple(given)
-    if not all(isinstance(one, str) and one for one in listed) or not (listed or empty):  # pyright: ignore[reportUnnecessaryIsInstance]
+    listed: tuple[object, ...] = (given,)
+    if not isinstance(given, str):
+        listed = tuple(given)
+    texts = [one for one in listed if isinstance(one, str) and one]
+    is_missing = not listed and not empty
+    if is_missing or len(texts) < len(listed):
         raise ConfigError(f"{name} is a text or a list of texts, none of them empty", field=name)
-    return tuple(dict.fromkeys(listed))
+    return tuple(dict.fromkeys(texts))
 
 
 def _by_issuer(given: str | Mapping[str, str] | None, issuers: Sequence[str], name: str) -> dict[str, str]:
-    """Return a value of each issuer: one value is that of all."""
+    """Return the value of each issuer; one value is for all."""
     if given is None:
         return {}
     if isinstance(given, str):
@@ -131,14 +143,15 @@ def _check_algorithms(algorithms: Sequence[str], keys: Mapping[str, str]) -> Non
             raise ConfigError("JwtAuth needs algorithms, and 'none' is not one")
         if name not in known:
             raise ConfigError(f"JwtAuth: {name!r} is not a known algorithm; {suggestion(name, known)}")
-    secret = [name in _SECRET_ALGORITHMS for name in algorithms]
-    if any(secret) and not (keys and all(secret)):
+    secret = [name for name in algorithms if name in _SECRET_ALGORITHMS]
+    is_mixed = len(secret) < len(algorithms)
+    if secret and (is_mixed or not keys):
         raise ConfigError("JwtAuth: HS algorithms need key=, a secret, and stand alone: a public key is not a secret")
     for key in keys.values():
-        if not any(secret):
+        if not secret:
             check_public_key(key)
-        elif len(key.encode()) < _SHORTEST_SECRET:
-            raise ConfigError(f"JwtAuth needs a secret of {_SHORTEST_SECRET} bytes or more for HS256")
+        elif len(key.encode()) < _MIN_SECRET:
+            raise ConfigError(f"JwtAuth needs a secret of {_MIN_SECRET} bytes or more for HS256")
 
 
 class _NamedIssuer(Value, frozen=True):
@@ -151,11 +164,7 @@ _decode_issuer = JsonDecoder(_NamedIssuer)
 
 
 class _JwtVerifier:
-    """Verifies JWTs.
-
-    A token is verified with the keys of the issuer that it names, and no others, so an issuer cannot issue tokens of
-    another one. Its claim is compared to that issuer once more after the signature is verified.
-    """
+    """Verifies JWTs."""
 
     def __init__(
         self,
@@ -178,7 +187,8 @@ class _JwtVerifier:
 
         try:
             header = jwt.get_unverified_header(token)
-        except jwt.InvalidTokenError as exc:  # its text holds no part of the token
+        except jwt.InvalidTokenError as exc:
+            # the text of the exception contains no part of the token
             raise TokenProblem(f"it is not a JWT that can be read here: {shown(str(exc))}") from None
         self._check_header(header)
         issuer = _issuer_in(token)
@@ -189,7 +199,7 @@ class _JwtVerifier:
         if key is None:
             raise TokenProblem(f"its key {shown(key_id)} ('kid') is not one of issuer {issuer!r}")
         try:
-            claims: dict[str, Any] = jwt.decode(token, key, algorithms=list(self._algorithms), options=CHECKED_HERE)
+            claims: Json = jwt.decode(token, key, algorithms=list(self._algorithms), options=CHECKED_HERE)
         except jwt.InvalidSignatureError:
             raise TokenProblem(f"its signature is not by the key {shown(key_id)} of issuer {issuer!r}") from None
         except jwt.PyJWTError as exc:
@@ -199,7 +209,7 @@ class _JwtVerifier:
             check_kind(claims)
         return identity_of_claims(claims)
 
-    def _check_header(self, header: Mapping[str, Any]) -> None:
+    def _check_header(self, header: JsonObject) -> None:
         """Check the header of a token, before the keys of its issuer are fetched."""
         if _kind(header) not in self._kinds:
             raise TokenProblem(f"'typ' is {shown(header.get('typ'))}, which is not the type of an access token here")
@@ -213,16 +223,17 @@ class _JwtVerifier:
             raise TokenProblem(f"'alg' is {shown(algorithm)}, expected one of algorithms=: {named}")
 
 
-def _issuer_in(token: str) -> Any:
-    """Return the issuer that an unverified token names."""
+def _issuer_in(token: str) -> object:
+    """Return the issuer in an unverified token."""
     payload = token.split(".")[1]
+    padding = "=" * (-len(payload) % 4)
     try:
-        return _decode_issuer(urlsafe_b64decode(payload + "=" * (-len(payload) % 4))).iss
+        return _decode_issuer(urlsafe_b64decode(payload + padding)).iss
     except (ValueError, RecursionError):
         raise TokenProblem("its claims are not a JSON object") from None
 
 
-def _kind(header: Mapping[str, Any]) -> str | None:
+def _kind(header: JsonObject) -> str | None:
     kind = header.get("typ")
     if kind is None:
         return None

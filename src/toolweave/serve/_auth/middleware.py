@@ -1,7 +1,7 @@
 """The ASGI app in front of a protected endpoint: reads the credentials, and puts the identity into the scope.
 
-The app behind it sees an `Identity`, never the token. There is one way to send a token, the header `Authorization`; it
-is never read from a URL or a form (RFC 6750, 5.3).
+The app behind it gets an `Identity`, never the token. A token is only read from the header `Authorization`, never from
+a URL or a form (RFC 6750, 5.3).
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ def _never() -> bool:
 
 
 class KeptTokens:
-    """Whether tokens stay with the identities of requests, so that they can be given for others (RFC 8693).
+    """Whether tokens stay with the identities of requests, so that they can be exchanged for others (RFC 8693).
 
     Shared by the authorizations of an endpoint and of those below it.
 
     Attributes:
-        wanted: Returns whether they do; nowhere but before a gateway that needs them.
+        wanted: Returns whether tokens stay: only in front of a gateway that needs them.
     """
 
     def __init__(self) -> None:
@@ -53,7 +53,7 @@ class AuthorizesTokens(Protocol):
     kept: KeptTokens
 
     async def identify(self, token: str, address: str = "") -> Identity | None:
-        """Return the identity of a token that came from an address; None when it is invalid."""
+        """Return the identity of a token that an address sent; None if it is invalid."""
         ...
 
     def warn_if_unreachable(self, root_path: str) -> None:
@@ -85,7 +85,7 @@ def principal(scope: Scope) -> str | None:
 
 
 def may_of(scope: Scope) -> MayUse | None:
-    """Return a function that says whether lists show something to this caller; None shows everything."""
+    """Return a function that returns whether lists show an offer to this caller; None shows all."""
     return scope.get(_MAY)
 
 
@@ -114,12 +114,15 @@ class Authorization:
         except TooManyTokens as exc:
             await auth.challenges.slow_down(exc.retry_after).send(send)
             return
-        if identity.issuer is not None and auth.kept.wanted():  # an API key is no issuer's token, and is not exchanged
+        # an API key was not issued by an issuer, and is not exchanged
+        if identity.issuer is not None and auth.kept.wanted():
             identity = replace(identity, token=Secret(_credentials(scope)[1] or ""))
         known = {**scope, _IDENTITY: identity, _SCHEME: scheme}
         if auth.access.rules.hide:
             known[_MAY] = partial(_may, auth.access, granted)
-        await self._app(known, receive, send if nonce is None else _with_nonce(send, nonce))
+        if nonce is not None:
+            send = _with_nonce(send, nonce)
+        await self._app(known, receive, send)
 
     async def _authenticate(self, scope: Scope) -> tuple[Identity, str, str | None]:
         """Return the identity of a request, its scheme, and a nonce for the next proof."""
@@ -173,8 +176,8 @@ _SCHEMES = {b"bearer": "Bearer", b"dpop": "DPoP"}
 
 
 def _credentials(scope: Scope) -> tuple[str, str | None]:
-    """Return the scheme and the token of a request; the token is None where there is none of a known scheme."""
-    value = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
+    """Return the scheme and the token of a request; the token is None if none of a known scheme was sent."""
+    value = _header(scope, b"authorization")
     scheme, _, token = value.partition(b" ")
     named = _SCHEMES.get(scheme.lower())
     if named is None:
@@ -182,9 +185,16 @@ def _credentials(scope: Scope) -> tuple[str, str | None]:
     return named, token.strip().decode("latin-1") or None
 
 
+def _header(scope: Scope, wanted: bytes) -> bytes:
+    for name, value in scope["headers"]:
+        if name == wanted:
+            return value
+    return b""
+
+
 def _url(scope: Scope) -> str:
-    """Return the URL of a request as it came: the guard has checked its `Host`."""
-    host = next((value for name, value in scope["headers"] if name == b"host"), b"").decode("latin-1")
+    """Return the URL of a request. The guard has checked its `Host`."""
+    host = _header(scope, b"host").decode("latin-1")
     return f"{scope.get('scheme', 'http')}://{host}{scope['path']}"
 
 

@@ -1,6 +1,6 @@
 """Refusals of requests: the challenges of RFC 6750 and RFC 9449, each with all that a client needs to continue.
 
-A challenge names no error where no token was sent (RFC 6750, 3.1): there is none to speak of.
+If no token was sent, a challenge has no error (RFC 6750, 3.1).
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         status: The HTTP status.
-        error: Its error code, empty for none.
-        description: Its description, for people; never foreign text.
-        headers: Its headers, beside those of the body.
+        error: The error code, or "".
+        description: The human-readable description, which never contains foreign text.
+        headers: The headers, beside those of the body.
     """
 
     status: int
@@ -34,8 +34,8 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
 
     async def send(self, send: Send) -> None:
         """Answer with it."""
-        said = {"error": self.error, "error_description": self.description}
-        body = json.dumps({name: value for name, value in said.items() if value}).encode()
+        members = {"error": self.error, "error_description": self.description}
+        body = json.dumps({name: value for name, value in members.items() if value}).encode()
         head = [
             (b"content-type", b"application/json"),
             (b"content-length", b"%d" % len(body)),

@@ -1,13 +1,13 @@
-"""Metadata of the protected resource (RFC 9728): where clients find out how to sign in."""
+"""Metadata of the protected resource (RFC 9728), from which clients learn how to sign in."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 import msgspec
 
+from toolweave.protocol.json_types import Json, JsonObject
 from toolweave.serve._http.asgi import Receive, Scope, Send, respond
 
 _WELL_KNOWN = "/.well-known/oauth-protected-resource"
@@ -16,7 +16,9 @@ _WELL_KNOWN = "/.well-known/oauth-protected-resource"
 def metadata_path(resource: str) -> str:
     """Return the path of the metadata of a resource: the well-known one before its own (RFC 9728, 3.1)."""
     path = urlsplit(resource).path
-    return _WELL_KNOWN + ("" if path == "/" else path)
+    if path == "/":
+        return _WELL_KNOWN
+    return _WELL_KNOWN + path
 
 
 def metadata_url(resource: str) -> str:
@@ -32,9 +34,9 @@ def resource_document(
     scopes: Sequence[str],
     dpop_algorithms: Sequence[str],
     dpop_required: bool,
-) -> dict[str, Any]:
+) -> Json:
     """Return the metadata of a resource."""
-    document: dict[str, Any] = {
+    document: Json = {
         "resource": resource,
         "authorization_servers": list(authorization_servers),
         "bearer_methods_supported": ["header"],
@@ -51,7 +53,7 @@ def resource_document(
 class JsonDocument:
     """An ASGI app that answers with one JSON document, which pages of every origin may read."""
 
-    def __init__(self, document: Mapping[str, Any]) -> None:
+    def __init__(self, document: JsonObject) -> None:
         self._body = msgspec.json.encode(document)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -73,5 +75,8 @@ class JsonDocument:
                 (b"cache-control", b"public, max-age=300"),
                 *shared,
             ]
+            body = b""
+            if method != "HEAD":
+                body = self._body
             await send({"type": "http.response.start", "status": 200, "headers": head})
-            await send({"type": "http.response.body", "body": b"" if method == "HEAD" else self._body})
+            await send({"type": "http.response.body", "body": body})

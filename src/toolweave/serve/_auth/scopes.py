@@ -1,4 +1,4 @@
-"""Scopes of single operations: those that a call needs beyond the endpoint's, and those that a token grants.
+"""Scopes of single operations: those that a call needs besides the endpoint's, and those that a token grants.
 
 Pure decisions; knows neither tokens nor HTTP.
 """
@@ -28,18 +28,19 @@ def _none() -> dict[str, Sequence[str]]:
 class ScopeRules:
     """The scopes that tools, resources and prompts need, beside those that their own definitions name.
 
-    A key is a name, or the beginning of names with a `*` at its end: `"github_*"`. Everything that fits adds up.
+    A key is a name, or the beginning of names with a `*` at its end: `"github_*"`. The scopes of all matching keys are
+    needed.
 
     Attributes:
         tools: Scopes by the names of tools.
         resources: Scopes by URIs, and by the templates of functions.
         prompts: Scopes by the names of prompts.
         includes: Returns the scopes that a scope includes: `admin` may include `write`, and that `read`.
-        hide: Leave out of lists the offers that a caller's token has no scopes for; by default it is listed, so that a
-            client learns of it and can ask its user for more.
+        hide: Whether lists omit the offers for which a caller's token has no scopes. By default they are listed, so
+            that a client can ask its user for more scopes.
 
     Raises:
-        ConfigError: A scope has a character that no scope has.
+        ConfigError: A scope has a character that is not allowed.
     """
 
     tools: _Needs = field(default_factory=_none)
@@ -57,7 +58,7 @@ class ScopeRules:
                     raise ConfigError(f"ScopeRules for {name!r}: {exc}") from None
 
     def required(self, kind: OfferKind, name: str, declared: Iterable[str]) -> tuple[str, ...]:
-        """Return the scopes that something needs, in order: those it declares, then those of the rules."""
+        """Return the scopes that an offer needs, in order: the declared ones, then those of the rules."""
         needs: _Needs = getattr(self, kind)
         if not needs:
             return tuple(declared)
@@ -77,7 +78,7 @@ def fits(key: str, name: str) -> bool:
 def fits_uri(key: str, uri: str, *, odd: bool = True) -> bool:
     """Return whether a key matches a URI in any spelling: a source may read two spellings as one.
 
-    A URI with dot segments might name anything: `odd` is the answer for it.
+    A URI with dot segments can lead to any other: the answer for it is `odd`.
     """
     plain = unquote(uri).casefold()
     if _DOTS.search(plain) is not None:
@@ -86,7 +87,7 @@ def fits_uri(key: str, uri: str, *, odd: bool = True) -> bool:
 
 
 class Access:
-    """The scopes that tokens grant, and the operations they suffice for.
+    """The scopes that tokens grant, with those that they include.
 
     Args:
         rules: The rules of the endpoint.
@@ -100,6 +101,7 @@ class Access:
         """Return the scopes of a token, and all that they include."""
         known = self._known.get(scopes)
         if known is None:
+            # cleared as a whole: tokens have few different sets of scopes, so this happens only under attack
             if len(self._known) >= _REMEMBERED:
                 self._known.clear()
             known = self._known[scopes] = self._closed(scopes)

@@ -30,7 +30,7 @@ _log = logging.getLogger("toolweave.serve._auth")
 
 
 Verify: TypeAlias = Callable[[str], Identity | str | Awaitable[Identity | str | None] | None]
-"""Returns the identity, or a plain client id, of a token; None for an invalid token."""
+"""Returns the identity, or only the client id, of a token; None for an invalid token."""
 
 
 class ProtectionOptions(TypedDict, total=False):
@@ -42,7 +42,7 @@ class ProtectionOptions(TypedDict, total=False):
         resource: The endpoint's own URL (`https://api.example/mcp`).
         authorization_servers: The issuers of its tokens. With both, clients discover where to sign in (RFC 9728).
         scopes_supported: The scopes that this metadata lists, `required_scopes` by default.
-        dpop: Offer clients to prove that a token is theirs, or demand it (RFC 9449).
+        dpop: The rules for proofs that a token is its sender's (RFC 9449).
         api_keys: API keys that are accepted beside the tokens.
     """
 
@@ -71,7 +71,7 @@ class JudgesAudience(Protocol):
     """A verifier that checks the audience of a token."""
 
     def also(self, audience: str) -> Verify:
-        """Return a verifier that accepts those for one more audience."""
+        """Return a verifier that accepts tokens for one more audience."""
         ...
 
 
@@ -88,7 +88,7 @@ class TokenAuth:
     """Authorizes requests whose token `verify` accepts.
 
     Args:
-        verify: Called for each request. An exception counts as an invalid token, and is logged without its text.
+        verify: Called for each request. An exception means an invalid token, and is logged without its text.
         **options: See `ProtectionOptions`.
 
     Attributes:
@@ -100,7 +100,7 @@ class TokenAuth:
         access: The scopes of single tools, resources and prompts.
         proofs: Checks proofs that a token is its sender's (RFC 9449).
         challenges: The `WWW-Authenticate` headers of refusals.
-        kept: The tokens that are kept for an exchange at servers behind a gateway.
+        kept: The tokens that are stored for an exchange at servers behind a gateway.
 
     Raises:
         ConfigError: Only one of `resource` and `authorization_servers` is given, or something in them is wrong.
@@ -135,12 +135,15 @@ class TokenAuth:
             check_issuer_url(self.resource, "resource")
             self.resource = plain_resource(self.resource)
         self.proofs: ProofChecker = ProofChecker(self._dpop or Dpop())
-        self.challenges: Challenges = Challenges(
-            metadata_url=None if self.resource is None else metadata_url(self.resource),
-            scopes=self.required_scopes,
-            dpop_algorithms=() if self._dpop is None else tuple(self._dpop.algorithms),
-            dpop_required=self._dpop is not None and self._dpop.required,
-        )
+        challenges = Challenges(scopes=self.required_scopes)
+        if self.resource is not None:
+            challenges = msgspec.structs.replace(challenges, metadata_url=metadata_url(self.resource))
+        if self._dpop is not None:
+            algorithms = tuple(self._dpop.algorithms)
+            challenges = msgspec.structs.replace(
+                challenges, dpop_algorithms=algorithms, dpop_required=self._dpop.required
+            )
+        self.challenges: Challenges = challenges
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.resource or ''}>"
@@ -150,20 +153,18 @@ class TokenAuth:
 
         Args:
             token: The token.
-            address: The address that it came from, which bounds how often an issuer is asked about it.
+            address: The address of the sender, for the limits of questions to an issuer.
 
         Raises:
-            IssuerUnavailable: The issuer has to be asked, and cannot be.
+            IssuerUnavailable: The issuer has to be asked, and cannot be reached.
             TooManyTokens: The issuer would have to be asked, and refused too many tokens of this address.
         """
-        known = None if self.api_keys is None else self.api_keys.find(token)
-        if known is not None:
-            return known
+        if self.api_keys is not None:
+            known = self.api_keys.find(token)
+            if known is not None:
+                return known
         try:
-            verify = self._verify
-            found = verify.judge(token, address) if isinstance(verify, AsksIssuer) else verify(token)
-            if inspect.isawaitable(found):
-                found = await found
+            found = await self._verified(token, address)
         except (IssuerUnavailable, TooManyTokens):
             raise
         except TokenProblem as exc:
@@ -182,6 +183,15 @@ class TokenAuth:
             return None
         return found
 
+    async def _verified(self, token: str, address: str) -> Identity | str | None:
+        verify = self._verify
+        if isinstance(verify, AsksIssuer):
+            return await verify.judge(token, address)
+        found = verify(token)
+        if inspect.isawaitable(found):
+            return await found
+        return found
+
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
         """Hold the resources of the authorization open while it is served."""
@@ -191,8 +201,8 @@ class TokenAuth:
     def below(self, path: str) -> Self:
         """Return this authorization for another endpoint below its own, such as `/readers` of a gateway.
 
-        That is a resource by itself (RFC 9728): it has metadata of its own, and accepts the tokens that are for it,
-        beside those that are for the endpoint above. A token that is for it alone is good nowhere else.
+        The other endpoint is a resource by itself (RFC 9728): it has separate metadata, and accepts tokens for itself
+        and tokens for the endpoint above. A token that is only for it is not valid anywhere else.
         """
         made = copy(self)
         if self.resource is None:
@@ -247,11 +257,11 @@ def _check_names(owner: str, options: Mapping[str, object]) -> None:
 
 
 class BearerAuth(TokenAuth):
-    """Accepts listed tokens, or those that a function of yours accepts.
+    """Accepts listed tokens, or the tokens that your function accepts.
 
     Args:
         verify: `verify(token)` returns an `Identity`, a client id, or None; may be async.
-        tokens: Instead of it, client ids by token (or only tokens, when clients need not be distinguished).
+        tokens: Instead of it, client ids by token, or only tokens if clients do not have to be distinguished.
         **options: See `ProtectionOptions`.
 
     Raises:
@@ -279,7 +289,8 @@ class _ListedTokens:
             named = tokens
         else:
             named = {token: f"token-{n}" for n, token in enumerate(tokens, 1)}
-        if isinstance(tokens, str) or not named or any(len(token) < 16 for token in named):
+        is_too_short = any(len(token) < 16 for token in named)
+        if isinstance(tokens, str) or not named or is_too_short:
             raise ConfigError("tokens must be a list or a mapping of tokens that are 16 characters or longer")
         self._known = {digest_of(token): name for token, name in named.items()}
 
@@ -292,7 +303,8 @@ def own_metadata(audiences: Sequence[str], issuers: Sequence[str], options: Prot
     for audience in audiences:
         try:
             check_issuer_url(audience, "resource")
-        except ConfigError:  # a name, such as `api://notes`
+        except ConfigError:
+            # a name, such as `api://notes`
             continue
         named: ProtectionOptions = {"resource": audience, "authorization_servers": tuple(issuers)}
         return {**named, **options}
@@ -307,19 +319,20 @@ class ApiKeyAuth(TokenAuth):
         **options: See `ProtectionOptions`.
 
     Raises:
-        ConfigError: There is no key, two names have the same one, or an option is wrong.
+        ConfigError: `keys` is empty, two names have the same key, or an option is wrong.
         TypeError: An option is unknown.
     """
 
     def __init__(self, keys: ApiKeys | Iterable[ApiKey], **options: Unpack[ProtectionOptions]) -> None:
         if "api_keys" in options:
-            raise TypeError("ApiKeyAuth has no option 'api_keys': its first argument holds the keys")
-        table = keys if isinstance(keys, ApiKeys) else ApiKeys(keys)
-        if not len(table):
+            raise TypeError("ApiKeyAuth has no option 'api_keys': its first argument has the keys")
+        if not isinstance(keys, ApiKeys):
+            keys = ApiKeys(keys)
+        if not len(keys):
             raise ConfigError("ApiKeyAuth needs at least one key")
-        named: ProtectionOptions = {**options, "api_keys": table}
-        super().__init__(_nobody, **named)
+        named: ProtectionOptions = {**options, "api_keys": keys}
+        super().__init__(_accepts_none, **named)
 
 
-def _nobody(token: str) -> None:
-    """Accept no token but the API keys."""
+def _accepts_none(token: str) -> None:
+    """Accept no token except the API keys."""
