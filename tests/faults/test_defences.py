@@ -1,5 +1,6 @@
 """The battery can fail: each row is played by a client without the defence that it asks for, and must be seen.
 
+Each row is played once, and the rows take turns over the transports and revisions.
 Most rows are lost by two small programs that have no defence at all, one of which swallows its errors too. Those
 that ask for a single defence are played by a client that passes them, and loses each with that defence taken out.
 Besides, ours with settings that take a defence out.
@@ -10,6 +11,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import anyio
@@ -60,17 +62,27 @@ def played(client: str, lines: list[str], bound: float = SHORT) -> Found:
     return {(one["row"], one["combo"]): one["problems"] for one in said}
 
 
+def one_run(row: Row, combos: Sequence[Combo]) -> Combo:
+    """Return one of the combinations; neighbouring rows take different ones, so that all are played."""
+    return combos[ROWS.index(row) % len(combos)]
+
+
 def handshaking(rows: list[Row]) -> list[str]:
-    """Return the lines that ask for rows over the handshake revisions."""
-    return [f"{row.name}\t{combo}" for row in rows for combo in runs(row) if combo.endswith("legacy")]
+    """Return the lines that ask for each row once, over a handshake revision."""
+    return [f"{row.name}\t{one_run(row, [c for c in runs(row) if c.endswith('legacy')])}" for row in rows]
 
 
 def defended() -> list[tuple[Row, Combo]]:
-    """Return the runs of the rows that ask for one defence; a handshake revision has no resultType to miss."""
-    rows = [row for row in ROWS if row.name in DEFENCES]
-    legacy: tuple[Combo, ...] = ("stdio-legacy", "http-legacy")
-    without = {("missing_result_type", combo) for combo in legacy}
-    return [(row, combo) for row in rows for combo in runs(row) if (row.name, combo) not in without]
+    """Return a run of each row that asks for one defence; a handshake revision has no resultType to miss."""
+    found: list[tuple[Row, Combo]] = []
+    for row in ROWS:
+        if row.name not in DEFENCES:
+            continue
+        combos = runs(row)
+        if row.name == "missing_result_type":
+            combos = tuple(combo for combo in combos if combo.endswith("modern"))
+        found.append((row, one_run(row, combos)))
+    return found
 
 
 @pytest.mark.slow
@@ -86,7 +98,7 @@ def test_every_other_row_is_lost_by_a_client_that_has_no_defence(part: int) -> N
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(2))
-def test_each_run_is_lost_by_a_client_whose_defence_against_it_is_taken_out(part: int) -> None:
+def test_each_row_is_lost_by_a_client_whose_defence_against_it_is_taken_out(part: int) -> None:
     chosen = defended()[part::2]
     found = played("brittle", [f"{row.name}\t{combo}\t{' '.join(DEFENCES[row.name])}" for row, combo in chosen])
 
