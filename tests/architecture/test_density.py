@@ -1,0 +1,75 @@
+"""Code is not packed and its texts are in the field's English: limits for the package, a ratchet for each module."""
+
+from __future__ import annotations
+
+import ast
+import json
+
+import pytest
+
+from tests.architecture.density import (
+    LIMITS,
+    RATCHET,
+    counts,
+    over_the_limits,
+    refused_words,
+    totals,
+    words_of_page,
+    words_of_source,
+)
+
+HOW = "mend it; if others fell, run python -m tests.architecture.density --write"
+KEPT = json.loads(RATCHET.read_text(encoding="utf-8"))
+
+
+@pytest.mark.slow
+def test_the_package_is_no_denser_than_its_limits() -> None:
+    over = {kind: figure for kind, figure in totals().items() if kind in LIMITS and figure > LIMITS[kind]}
+
+    assert over.keys() <= {kind for kind in LIMITS if KEPT["totals"][kind] > LIMITS[kind]}
+    assert {kind: figure for kind, figure in over.items() if round(figure, 2) > KEPT["totals"][kind]} == {}
+
+
+@pytest.mark.slow
+def test_a_module_over_a_limit_gets_no_denser() -> None:
+    grown = [
+        f"{name}: {count} {kind}"
+        for name, kind, count in over_the_limits()
+        if count > KEPT["modules"].get(name, {}).get(kind, 0)
+    ]
+
+    assert grown == [], HOW
+
+
+@pytest.mark.slow
+def test_casts_do_not_multiply_and_comments_do_not_go() -> None:
+    figures = totals()
+
+    assert figures["casts"] <= KEPT["totals"]["casts"], HOW
+    assert figures["comments"] >= KEPT["totals"]["comments"] - 0.05, "say why where a lock, a retry or a cache stands"
+
+
+@pytest.mark.slow
+def test_no_text_takes_up_a_word_that_the_standard_refuses() -> None:
+    grown = {place: found for place, found in refused_words().items() if found > KEPT["words"].get(place, 0)}
+
+    assert grown == {}, HOW
+
+
+def test_the_figures_count_what_they_name() -> None:
+    source = "a, b = 1, 2\nc = 1 if a else 2 if b else 3\nd = a and b or c\ne = [x for x in y]\nf: Any = cast(int, g)\n"
+
+    assert counts(ast.parse(source)) == {
+        "tuple assignments": 1,
+        "conditional expressions": 2,
+        "nested conditional expressions": 1,
+        "boolean operators": 2,
+        "comprehensions": 1,
+        "uses of Any": 1,
+        "casts": 1,
+    }
+
+
+def test_words_are_looked_for_in_texts_and_names_alone() -> None:
+    assert words_of_source('if a is None:\n    raise X("it is no URL")  # as it was told\n_MOST_LINES = 3\n') == 3
+    assert words_of_page("It is none.\n\n```python\nif x is none: tell()\n```\n") == 1
