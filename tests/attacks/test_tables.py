@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.attacks import guests, servers, sign_ins
-from tests.attacks.playing import CHECKOUT, NONE, Peer
-from tests.attacks.report import PEERS, ROWS, marks, read_table, worse
+from experiments.attacks import guests, servers, sign_ins
+from experiments.attacks.playing import CHECKOUT, NONE, Peer
+from experiments.attacks.report import PEERS, ROWS, marks, read_table, worse
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 OURS, SDK = Peer("toolweave", sys.executable), Peer("sdk", sys.executable)

@@ -12,11 +12,11 @@ from typing import Any, cast
 
 from griffe import Docstring
 
+from experiments.features.report import experiments, read, table
 from tests.docs.editors import client_sections, client_table
 from tests.docs.notebooks import NOTEBOOKS, shown
 from tests.docs.repairs import REPAIRS, argument_examples, repair_rows, result_examples
 from tests.docs.side_by_side import FOLDER, TASKS, code_lines
-from tests.features.report import experiments, read, table
 from toolweave import errors
 from toolweave.agent import Limits
 from toolweave.config import ServerConfig, Timeouts

@@ -16,9 +16,9 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from tests.faults.clients import InProcessGateway, Ours, bounds
-from tests.faults.judge import descriptors, judge, serving, zombies
-from tests.faults.rows import COMBOS, ROWS, SPECIAL, Combo, Row, runs
+from experiments.faults.clients import InProcessGateway, Ours, bounds
+from experiments.faults.judge import descriptors, judge, serving, zombies
+from experiments.faults.rows import COMBOS, ROWS, SPECIAL, Combo, Row, runs
 from tests.servers.fixtures import echo_command
 from toolweave import Hub, McpConnection, connect_mcp, connect_mcp_servers
 from toolweave.connect import ConnectionState

@@ -17,11 +17,11 @@ from pathlib import Path
 import anyio
 import pytest
 
-from tests.faults.clients import Ours
-from tests.faults.defences import ABSENCES, DEFENCES, SETTINGS
-from tests.faults.judge import BOUND, judge, serving
-from tests.faults.report import kinds
-from tests.faults.rows import HANGS, ROWS, Combo, Row, runs
+from experiments.faults.clients import Ours
+from experiments.faults.defences import ABSENCES, DEFENCES, SETTINGS
+from experiments.faults.judge import BOUND, judge, serving
+from experiments.faults.report import kinds
+from experiments.faults.rows import HANGS, ROWS, Combo, Row, runs
 from toolweave import connect_mcp
 from toolweave.testing.servers import stdio_fault_command
 
@@ -49,7 +49,7 @@ Found = dict[tuple[str, Combo], list[str]]
 def played(client: str, lines: list[str], bound: float = SHORT) -> Found:
     """Let the runner play what its lines ask for; return what was wrong."""
     done = subprocess.run(
-        [sys.executable, "-m", "tests.faults.runner", client, "--jobs", "6", "--bound", str(bound)],
+        [sys.executable, "-m", "experiments.faults.runner", client, "--jobs", "6", "--bound", str(bound)],
         input="".join(f"{line}\n" for line in lines),
         capture_output=True,
         text=True,
@@ -78,9 +78,8 @@ def defended() -> list[tuple[Row, Combo]]:
     for row in ROWS:
         if row.name not in DEFENCES:
             continue
-        combos = runs(row)
-        if row.name == "missing_result_type":
-            combos = tuple(combo for combo in combos if combo.endswith("modern"))
+        is_modern = row.name == "missing_result_type"
+        combos: list[Combo] = [combo for combo in runs(row) if combo.endswith("modern") or not is_modern]
         found.append((row, one_run(row, combos)))
     return found
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from tests.faults.gateway_groups import chosen, played_together
-from tests.faults.rows import COMBOS, ROWS, Combo, runs
+from experiments.faults.gateway_groups import chosen, played_together
+from experiments.faults.rows import COMBOS, ROWS, Combo, runs
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 

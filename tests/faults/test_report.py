@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.docs.pages import tables
-from tests.faults.clients import Defaults
-from tests.faults.report import (
+from experiments.faults.clients import Defaults
+from experiments.faults.report import (
     KINDS,
     PAGE,
     Outcomes,
@@ -18,7 +17,8 @@ from tests.faults.report import (
     totals,
     wrong,
 )
-from tests.faults.rows import COMBOS, ROWS, Combo, runs
+from experiments.faults.rows import COMBOS, ROWS, Combo, runs
+from tests.docs.pages import tables
 from toolweave.config import Timeouts
 from toolweave.testing.servers import stdio_server_command
 

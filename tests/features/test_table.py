@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.features.playing import CHECKOUT, played
-from tests.features.report import LIBRARIES, OURS, read, table
-from tests.features.rows import ROWS
+from experiments.features.playing import CHECKOUT, played
+from experiments.features.report import LIBRARIES, OURS, read, table
+from experiments.features.rows import ROWS
 
 OUTCOMES = read()
 

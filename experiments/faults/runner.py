@@ -1,4 +1,6 @@
-"""Plays rows against one client, each in a process of its own with a hard end: `python -m tests.faults.runner CLIENT`.
+"""Plays rows against one client, each in a process that is killed at its deadline.
+
+`python -m experiments.faults.runner CLIENT`
 
 Reads lines `ROW<tab>COMBO` from standard input and writes one JSON line for each: what was wrong, leftovers included.
 A third column names the defences that the client `brittle` is without, each after a space.
@@ -26,10 +28,10 @@ from typing import Any, Protocol, cast
 
 import anyio
 
-from tests.faults.brittle import Brittle
-from tests.faults.clients import CLIENTS, Target
-from tests.faults.judge import BOUND, Client, descriptors, judge, serving, zombies
-from tests.faults.rows import ROWS, Combo, Row
+from experiments.faults.brittle import Brittle
+from experiments.faults.clients import CLIENTS, Target
+from experiments.faults.judge import BOUND, Client, descriptors, judge, serving, zombies
+from experiments.faults.rows import ROWS, Combo, Row
 from toolweave.testing.servers import stdio_server_command
 
 __all__ = ["main", "play"]
@@ -40,7 +42,7 @@ GRACE = 3.0
 PACKAGES = {
     "toolweave": "toolweave.hub",
     "defaults": "toolweave.hub",
-    "gateway": "tests.faults.through_gateway",
+    "gateway": "experiments.faults.through_gateway",
     "sdk": "mcp",
     "fastmcp": "fastmcp",
     "naive": "json",

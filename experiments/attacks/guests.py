@@ -21,12 +21,12 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from jwt.algorithms import RSAAlgorithm
 
-from tests.attacks.playing import NONE, Peer
+from experiments.attacks.playing import NONE, Peer
 from tests.conformance.server_process import serving
 
 __all__ = ["ROWS", "Answer", "Guest", "GuestAttack", "protected"]
 
-SCRIPT = str(Path(__file__).parent.parent / "reference" / "protected_servers.py")
+SCRIPT = str(Path(__file__).parents[2] / "tests" / "reference" / "protected_servers.py")
 KINDS = {"toolweave": "ours", "toolweave-gateway": "gateway", "sdk": "sdk", "fastmcp": "fastmcp"}
 LET_IN, REFUSED = "let in", "refused"
 _SECONDS = 30

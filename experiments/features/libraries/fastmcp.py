@@ -9,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from tests.features.player import Command, Opened, Person
+from experiments.features.player import Command, Opened, Person
 
 
 class _Tools:

@@ -1,11 +1,11 @@
 """The defences that the rows ask for, beside those that any client without defences shows: what is lost without each.
 
-Data alone; `tests.faults.brittle` is the client in which they can be absent.
+Data alone; `experiments.faults.brittle` is the client in which they can be absent.
 """
 
 from __future__ import annotations
 
-from tests.faults.rows import ROWS
+from experiments.faults.rows import ROWS
 
 __all__ = ["ABSENCES", "DEFENCES", "SETTINGS"]
 

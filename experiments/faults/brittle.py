@@ -1,4 +1,4 @@
-"""A small client from which each defence can be taken out; `tests.faults.defences` names them and their rows.
+"""A small client from which each defence can be taken out; `experiments.faults.defences` names them and their rows.
 
 With nothing taken out it survives all of those rows, each without its defence is lost the way real clients are.
 Knows nothing of the judge and asserts nothing.
@@ -15,7 +15,7 @@ from typing import Any, cast
 
 import anyio.to_thread
 
-from tests.faults.wires import MODERN, Http, Json, Pipes
+from experiments.faults.wires import MODERN, Http, Json, Pipes
 
 __all__ = ["Brittle"]
 

@@ -1,6 +1,6 @@
 """The published table of the battery: plays it against three clients and writes docs/reliability.md.
 
-`scripts/reliability` runs it. Every row is played in a process of its own; see `tests.faults.runner`.
+`scripts/reliability` runs it. Every row is played in a process of its own; see `experiments.faults.runner`.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from typing import Any, NamedTuple, cast
 from rich.console import Console
 from rich.progress import Progress
 
-from tests.faults.defences import DEFENCES, SETTINGS
-from tests.faults.gateway_groups import TOGETHER, chosen
-from tests.faults.judge import BOUND
-from tests.faults.rows import COMBOS, ROWS, Combo, Row, runs
+from experiments.faults.defences import DEFENCES, SETTINGS
+from experiments.faults.gateway_groups import TOGETHER, chosen
+from experiments.faults.judge import BOUND
+from experiments.faults.rows import COMBOS, ROWS, Combo, Row, runs
 
 __all__ = [
     "Column",
@@ -321,11 +321,11 @@ def played(client: str, python: str, jobs: int, tick: Any) -> dict[tuple[str, Co
     wanted = "".join(f"{name}\t{combo}\n" for name, combo in wanted_of(client))
     path = os.pathsep.join([str(CHECKOUT / "src"), str(CHECKOUT)])
     found: dict[tuple[str, Combo], list[str]] = {}
-    command = [python, "-m", "tests.faults.runner", client, "--jobs", str(jobs)]
+    command = [python, "-m", "experiments.faults.runner", client, "--jobs", str(jobs)]
     if client == "defaults":
         command += ["--bound", str(PATIENCE)]
     if client == "gateway":
-        command = [python, "-m", "tests.faults.gateway_groups"]
+        command = [python, "-m", "experiments.faults.gateway_groups"]
     with subprocess.Popen(
         command,
         stdin=subprocess.PIPE,

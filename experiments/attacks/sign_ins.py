@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any
 from urllib.parse import urlsplit
 
-from tests.attacks.playing import NONE, Outcome, Peer, play
+from experiments.attacks.playing import NONE, Outcome, Peer, play
 from tests.connect.scripted import Exchange
 from tests.oauth.world import AuthorizationHost, World, another_host, world
 

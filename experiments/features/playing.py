@@ -10,7 +10,7 @@ from typing import Any
 
 import anyio
 
-from tests.features.rows import ALLOWED, BROKEN_CALLS, DESCRIPTIONS, GOOD, PATHS, ROWS, TOKEN, Cell, Observed
+from experiments.features.rows import ALLOWED, BROKEN_CALLS, DESCRIPTIONS, GOOD, PATHS, ROWS, TOKEN, Cell, Observed
 from tests.oauth.world import world
 
 __all__ = ["CHECKOUT", "observe", "played"]
@@ -58,7 +58,7 @@ async def observe(library: str, python: str, row: str, folder: Path) -> Observed
     async with world() as here:
         scene["url"] = here.server.url
         environment = {**os.environ, "PYTHONPATH": str(CHECKOUT), "NO_PROXY": "*", "HOME": str(folder)}
-        command = [python, "-P", "-m", "tests.features.player", library, row]
+        command = [python, "-P", "-m", "experiments.features.player", library, row]
         with anyio.fail_after(_SECONDS):
             done = await anyio.run_process(
                 command, input=json.dumps(scene).encode(), env=environment, check=False, cwd=folder

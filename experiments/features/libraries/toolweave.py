@@ -11,8 +11,8 @@ from typing import Any
 
 import anyio
 
-from tests.attacks.visitor import Visitor
-from tests.features.player import REDIRECT, Command, Opened, Person
+from experiments.attacks.visitor import Visitor
+from experiments.features.player import REDIRECT, Command, Opened, Person
 from toolweave import Agent, ScriptedModel, connect_mcp_servers, load_config, tool_call
 from toolweave.agent import ApprovalRequested
 from toolweave.export import AnthropicTools

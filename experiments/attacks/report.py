@@ -16,8 +16,8 @@ from pathlib import Path
 
 import anyio
 
-from tests.attacks import guests, servers, sign_ins
-from tests.attacks.playing import CHECKOUT, NONE, Peer
+from experiments.attacks import guests, servers, sign_ins
+from experiments.attacks.playing import CHECKOUT, NONE, Peer
 
 __all__ = ["OWN", "PEERS", "Cells", "as_page", "main", "marks", "read_table", "table", "version"]
 

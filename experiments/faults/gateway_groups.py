@@ -1,8 +1,8 @@
 """Plays the battery through `toolweave gateway`: many servers with faults behind one, at once, without any setting.
 
-`python -m tests.faults.gateway_groups` writes one JSON line for each run, like `tests.faults.runner`. Every fault is
-played in one of its combinations. One that is lost beside so many others is played once more by itself, which counts:
-on a busy machine a bound may pass that would not otherwise.
+`python -m experiments.faults.gateway_groups` writes one JSON line for each run, like `experiments.faults.runner`.
+Every fault is played in one of its combinations. One that is lost beside so many others is played once more by itself,
+which counts: on a busy machine a bound may pass that would not otherwise.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 
-from tests.faults.judge import BOUND, judge, serving
-from tests.faults.rows import COMBOS, ROWS, Combo, Row, runs
-from tests.faults.runner import marked
-from tests.faults.through_gateway import Behind, GatewayProcess, SoleBehind
+from experiments.faults.judge import BOUND, judge, serving
+from experiments.faults.rows import COMBOS, ROWS, Combo, Row, runs
+from experiments.faults.runner import marked
+from experiments.faults.through_gateway import Behind, GatewayProcess, SoleBehind
 
 __all__ = ["TOGETHER", "chosen", "main", "played_together"]
 

@@ -1,7 +1,7 @@
-"""One experiment with one library, in an environment that has it: `python -m tests.features.player LIBRARY ROW`.
+"""One experiment with one library, in an environment that has it: `python -m experiments.features.player LIBRARY ROW`.
 
 Reads the scene as JSON from standard input and prints what was observed as JSON. It judges nothing. Needs nothing but
-the standard library and the module of the library in `tests/features/libraries`.
+the standard library and the module of the library in `experiments/features/libraries`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Opened(Protocol):
 
 
 class Library(Protocol):
-    """A module of `tests/features/libraries`."""
+    """A module of `experiments/features/libraries`."""
 
     def opened(self, servers: Mapping[str, Command], **how: Any) -> AbstractAsyncContextManager[Opened]:
         """Connect servers, as the documentation of the library has it for the feature at hand."""
@@ -307,7 +307,7 @@ EXPERIMENTS: Mapping[str, Callable[[Library, Mapping[str, Any]], Awaitable[Facts
 
 async def play(library: str, row: str, scene: Mapping[str, Any]) -> Facts:
     """Run one experiment; an error is what was observed, too."""
-    module: Any = import_module(f"tests.features.libraries.{library}")
+    module: Any = import_module(f"experiments.features.libraries.{library}")
     try:
         async with asyncio.timeout(SECONDS):
             return await EXPERIMENTS[row](module, scene)

@@ -18,8 +18,8 @@ from typing import Any, cast
 
 import anyio.to_thread
 
-from tests.faults.brittle import Brittle
-from tests.faults.judge import Client
+from experiments.faults.brittle import Brittle
+from experiments.faults.judge import Client
 
 __all__ = ["CLIENTS", "Careless", "Defaults", "Fastmcp", "InProcessGateway", "Naive", "Ours", "Sdk", "bounds"]
 
@@ -90,7 +90,7 @@ class InProcessGateway(Ours):
 
 def through_gateway(target: Target, seconds: float) -> Client:
     """Return our client behind a gateway in a process of its own, without any setting; only the client has a bound."""
-    from tests.faults.through_gateway import SoleBehind
+    from experiments.faults.through_gateway import SoleBehind
 
     return SoleBehind(target, seconds)
 

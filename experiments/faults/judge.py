@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from tests.faults.rows import HANDSHAKE, Combo, Row
+from experiments.faults.rows import HANDSHAKE, Combo, Row
 from toolweave.testing.servers import http_fault_server, stdio_fault_command
 
 __all__ = ["BOUND", "Client", "Seen", "descriptors", "judge", "serving", "zombies"]

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from importlib import import_module
 from typing import Any
 
-from tests.features.player import Command, Opened, Person
+from experiments.features.player import Command, Opened, Person
 
 
 class _Tools:

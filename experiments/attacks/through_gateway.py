@@ -25,7 +25,7 @@ __all__ = ["Caller", "calling"]
 
 KEY = "key-of-ann-0123456789"
 CHECKOUT = Path(__file__).resolve().parents[2]
-INNER = "from tests.attacks.player import see_inner_addresses\n\nsee_inner_addresses()\n"
+INNER = "from experiments.attacks.player import see_inner_addresses\n\nsee_inner_addresses()\n"
 """What every Python below runs first: inner addresses come out on this machine, for the gateway as for the player."""
 LINK = re.compile(r"http://127\.0\.0\.1:\d+/auth/sign-in/[\w.-]+")
 CODE = re.compile(r"<code>(\d{4} \d{4})</code>")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
-from tests.features.server import NAMES
+from experiments.features.server import NAMES
 
 __all__ = ["ALLOWED", "BROKEN_CALLS", "DESCRIPTIONS", "GOOD", "PATHS", "ROWS", "TOKEN", "Cell", "Observed", "Row"]
 

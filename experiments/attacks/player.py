@@ -317,7 +317,7 @@ def own_entries(scenario: Scenario, person: Person) -> dict[str, Any]:
     for name, one in scenario["servers"].items():
         entries[name] = one if "url" in one else {"command": one["command"][0], "args": one["command"][1:]}
         if scenario["sign_in"] is not None:
-            oauth, agent = import_module("toolweave.oauth"), import_module("tests.attacks.visitor")
+            oauth, agent = import_module("toolweave.oauth"), import_module("experiments.attacks.visitor")
             settings = {"store": oauth.MemoryTokenStore(), "user_agent": agent.Visitor(person, REDIRECT)}
             entries[name] = {**one, "auth": oauth.OAuth(**settings, **scenario["sign_in"])}
         if len(scenario["servers"]) == 1:
@@ -354,7 +354,7 @@ class _Model(_Caller):
 @asynccontextmanager
 async def toolweave_gateway(scenario: Scenario, person: Person) -> AsyncGenerator[Played]:
     """A caller of a gateway of ours, a process of its own; what the gateway says to whoever runs it counts as said."""
-    module = import_module("tests.attacks.through_gateway")
+    module = import_module("experiments.attacks.through_gateway")
     given = scenario["sign_in"]
     async with module.calling(scenario["servers"], given, person, PEAKS) as caller:
         yield _Model(caller) if given is None else _Caller(caller)

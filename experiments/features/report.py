@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 import anyio
 
 from benchmarks.peers import install, python_in
-from tests.attacks.report import version
-from tests.features.playing import CHECKOUT, played
-from tests.features.rows import ROWS, Cell
+from experiments.attacks.report import version
+from experiments.features.playing import CHECKOUT, played
+from experiments.features.rows import ROWS, Cell
 
 __all__ = ["LIBRARIES", "OURS", "Outcomes", "experiments", "main", "read", "table"]
 
@@ -49,7 +49,7 @@ LIBRARIES: Mapping[str, Peer] = {
     "pydantic_ai": Peer("Pydantic AI", "pydantic-ai-slim", "pydantic-ai-slim[mcp] opentelemetry-sdk"),
     "openai_agents": Peer("OpenAI Agents SDK", "openai-agents", "openai-agents opentelemetry-sdk"),
 }
-"""The peers by the names of their modules in `tests/features/libraries`, in the order of the table."""
+"""The peers by the names of their modules in `experiments/features/libraries`, in the order of the table."""
 
 
 class Outcomes(NamedTuple):
