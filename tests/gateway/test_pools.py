@@ -20,8 +20,7 @@ from toolweave.gateway import create_gateway
 from toolweave.gateway._caller_stream import CallerStream
 from toolweave.gateway._connections import AskingConnections
 from toolweave.gateway._parking import LiveCall, ParkedRound, Parking, ParkingFull
-from toolweave.serve._logs import Logs
-from toolweave.serve._request import Client, Request
+from toolweave.serve import Client, Request
 from toolweave.testing import MemoryServer
 
 pytestmark = pytest.mark.anyio
@@ -235,7 +234,7 @@ async def test_notifications_that_a_caller_does_not_read_are_bounded_and_the_new
 
     client = Client(version=MODERN, capabilities={})
     request = Request("tools/call", {"name": "f", "_meta": {"progressToken": 7}}, client, Reader(), 1)
-    stream = CallerStream(request, Logs(enabled=True))
+    stream = CallerStream(request, create_gateway({})._parts.logs)
     with anyio.fail_after(60):
         async with stream.delivered():
             for number in range(1000):  # without a turn of the event loop, in which they would be sent

@@ -26,8 +26,7 @@ from toolweave.gateway._sealed_state import SealedRound, StateCipher
 from toolweave.oauth import MemoryTokenStore
 from toolweave.protocol.content import ResourceLink
 from toolweave.protocol.tasks import TASK_ID
-from toolweave.serve._changes import Changes
-from toolweave.serve._request import Client, Request
+from toolweave.serve import Client, Request
 from toolweave.state import MemoryStore
 from toolweave.tools import ToolResult
 
@@ -205,7 +204,7 @@ async def test_visits_of_pages_are_reported_to_handshake_callers_and_the_oldest_
         pages = [{"mode": "url", "elicitationId": one, "url": "https://x.example", "message": "m"} for one in ids]
         return {"elicitations": pages}
 
-    changes = Changes(debounce=0)
+    changes = create_mcp_server("pages").changes
     visits = PageVisits(changes)
     leave = changes.join(push, conversation="c")
     older = Client(version=LEGACY, capabilities={}, conversation="c")

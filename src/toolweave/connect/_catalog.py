@@ -375,7 +375,7 @@ class Catalog:
             self.live.report(str(finding))
 
     def _check_unlisted(self, name: str) -> None:
-        """Raise `ToolError` for a tool that the server may have, but that is withheld or left out here."""
+        """Raise `ToolError` for a tool that the server may have, and that this connection withholds or excludes."""
         tool = f"tool {name!r} of server {self._config.name!r}"
         own = name.removeprefix(self._config.tool_prefix or "")
         excluded = self.left_out.get(name, self.left_out.get(own))

@@ -250,7 +250,7 @@ class Socket(asyncio.BufferedProtocol):
             self._settle()
 
     def _pause_reading(self) -> None:
-        """Let the server wait until the body is read, which bounds the memory of an answer that nobody reads."""
+        """Let the server wait until the body is read, which bounds the memory of an unread response."""
         if self.complete or self._paused:
             return
         if self.transport is not None:

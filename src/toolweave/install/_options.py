@@ -295,7 +295,7 @@ def _image(name: str, version: str, home: str, *, pinned: bool) -> str:
 
 
 def _names_host(image: str) -> bool:
-    """Return whether an image's name begins with the host of its registry, as Docker tells it from a user's name."""
+    """Return whether an image's name begins with the host of its registry, by Docker's rule."""
     first, slash, _ = image.partition("/")
     return slash != "" and re.search("[.:]", first) is not None
 

@@ -146,5 +146,9 @@ def read_server(answer: object) -> PublishedServer:
     return server
 
 
-_OF_REGISTRY = ("status", "statusMessage", "publishedAt", "isLatest")
+_OF_REGISTRY = frozenset(
+    encoded
+    for name, encoded in zip(PublishedServer.__struct_fields__, PublishedServer.__struct_encode_fields__, strict=True)
+    if name in ("status", "status_message", "published_at", "is_latest")
+)
 """The members that the registry itself reports, and no publisher."""

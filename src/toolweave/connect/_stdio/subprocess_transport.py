@@ -1,4 +1,4 @@
-"""A subprocess whose standard streams are pipes made here, the same on every event loop.
+"""A subprocess whose standard streams are pipes of this process, the same on every event loop.
 
 `loop.subprocess_exec` of uvloop leaves a second copy of each pipe open in the process, so that the end of its output
 arrives only when the process exits. This transport starts it with `subprocess.Popen`, which closes everything but the

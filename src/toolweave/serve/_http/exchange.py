@@ -32,7 +32,7 @@ _BODILESS = frozenset({204, 304})
 
 
 class Framing(Enum):
-    """How a client finds the end of a response."""
+    """The ways in which a client finds the end of a response."""
 
     NO_BODY = auto()
     LENGTH = auto()
