@@ -65,7 +65,7 @@ _THOUGHT_MEMBERS = ("type", "thinking", "signature", "data")
 _REASONING_MEMBERS = ("type", "id", "summary", "content", "encrypted_content")
 FITTING = (
     "A message has the role 'user', 'assistant' or 'tool', or is an item of the Responses API, a content of Gemini, a "
-    "message of Bedrock's Converse or of the AI SDK, or a message of LangChain or Pydantic AI."
+    "message of Bedrock's Converse or of the AI SDK, or a message of LangChain, LlamaIndex, Haystack or Pydantic AI."
 )
 
 
@@ -93,6 +93,9 @@ def as_members(item: object) -> Mapping[str, Any] | None:
         return members
     if _is_pydantic_ai_message(item):
         return _dataclass_dump(type(item))(item)
+    to_dict = getattr(item, "to_dict", None)
+    if is_dataclass(item) and callable(to_dict):  # of Haystack
+        return as_object(to_dict())
     role = getattr(item, "role", None)
     if isinstance(role, str) and hasattr(item, "content"):
         return {"role": role, "content": getattr(item, "content")}  # noqa: B009 - of any type
@@ -199,7 +202,7 @@ def _listed_calls(members: Mapping[str, Any], name: str) -> Sequence[ToolCallPar
     listed = members.get(name)
     if not listed:
         return ()
-    return [_listed_call(call) for call in parts_of(listed)]
+    return [listed_call(call) for call in parts_of(listed)]
 
 
 def _assistant_part(part: object) -> AssistantPart:
@@ -248,7 +251,7 @@ def _only(members: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
     return {name: members[name] for name in names if members.get(name) is not None}
 
 
-def _listed_call(call: object) -> ToolCallPart:
+def listed_call(call: object) -> ToolCallPart:
     """Return an entry of `tool_calls`, in the form of the chat API or of LangChain."""
     members = members_of(call)
     function = as_object(members.get("function"))

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any, Protocol, Self, TypeAlias, cast
 
 from toolweave.agent._content_messages import read_content
+from toolweave.agent._framework_messages import read_framework
 from toolweave.agent._message_content import UnknownForm
-from toolweave.agent._message_forms import as_members, read_message, spoken
+from toolweave.agent._message_forms import ReadMessages, as_members, read_message, spoken
 from toolweave.agent._parted_messages import read_parts, with_ids
 from toolweave.errors import shortened
 from toolweave.models._messages import (
@@ -239,7 +240,7 @@ class _History:
             kind = type(item).__name__
             raise TypeError(f"{place}: an agent is sent texts, content blocks, a Prompt or messages, not {kind}")
         try:
-            read = read_parts(members) or read_content(members) or read_message(members)
+            read = _read_form(members)
         except UnknownForm as exc:
             raise TypeError(f"{place}: {exc}") from None
         continues = read.continues or (read.is_item and self._after_item)
@@ -255,6 +256,12 @@ class _History:
             self._messages[-1] = AssistantMessage(parts=(*last.parts, *message.parts))
         else:
             self._messages.append(message)
+
+
+def _read_form(members: Mapping[str, Any]) -> ReadMessages:
+    # In this order: Haystack and Converse share parts with text alone, and only Haystack's others differ. The
+    # last one reads the forms that differ by single members, and names those that fit if none does.
+    return read_parts(members) or read_framework(members) or read_content(members) or read_message(members)
 
 
 def _named(messages: Sequence[Message]) -> tuple[Message, ...]:
