@@ -23,7 +23,9 @@ from toolweave.config import ServerConfig, Timeouts
 from toolweave.errors import ErrorKind
 from toolweave.models._model_apis import MODEL_APIS, UNKNOWN
 from toolweave.models._tool_schemas import GPT_OSS
+from toolweave.schema._normalize import KEYWORDS
 from toolweave.schema._profiles import ANCHORED, PROFILES, REGULAR, SchemaProfile, SchemaRules
+from toolweave.schema._strict import MAX_CHARACTERS, MAX_DEPTH, MAX_ENUM, MAX_PROPERTIES
 from toolweave.serve import HttpLimits
 
 __all__ = ["generated"]
@@ -115,6 +117,49 @@ def _profiles() -> Iterator[str]:
         yield f"| `{name}` | {keywords} | {formats} | {patterns} | {names} | {more} |\n"
 
 
+def _profiles_in_short() -> Iterator[str]:
+    """Yield the table of the profiles: the APIs that each is for, and the parts of a schema that it does not take."""
+    yield "| profile | for | does not take | more |\n|---|---|---|---|\n"
+    for name, rules in PROFILES.items():
+        more = "; ".join(filter(None, (_names_and_patterns(rules), _more_rules(rules), _strict_bounds(rules))))
+        yield f"| `{name}` | {_used_by(name)} | {_keywords_not_taken(rules)} | {more} |\n"
+
+
+def _used_by(profile: SchemaProfile) -> str:
+    """Return the APIs that a profile is for."""
+    found = [api.title for api in (*MODEL_APIS, UNKNOWN) if profile == api.schemas]
+    found += [f"strict tools of {api.title}" for api in (*MODEL_APIS, UNKNOWN) if profile == api.strict]
+    return "; ".join(found) or f"models with `{GPT_OSS.pattern}` in their name"
+
+
+def _keywords_not_taken(rules: SchemaRules) -> str:
+    """Return the constraining keywords that a profile leaves out; the shorter list of what it keeps, if there is one."""
+    missing = set(rules.leaves)
+    if rules.keeps is not None:
+        missing |= KEYWORDS - rules.keeps
+        if len(missing) > len(rules.keeps):
+            return f"all but {_codes(rules.keeps)}"
+    return _codes(missing) or "none"
+
+
+def _names_and_patterns(rules: SchemaRules) -> str:
+    found: list[str] = []
+    if rules.pattern is not None and rules.takes_keyword("pattern"):
+        found.append(f"patterns {PATTERNS[rules.pattern]}")
+    if rules.names is not None:
+        found.append(f"names of arguments as `{rules.names.pattern}`")
+    return "; ".join(found)
+
+
+def _strict_bounds(rules: SchemaRules) -> str:
+    if not rules.closed:
+        return ""
+    return (
+        f"at most {MAX_PROPERTIES:,} properties, {MAX_DEPTH} levels, {MAX_ENUM:,} values of enums, "
+        f"{MAX_CHARACTERS:,} characters of names and values"
+    )
+
+
 def _read_of(profile: SchemaProfile) -> str:
     """Return the APIs whose profile it is, with the months in which their sources were read."""
     found = [f"{api.title}; {api.date}" for api in (*MODEL_APIS, UNKNOWN) if profile in (api.schemas, api.strict)]
@@ -160,6 +205,7 @@ PARTS: Mapping[str, Callable[[], Iterator[str]]] = {
     "features": _features,
     "model apis": _model_apis,
     "schema profiles": _profiles,
+    "profiles in short": _profiles_in_short,
     "experiments": experiments,
     "server settings": partial(_settings, ServerConfig, FROM_CODE_ONLY),
     "timeouts": partial(_settings, Timeouts),

@@ -13,10 +13,10 @@ from toolweave.errors import SchemaError
 from toolweave.schema._json_values import JsonValue, SchemaNode, SchemaView, listed, members, named, texts
 from toolweave.schema._normalize import type_keyword, types_of, views
 
-_MAX_PROPERTIES = 5_000
-_MAX_DEPTH = 10
-_MAX_ENUM = 1_000
-_MAX_CHARACTERS = 120_000
+MAX_PROPERTIES = 5_000
+MAX_DEPTH = 10
+MAX_ENUM = 1_000
+MAX_CHARACTERS = 120_000
 _LONG_ENUM = 250
 """Values from which on the characters of an enum's texts are bounded."""
 _MAX_LONG_ENUM_CHARACTERS = 15_000
@@ -136,17 +136,17 @@ def check_strict(schema: SchemaView) -> None:
         properties += len(names)
         values += len(options)
         characters += _characters([*names, *options, node.get("const")])
-        if depth > _MAX_DEPTH:
-            raise SchemaError(f"strict mode takes {_MAX_DEPTH} levels of nesting, this has more")
+        if depth > MAX_DEPTH:
+            raise SchemaError(f"strict mode takes {MAX_DEPTH} levels of nesting, this has more")
         if len(options) > _LONG_ENUM and _characters(options) > _MAX_LONG_ENUM_CHARACTERS:
             raise SchemaError(
                 f"strict mode takes {_MAX_LONG_ENUM_CHARACTERS} characters in an enum of more than {_LONG_ENUM} "
                 f"values, this has {_characters(options)}"
             )
     for count, maximum, things in (
-        (properties, _MAX_PROPERTIES, "properties"),
-        (values, _MAX_ENUM, "enum values"),
-        (characters, _MAX_CHARACTERS, "characters of names and values"),
+        (properties, MAX_PROPERTIES, "properties"),
+        (values, MAX_ENUM, "enum values"),
+        (characters, MAX_CHARACTERS, "characters of names and values"),
     ):
         if count > maximum:
             raise SchemaError(f"strict mode takes {maximum} {things}, this has {count}")
