@@ -133,7 +133,7 @@ def _used_by(profile: SchemaProfile) -> str:
 
 
 def _keywords_not_taken(rules: SchemaRules) -> str:
-    """Return the constraining keywords that a profile leaves out; the shorter list of what it keeps, if there is one."""
+    """Return the constraining keywords that a profile leaves out, or those that it keeps if they are fewer."""
     missing = set(rules.leaves)
     if rules.keeps is not None:
         missing |= KEYWORDS - rules.keeps
