@@ -126,8 +126,11 @@ def test_a_page_is_told_of_its_host_and_of_nothing_before_it_is_ready(chromium: 
 @pytest.mark.parametrize(
     ("button", "answer"),
     [
-        ("Pay", "refused with -32602: Unknown tool: pay; a page calls tools of its own server"),
-        ("Pay by another name", "refused with -32602: Unknown tool: bank_pay; a page calls tools of its own server"),
+        ("Pay", "refused with -32602: Unknown tool: pay; a page can only call tools of the server that it is from"),
+        (
+            "Pay by another name",
+            "refused with -32602: Unknown tool: bank_pay; a page can only call tools of the server that it is from",
+        ),
         ("Ask for advice", "refused with -32602: the tool advise is not for pages: its visibility says so"),
         ("Open a script", "refused with -32000: Invalid URL"),
         ("Do magic", "refused with -32601: Method not found"),

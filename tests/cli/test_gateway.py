@@ -144,7 +144,7 @@ def test_a_terminal_shows_a_link_to_the_console_and_a_log_does_not(folder: Path)
         (["add", "x"], "one of --server-url"),
         (["add", "x", "--entry", "{"], "is no JSON"),
         (["add", "x", "--entry", "[]"], "must be an object"),
-        (["list", "--url", "nowhere"], "no address of a gateway"),
+        (["list", "--url", "nowhere"], "not the address of a gateway"),
     ],
 )
 def test_wrong_usage_is_told_and_exits_with_2(cli: Cli, folder: Path, words: list[Any], message: str) -> None:

@@ -163,10 +163,10 @@ def test_a_page_calls_the_tools_of_its_server_by_their_own_names(browser: Browse
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("pay", "Unknown tool: pay; a page calls tools of its own server"),
-        ("bank_pay", "Unknown tool: bank_pay; a page calls tools of its own server"),
-        ("bank:pay", "Unknown tool: bank:pay; a page calls tools of its own server"),
-        ("none", "Unknown tool: none; a page calls tools of its own server"),
+        ("pay", "Unknown tool: pay; a page can only call tools of the server that it is from"),
+        ("bank_pay", "Unknown tool: bank_pay; a page can only call tools of the server that it is from"),
+        ("bank:pay", "Unknown tool: bank:pay; a page can only call tools of the server that it is from"),
+        ("none", "Unknown tool: none; a page can only call tools of the server that it is from"),
         ("advise", "the tool advise is not for pages"),
         ("forbidden", "Unknown tool"),
     ],

@@ -118,7 +118,7 @@ def test_fields_that_are_wrong_are_named_and_nothing_is_called(browser: Browser)
     called = browser.submit(form, **fill(page, form, **values))
 
     assert (called.status, "It was not called." in called.text) == (422, True)
-    for text in ("a whole number is expected", "it is no JSON", "one of the values is expected"):
+    for text in ("a whole number is expected", "it is not JSON", "one of the values is expected"):
         assert text in called.text
     invalid = [attributes["name"] for _, attributes in called.tags if attributes.get("aria-invalid") == "true"]
     assert sorted(invalid) == sorted(page.named(form, label) for label in ("count", "price", "extras", "size"))
@@ -172,7 +172,7 @@ def test_the_rules_of_the_gateway_hold_for_the_console(browser: Browser) -> None
 def test_a_tool_that_is_not_there_is_told(browser: Browser) -> None:
     page = browser.get("/ui/tool?name=%3Cnone%3E")
 
-    assert (page.status, "no tool '<none>'" in page.text) == (404, True)
+    assert (page.status, "Tool '<none>' was not found" in page.text) == (404, True)
 
 
 def test_prompts_and_resources_are_listed(browser: Browser) -> None:

@@ -62,7 +62,7 @@ def test_a_difference_from_the_pins_is_shown_and_allowed(tmp_path: Path) -> None
         assert "0 differences" in done.text
         assert "U+200B" in done.text  # found by the scan, pinned or not
         missing = browser.submit(first, server="nobody")
-        assert (missing.status, "no server 'nobody'" in missing.text) == (404, True)
+        assert (missing.status, "Server 'nobody' was not found" in missing.text) == (404, True)
 
     assert toolweave("pin", "check", "--config", config, cwd=tmp_path).code == 0
 

@@ -99,7 +99,7 @@ def test_a_text_becomes_the_value_that_it_means(schema: Any, text: str, value: o
         ({"type": "integer"}, "1.5", "whole number"),
         ({"type": "integer"}, "9" * 500, "whole number"),
         ({"type": "number"}, "true", "number is expected"),
-        ({"type": "number"}, "NaN", "NaN is no JSON"),
+        ({"type": "number"}, "NaN", "NaN is not JSON"),
         ({"enum": ["x"]}, "1", "one of the values"),
         ({"enum": ["x"]}, "²", "one of the values"),
         ({}, "{", "in line 1, column 2"),

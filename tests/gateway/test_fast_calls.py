@@ -12,6 +12,7 @@ import anyio
 import anyio.to_thread
 import pytest
 
+from tests.connect.targets import eventually
 from tests.gateway.plain_callers import (
     META,
     NOTICED,
@@ -28,8 +29,9 @@ from tests.gateway.relayed import MODERN, Json, upstream
 from tests.gateway.running import write_gateway_config
 from tests.gateway.upstreams import strange
 from tests.serve.serving import STOPPING, served_app, served_http
-from toolweave import Callbacks, ProtocolError, connect_mcp
+from toolweave import Callbacks, ProtocolError, connect_mcp, create_mcp_server
 from toolweave.gateway import GatewayManager, GatewayOptions, create_gateway
+from toolweave.gateway._fast_calls import FastCalls
 from toolweave.middleware import Observers, RequestEnd
 from toolweave.serve import BearerAuth, HttpLimits
 
@@ -496,6 +498,24 @@ async def test_an_upstream_that_comes_back_as_a_legacy_server_gets_calls_without
     assert ["initialize" in one["methods"] for one in seen] == [False, True]
     assert [one["modern"] for one in seen] == [True, False]
     assert ways.fast.count("echo") == 3
+
+
+async def test_a_tool_that_is_gone_is_not_called_at_once_any_more() -> None:
+    server = create_mcp_server(name="up", version="1")
+
+    async def answer() -> str:
+        return "answer"
+
+    server.tool(name="f")(answer)
+    server.tool(name="g")(answer)
+    gateway = create_gateway({"up": {"server": server, "tool_prefix": ""}})
+    calls = FastCalls(gateway.tools, gateway.routes, gateway.relay, gateway.endpoint)
+    with anyio.fail_after(SECONDS):
+        async with gateway.running():
+            assert [calls.takes(name) for name in ("f", "g", "h")] == [True, True, False]
+            server.remove_tool("f")
+            await eventually(lambda: gateway.tools.snapshot().find("f") is None)
+            assert [calls.takes(name) for name in ("f", "g", "h")] == [False, True, False]
 
 
 @pytest.mark.parametrize("hidden", ["".join(chr(0xE0000 + ord(letter)) for letter in "obey"), "\b", "\f", "\x7f"])

@@ -19,6 +19,8 @@ from toolweave.errors import RequestError
 from toolweave.gateway import create_gateway
 from toolweave.gateway._caller_stream import CallerStream
 from toolweave.gateway._connections import AskingConnections
+from toolweave.gateway._kept_tasks import NO_LINE
+from toolweave.gateway._parked_calls import ParkedCalls
 from toolweave.gateway._parking import LiveCall, ParkedRound, Parking, ParkingFull
 from toolweave.serve import Client, Request
 from toolweave.testing import MemoryServer
@@ -85,7 +87,7 @@ async def test_an_idle_connection_makes_room_and_one_in_use_is_waited_for() -> N
 
 async def test_a_caller_has_no_more_connections_at_once_than_it_may() -> None:
     config = server_config({"server": server(), "timeout": {"call": 0.2}}, name="up")
-    pool = AskingConnections(most_per_caller=1)
+    pool = AskingConnections(max_per_caller=1)
     with anyio.fail_after(60):
         async with pool.lease(config, LEGACY, ABLE, "ada") as hers:
             with pytest.raises(ToolError, match="not sent"):
@@ -97,7 +99,7 @@ async def test_a_caller_has_no_more_connections_at_once_than_it_may() -> None:
 
 @pytest.mark.slow
 async def test_callers_whose_principal_is_not_known_share_a_bound_of_processes() -> None:
-    pool = AskingConnections(most_unnamed=1)
+    pool = AskingConnections(max_unnamed=1)
     with anyio.fail_after(60):
         async with strange("legacy", "stdio") as entry:
             config = server_config({**entry, "timeout": {"call": 0.2}}, name="up")
@@ -128,7 +130,7 @@ async def test_a_connection_without_calls_is_closed_after_a_while() -> None:
 
 
 async def test_no_more_calls_wait_than_may_in_all_and_for_one_caller() -> None:
-    parking = Parking(most=3, most_per_caller=1, kept_seconds=0)
+    parking = Parking(most=3, max_per_caller=1, kept_seconds=0)
     with anyio.fail_after(60):
         async with anyio.create_task_group() as tasks:
             handles = [parking.park(LiveCall(), caller, tasks) for caller in ("ada", None, None)]
@@ -181,6 +183,50 @@ async def test_a_question_whose_caller_does_not_come_back_is_answered_as_its_met
         with pytest.raises(RequestError) as refused:
             live.outcome()
         assert refused.value.code == code
+
+
+@pytest.mark.slow
+async def test_a_call_that_does_not_end_when_its_caller_is_gone_is_cancelled_and_leaves_room() -> None:
+    live, parking = LiveCall(), Parking(most=1, seconds=0.05)
+    cancelled = anyio.Event()
+
+    async def work(call: LiveCall) -> Json:
+        try:
+            await call.ask("elicitation/create", {})
+            await anyio.sleep_forever()
+        finally:
+            cancelled.set()
+        return {}
+
+    with anyio.fail_after(60):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(live.run, work)
+            await live.settled()
+            parking.park(live, "ada", tasks)
+            await cancelled.wait()
+            for _ in range(16):
+                parking.take(parking.park(LiveCall(), "ada", tasks))
+
+
+async def test_a_call_for_which_there_is_no_room_to_wait_is_cancelled() -> None:
+    parts = create_gateway({})._parts
+    groups = parts.groups
+    parked = ParkedCalls(Parking(most=0), groups)
+    cancelled = anyio.Event()
+    request = Request("tools/call", {"name": "f"}, Client(version=MODERN, capabilities={}), NO_LINE, 1)
+
+    async def work(call: LiveCall) -> Json:
+        try:
+            return await call.ask("elicitation/create", {})
+        finally:
+            cancelled.set()
+
+    with anyio.fail_after(60):
+        async with anyio.create_task_group() as tasks:
+            with groups.within(tasks):
+                with pytest.raises(ParkingFull, match="0 calls wait"):
+                    await parked.begin(work, CallerStream(request, parts.logs), "ada")
+                await cancelled.wait()
 
 
 async def test_a_call_that_fails_in_an_unexpected_way_is_an_internal_error() -> None:

@@ -71,8 +71,8 @@ def test_a_view_that_names_tools_in_vain_is_warned_of(tmp_path: Path) -> None:
         until(lambda: len(running.status()["warnings"]) == 3, "the warnings")
 
         assert set(running.status()["warnings"]) == {
-            "gateway.virtual.few.include: 'nope' is no tool of its servers",
-            "gateway.virtual.few.rename: 'nosuch' is no tool of its servers",
+            "gateway.virtual.few.include: 'nope' is not a tool of its servers",
+            "gateway.virtual.few.rename: 'nosuch' is not a tool of its servers",
             "gateway.virtual.same: 'a_who' and 'a_add' would both be 'x'; one gets another name",
         }
 
@@ -142,7 +142,7 @@ def test_a_gateway_section_comes_from_one_file_and_warns_of_unknown_servers(tmp_
     two = write_gateway_config(tmp_path, {"b": {"command": "y"}}, {"name": "n"}, "two.json")
     three = write_gateway_config(tmp_path, {"b": {"command": "y"}}, name="three.json")
 
-    assert "no server 'b'" in load_gateway_config(one).warnings[0]
+    assert "server 'b' is not in the config" in load_gateway_config(one).warnings[0]
     assert load_gateway_config([one, three]).warnings == ()
     assert list(load_gateway_config([one, three], names=["b"]).servers.servers) == ["b"]
     with pytest.raises(ConfigError, match="only one file"):

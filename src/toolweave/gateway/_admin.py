@@ -29,7 +29,7 @@ _log = logging.getLogger("toolweave.gateway")
 _MAX_BYTES = 256 * 1024
 _BODY_SECONDS = 10.0
 _NO_STORE = [(b"cache-control", b"no-store")]
-_LEAST_TOKEN = 16
+_MIN_TOKEN = 16
 
 
 class _NewServer(msgspec.Struct, forbid_unknown_fields=True):
@@ -46,7 +46,7 @@ class _ReloadOptions(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class _AdminRefusal(Exception):
-    """An error response: its status, a word for programs, and a text for people."""
+    """An error response: its status, a word for programs, and a human-readable text."""
 
     def __init__(self, status: int, code: str, message: str) -> None:
         super().__init__(message)
@@ -76,8 +76,8 @@ class AdminApi:
     """
 
     def __init__(self, manager: ManagedGateway, token: str, *, path: str = "/admin") -> None:
-        if len(token) < _LEAST_TOKEN:
-            raise ConfigError(f"the admin token must have at least {_LEAST_TOKEN} characters", field="admin_token")
+        if len(token) < _MIN_TOKEN:
+            raise ConfigError(f"the admin token must have at least {_MIN_TOKEN} characters", field="admin_token")
         self._manager = manager
         self._digest = _digest(token.encode())
         self._path = path
@@ -165,7 +165,7 @@ class AdminApi:
         try:
             await self._manager.remove(name)
         except KeyError:
-            raise _AdminRefusal(404, "not_found", f"there is no server {name!r}") from None
+            raise _AdminRefusal(404, "not_found", f"server {name!r} was not found") from None
         _log.warning("server %r was removed through the admin API", name)
         return 204, None
 

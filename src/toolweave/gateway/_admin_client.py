@@ -49,7 +49,7 @@ class GatewayAdmin:
         token: Its admin token; by default the one that a gateway of this machine and user has kept for its commands.
 
     Raises:
-        ConfigError: The URL is none, or no token is known for it.
+        ConfigError: The URL is not valid, or no token for it was found.
     """
 
     def __init__(self, url: str, token: str | None = None) -> None:
@@ -60,7 +60,9 @@ class GatewayAdmin:
             parts = urlsplit("")
             port = None
         if parts.scheme not in DEFAULT_PORTS or not parts.hostname or port is None:
-            raise ConfigError(f"{printable(url)!r} is no address of a gateway; expected http://HOST:PORT", field="url")
+            raise ConfigError(
+                f"{printable(url)!r} is not the address of a gateway; expected http://HOST:PORT", field="url"
+            )
         if token is None and is_loopback(parts.hostname):
             token = kept_token(port)
         if token is None:
@@ -119,7 +121,7 @@ class GatewayAdmin:
         """Remove a server.
 
         Raises:
-            ConfigError: There is no such server.
+            ConfigError: The gateway has no such server.
             ConnectError: The gateway cannot be reached, or refuses the token.
         """
         await self._send("DELETE", f"/servers/{quote(name, safe='')}", server=name)
@@ -128,7 +130,7 @@ class GatewayAdmin:
         """Let the gateway read its config again; `error` says why it was refused.
 
         Args:
-            confirmed: Apply a config that loses most of what is in use; see `GatewayManager.reload`.
+            confirmed: Apply a config that loses most of the servers, or the rules, in use; see `GatewayManager.reload`.
 
         Raises:
             ConnectError: It cannot be reached, or refuses the token.

@@ -1,4 +1,4 @@
-"""The gateways of callers: for each caller one of its own, before the servers that are called as it.
+"""The gateways of callers: one for each caller, before the servers that are called as it.
 
 A gateway of a caller is made with its first request and ends when it is idle for too long. It shares the secrets, the
 parked calls, the log levels and the subscribers of the gateway before it, and answers no one but its caller.
@@ -25,7 +25,7 @@ from toolweave.tools import Toolset
 
 _log = logging.getLogger("toolweave.gateway")
 
-_MOST_OF_ONE = 16
+_MAX_OF_ONE = 16
 """Gateways of one principal: it has one for each token that is exchanged."""
 
 
@@ -177,7 +177,7 @@ class CallerGateways:
             self._end_if_done(one)
         everybody = list(self._there.values())
         same = [each for each in everybody if each.caller.principal == caller.principal]
-        for among, most in ((same, _MOST_OF_ONE), (everybody, self._most)):
+        for among, most in ((same, _MAX_OF_ONE), (everybody, self._most)):
             if len(among) >= most and not self._dropped_idle(among):
                 text = "too many callers, or tokens of this one, use servers of their own now; try again later"
                 raise ToolError(text, kind=ErrorKind.NOT_SENT, retryable=True)

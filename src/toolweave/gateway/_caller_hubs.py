@@ -1,6 +1,6 @@
-"""The connections of callers: for each a hub of its own, with its own tokens, to the servers that are called as it.
+"""The connections of callers: one hub for each, with its own tokens, to the servers that are called as it.
 
-That users never cross is a matter of structure: a request finds the hub of its own principal or none, and a hub holds
+Users never cross by construction: a request finds the hub of its own principal or none, and a hub holds
 connections of one principal alone. The token of a caller is given to an authorization server where one is configured
 for that (RFC 8693), and to no server.
 """
@@ -40,7 +40,7 @@ class GatewayCaller(msgspec.Struct, frozen=True):
 
 
 def _no_token() -> str:
-    """Return nothing: this caller came with something that is no token of an issuer."""
+    """Return nothing: this caller was not authenticated by a token of an issuer."""
     return ""
 
 

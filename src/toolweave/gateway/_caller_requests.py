@@ -136,7 +136,7 @@ class CallerRequests:
         return self._before_both(found, call_next, request)
 
     async def _before_both(self, answer: OwnAnswer, own: Method, request: Request) -> Json:
-        """Answer a request by `answer`, which gets the gateway of the caller, or where there is none by `own`."""
+        """Answer a request by `answer`, which gets the caller's gateway; by `own` if it has none."""
         if not self._has_own(request) or self._is_everybodys(request):
             return await own(request)
         try:
@@ -148,7 +148,7 @@ class CallerRequests:
             raise RequestError(exc.message, code=INTERNAL_ERROR, data=exc.data) from None
 
     def _has_own(self, request: Request) -> bool:
-        """Whether the caller of a request may have servers of its own."""
+        """Whether the caller of a request may have its own servers."""
         return bool(self._outer.callers.hubs.configs) and request.client.principal is not None
 
     def _is_everybodys(self, request: Request) -> bool:
@@ -363,7 +363,7 @@ class CallerLayer:
     """
 
     reads_results = False
-    sees_plain_calls = False  # a call that went around middleware was none of a caller's own servers
+    sees_plain_calls = False  # calls to the servers of one caller are never sent at once
 
     def __init__(self, requests: CallerRequests) -> None:
         self._requests = requests

@@ -18,7 +18,7 @@ from toolweave.serve._envelope import MAX_TOKEN
 from toolweave.serve._logs import Logs
 from toolweave.serve._request import Json, Request
 
-_MOST_WAITING = 256
+_MAX_WAITING = 256
 _NEWS = frozenset({methods.NOTIFICATIONS_MESSAGE, methods.NOTIFICATIONS_ELICITATION_COMPLETE})
 """The notifications beside progress that belong to a request."""
 
@@ -65,7 +65,7 @@ class CallerStream:
     def _put(self, method: str, params: Json) -> None:
         if self._ended:
             return
-        if len(self._waiting) >= _MOST_WAITING:
+        if len(self._waiting) >= _MAX_WAITING:
             if self._waiting[-1][0] != method or method == methods.NOTIFICATIONS_MESSAGE:
                 return
             self._waiting.pop()

@@ -126,7 +126,7 @@ class UpstreamCapabilities:
 
         Every line of an upstream is quoted, so that none can impersonate another. Those of an upstream where a caller
         may use nothing that is known are left out. Upstreams whose tools are missing are named at the end, so that a
-        model can tell its user.
+        model can pass on to its user.
         """
         missing = [f"The {self._unreached.described(name)}: its tools are missing." for name in self._missing(may)]
         if self._own_instructions is None:

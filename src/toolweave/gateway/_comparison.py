@@ -33,7 +33,7 @@ from toolweave.tools._mcp import handshake_output_schema
 
 LostKind: TypeAlias = Literal["capability", "instructions", "tool", "prompt", "resource", "template"]
 _CLIENTS = (*HANDSHAKE_VERSIONS[1:], MODERN_VERSION)
-_MOST_PAGES = 1_000
+_MAX_PAGES = 1_000
 _LISTS: Mapping[LostKind, tuple[str, str, str, str]] = {
     "tool": (methods.TOOLS_LIST, "tools", "tools", "name"),
     "prompt": (methods.PROMPTS_LIST, "prompts", "prompts", "name"),
@@ -140,7 +140,7 @@ async def _offers(connection: McpConnection) -> _Offers:
 async def _entries(connection: McpConnection, method: str, member: str) -> Sequence[Json]:
     found: list[Json] = []
     params: Json = {}
-    for _ in range(_MOST_PAGES):
+    for _ in range(_MAX_PAGES):
         page = await connection.request(method, params)
         found += [dict(entry) for one in as_array(page.get(member)) or () if (entry := as_object(one)) is not None]
         cursor = page.get("nextCursor")
@@ -155,10 +155,10 @@ async def _entries(connection: McpConnection, method: str, member: str) -> Seque
 
 def _lost(own: _Offers, through: _Offers, server: ServerConfig, *, modern: bool, alone: bool) -> list[LostFeature]:
     lost = _lost_capabilities(own.capabilities, through.capabilities, modern=modern)
-    told = through.instructions or ""
+    passed_on = through.instructions or ""
     lines = [line.strip() for line in (own.instructions or "").strip().splitlines()]
-    if lines and not all(line in told for line in lines):
-        what = "other instructions" if told else "no instructions"
+    if lines and not all(line in passed_on for line in lines):
+        what = "other instructions" if passed_on else "no instructions"
         lost.append(LostFeature(kind="instructions", name=server.name, reason=f"the client is given {what}"))
     for kind, definitions in own.definitions.items():
         for name, definition in definitions.items():
@@ -226,7 +226,7 @@ def _limits(direct: McpConnection, client: str) -> list[str]:
     declared = as_object(direct.capabilities.get("extensions")) or {}
     extensions = [name for name in declared if name != TASKS_EXTENSION and name not in OF_EVERY_ERA]
     rules = (
-        (not modern_server, "what the server asks outside of any call is refused: there is no caller to ask"),
+        (not modern_server, "what the server asks outside of any call is refused, because no caller could answer"),
         (not modern_server and "logging" in direct.capabilities, "log messages that belong to no call are dropped"),
         (client < FORMS_VERSION, f"forms for the user need a client of {FORMS_VERSION}"),
         (client < PAGES_VERSION, f"pages that the user has to visit need a client of {PAGES_VERSION}"),

@@ -49,18 +49,18 @@ if TYPE_CHECKING:
 
 SECTION = GATEWAY_SECTION
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_MOST_VIRTUAL = 500
+_MAX_VIRTUAL = 500
 
 GatewaySource: TypeAlias = str | PurePath | Sequence[str | PurePath] | Mapping[str, Any] | LoadedConfig
 """One config file or several, of whose servers of one name the first counts; or the content of one."""
 
 
 class VirtualServer(msgspec.Struct, frozen=True, kw_only=True):
-    """A view of the gateway's servers under a path of its own, `/mcp/NAME`.
+    """A view of the gateway's servers under its own path, `/mcp/NAME`.
 
     Attributes:
         name: Its name in the path.
-        title: Its name for people.
+        title: Its human-readable name.
         instructions: Its instructions for models.
         servers: The servers whose tools, prompts and resources it offers; empty offers all.
         include: The only tools to offer: names or patterns such as `read_*`, the tools' own, those of the gateway, or
@@ -69,7 +69,7 @@ class VirtualServer(msgspec.Struct, frozen=True, kw_only=True):
         rename: Other names of tools, by the name in the gateway or `server:tool`.
         prefix: Put literally before the names of the other tools.
         shape: Rules that change the names, descriptions and arguments of its tools; see `toolweave.shaping`.
-        middleware: Its list `middleware`: rules, limits and the like of its own, inside those of the gateway.
+        middleware: Its list `middleware`: its own rules, limits and the like, inside those of the gateway.
         disclosure: The form in which callers learn of its tools; by default that of the gateway.
     """
 
@@ -92,7 +92,7 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True, metaclass=Deferre
     Attributes:
         servers: The upstreams.
         name: Its name, for programs.
-        title: Its name for people.
+        title: Its human-readable name.
         instructions: Its instructions for models.
         required: The upstreams without which it is not ready.
         rest: Whether tools are offered over REST, too.
@@ -135,7 +135,7 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True, metaclass=Deferre
         """Remarks for the writer of the file."""
         known = {*self.servers.servers, *self.servers.errors, *self.servers.disabled}
         unknown = [
-            f"gateway: virtual server {virtual.name!r}: there is no server {server!r} in the config"
+            f"gateway: virtual server {virtual.name!r}: server {server!r} is not in the config"
             for virtual in self.virtual.values()
             for server in virtual.servers
             if server not in known
@@ -267,8 +267,8 @@ def _read(value: Any, servers: LoadedConfig, scope: Scope) -> GatewayConfig:
         if member in section:
             found[member] = check(section[member], f"{SECTION}.{member}")
     virtual = check_object(section.get("virtual", {}), f"{SECTION}.virtual")
-    if len(virtual) > _MOST_VIRTUAL:
-        raise ConfigError(f"'{SECTION}.virtual' has more than {_MOST_VIRTUAL} entries", field=f"{SECTION}.virtual")
+    if len(virtual) > _MAX_VIRTUAL:
+        raise ConfigError(f"'{SECTION}.virtual' has more than {_MAX_VIRTUAL} entries", field=f"{SECTION}.virtual")
     found["virtual"] = {str(name): _virtual(str(name), entry, scope) for name, entry in virtual.items()}
     return GatewayConfig(servers=servers, has_section=True, **found)
 

@@ -1,7 +1,7 @@
 """Connections to legacy upstreams on behalf of one caller, whose capabilities they declare.
 
 A legacy server learns at its handshake what its client can be asked, and over stdio, or on a session's own stream, its
-questions do not name the call they belong to. So a caller who can answer gets connections of its own, each for one call
+questions do not name the call they belong to. So a caller who can answer gets its own connections, each for one call
 at a time: every message on it belongs to that call. Callers who can answer nothing share the connection of the hub.
 
 The oldest connection of a caller to a server is its first one. The lists of that connection are what the caller sees of
@@ -46,7 +46,7 @@ _OVER = frozenset({ConnectionState.FAILED, ConnectionState.AUTH_REQUIRED, Connec
 
 
 class Owner(NamedTuple):
-    """A caller that has connections of its own.
+    """A caller that has its own connections.
 
     Attributes:
         caller: Its key; see `Client.key`.
@@ -180,8 +180,8 @@ class AskingConnections:
 
     Args:
         most: Maximum number of connections; each may be a process.
-        most_per_caller: Maximum number for one caller, server and set of capabilities.
-        most_unnamed: Maximum number of processes of one server for all callers together whose principal is not known:
+        max_per_caller: Maximum number for one caller, server and set of capabilities.
+        max_unnamed: Maximum number of processes of one server for all callers together whose principal is not known:
             these may make up as many callers as they like.
         idle_seconds: Seconds without a call after which a connection is closed.
 
@@ -191,11 +191,11 @@ class AskingConnections:
     """
 
     def __init__(
-        self, *, most: int = 128, most_per_caller: int = 16, most_unnamed: int = 32, idle_seconds: float = 300.0
+        self, *, most: int = 128, max_per_caller: int = 16, max_unnamed: int = 32, idle_seconds: float = 300.0
     ) -> None:
         self._most = most
-        self._most_per_caller = most_per_caller
-        self._most_unnamed = most_unnamed
+        self._max_per_caller = max_per_caller
+        self._max_unnamed = max_unnamed
         self.idle_seconds = idle_seconds
         self._pool: dict[_Key, list[AskingConnection]] = {}
         self._owned: dict[Owner, list[AskingConnection]] = {}
@@ -213,7 +213,7 @@ class AskingConnections:
     # the first connections of callers
 
     def is_owner(self, owner: Owner | None) -> bool:
-        """Whether a caller has connections of its own."""
+        """Whether a caller has its own connections."""
         return owner in self._owned
 
     def first(self, owner: Owner | None, config: ServerConfig) -> AskingConnection | None:
@@ -292,7 +292,7 @@ class AskingConnections:
             caller: A key that identifies the caller, or None.
             principal: Its principal, or None.
             owner: The caller, whose lists are those of its first connection; None for one that is like others.
-            first_only: Whether only the first connection will do, because only its process has what is asked for.
+            first_only: Whether only the first connection will do, because no other process has its subject.
             shared: The connection of the hub, which is notified of changed lists unless the new one has a process of
                 its own.
 
@@ -320,7 +320,7 @@ class AskingConnections:
             if asking.connection.state in _OVER or not (answered or caller is not None):
                 await self._drop(key, asking)
             asking.running, asking.since = False, anyio.current_time()
-            self._tell()
+            self._notify_freed()
 
     async def _taken(
         self, key: _Key, make: Callable[[], AskingConnection], config: ServerConfig, first_only: bool
@@ -355,7 +355,7 @@ class AskingConnections:
         for asking in there:
             if not asking.running:
                 return asking
-        full = key.caller is not None and len(self._pool.get(key, [])) >= self._most_per_caller
+        full = key.caller is not None and len(self._pool.get(key, [])) >= self._max_per_caller
         if full or self._crowd(key, config) is not None:
             return None
         return make()
@@ -364,7 +364,7 @@ class AskingConnections:
         """Put a new connection into the pool."""
         if self.on_notification is not None:
             made.connection.on("notification", partial(self.on_notification, key.server))
-        if shared is not None and made.config.transport != "stdio":  # a process has lists of its own
+        if shared is not None and made.config.transport != "stdio":  # a process has its own lists
             report_list_changes(made.connection, shared)
         self._pool.setdefault(key, []).append(made)
         if made.owner is not None:
@@ -380,14 +380,14 @@ class AskingConnections:
         if key.named or config.transport != "stdio":
             return None
         unnamed = [(of, one) for of, one in everybody if not of.named and of.server == key.server]
-        if len(unnamed) >= self._most_unnamed:
+        if len(unnamed) >= self._max_unnamed:
             return unnamed
         return None
 
     async def _drop_idle(self, crowd: Sequence[tuple[_Key, AskingConnection]]) -> bool:
         """Close the connection of these that has been idle for longest; False when all are in use.
 
-        One that a subscription or a task needs is closed only if there is no other.
+        One that a subscription or a task needs is closed only if no other one can be closed.
         """
         idle = [(one.kept, one.since, key, one) for key, one in crowd if not one.running]
         if not idle:
@@ -430,7 +430,7 @@ class AskingConnections:
                 except ServerError as error:
                     _log.warning("%s; it was not notified of changed roots", error)
 
-    def _tell(self) -> None:
+    def _notify_freed(self) -> None:
         event = self._freed
         self._freed = anyio.Event()
         event.set()
@@ -452,7 +452,7 @@ class AskingConnections:
                     asking.running = True  # reserves it meanwhile
                     await self._drop(key, asking)
             if old:
-                self._tell()
+                self._notify_freed()
 
     async def close(self) -> None:
         """Close all of them."""

@@ -38,7 +38,7 @@ DISCLOSURES: tuple[DisclosureMode, ...] = get_args(DisclosureMode)
 
 _CALL_NAME = "call_tool"
 _LIST_NAME = "list_tools"
-_MOST_PAGES = 10_000
+_MAX_PAGES = 10_000
 _READS: Mapping[str, Any] = {"readOnlyHint": True, "openWorldHint": False}
 _CALL = ToolSpec(
     name=_CALL_NAME,
@@ -57,7 +57,7 @@ _CALL = ToolSpec(
 
 
 class _VisibleTools(NamedTuple):
-    """The tools that one caller is listed, but for those of pages alone, which no model may see or call.
+    """The tools that one caller is listed, except those of pages alone, which no model may see or call.
 
     Attributes:
         page: The first page as it is.
@@ -78,7 +78,7 @@ class Disclosure:
         mode: The form.
 
     Raises:
-        ValueError: There is no such form.
+        ValueError: The form is not known.
     """
 
     def __init__(self, tools: Toolset, mode: DisclosureMode) -> None:
@@ -153,7 +153,7 @@ class Disclosure:
         params: Json = {"_meta": request.params["_meta"]} if "_meta" in request.params else {}
         first: Json = {}
         definitions: dict[str, Json] = {}
-        for _ in range(_MOST_PAGES):
+        for _ in range(_MAX_PAGES):
             page = await call_next(request.replace(method=methods.TOOLS_LIST, params=params))
             first = first or page
             definitions |= {tool["name"]: tool for tool in page["tools"]}

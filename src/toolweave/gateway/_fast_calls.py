@@ -43,10 +43,10 @@ _CALL = methods.TOOLS_CALL
 _COMPLETE = "complete"
 _COMPLETE_TEXT = encode_value(_COMPLETE)
 _OF_HOPS = ("resultType", "ttlMs", "cacheScope", "_meta")
-_MOST_CLIENTS = 2048
-_MOST_ROUTES = 20_000
-_MOST_HOPS = 256
-_LONGEST_META = 1024  # bytes
+_MAX_CLIENTS = 2048
+_MAX_ROUTES = 20_000
+_MAX_HOPS = 256
+_MAX_META = 1024  # bytes
 
 
 class _Target(msgspec.Struct, eq=False):
@@ -78,7 +78,7 @@ class _Caller(msgspec.Struct, eq=False):
         client_info: Its `Implementation` object as received, or None.
         modern: Whether it is of the modern era.
         declared: Its capabilities and info, as modern upstreams receive them.
-        asked: Whether a legacy upstream could ask it something, on a connection of its own.
+        asked: Whether a legacy upstream could ask it something, on its own connection.
         tails: The ends of the texts of its calls by upstream, each with the `_meta` of the session that it was made of;
             None for an upstream that could ask it something.
     """
@@ -210,7 +210,7 @@ class FastCalls:
             bare = b',"method":"tools/call","params":{"name":%b' % encode_value(route.name)
             target = _Target(route, bare, bare + b',"arguments":', wraps_results(spec.output_schema))
         # Names that no tool has are cached too, as None; without the bound a caller could fill the memory with names.
-        if len(self._targets) >= _MOST_ROUTES:
+        if len(self._targets) >= _MAX_ROUTES:
             self._targets.clear()  # of names that callers made up
         self._targets[name] = target
         return target
@@ -220,7 +220,7 @@ class FastCalls:
         tasks = not modern or declares_tasks(client.capabilities)
         capabilities = passed_capabilities(client.capabilities, version=client.version, tasks=tasks)
         declared = Declared(capabilities=capabilities, info=client.info)
-        if len(self._callers) >= _MOST_CLIENTS:
+        if len(self._callers) >= _MAX_CLIENTS:
             self._callers.clear()
         asked = bool(abilities(capabilities))
         made = _Caller(client.version, client.capabilities, client.info, modern, declared, asked, {})
@@ -276,11 +276,11 @@ class FastCalls:
         modern = version == MODERN_VERSION
         if "content" not in raw or "task" in raw or (kind is not None and bytes(kind) != _COMPLETE_TEXT):
             return None
-        # Before 2026-07-28 structured content is an object; what is none goes the full way, which wraps it.
+        # Before 2026-07-28 structured content is an object; anything else takes the full path, which wraps it.
         if not modern and "structuredContent" in raw and bytes(raw["structuredContent"])[:1] != b"{":
             return None
         info = self._endpoint.info
-        if info is not self._info or len(self._hops) >= _MOST_HOPS:
+        if info is not self._info or len(self._hops) >= _MAX_HOPS:
             self._info = info
             self._hops.clear()
         # By the bytes of `_meta`: equal bytes give an equal result, and comparing them costs less than reading them.
@@ -291,7 +291,7 @@ class FastCalls:
             # Made by the functions of the full path, so that both paths give the same result by construction.
             hop = self._hop(*key)
             # A server that writes something new into each `_meta` would only fill the cache with what never returns.
-            if len(key[1] or b"") <= _LONGEST_META:
+            if len(key[1] or b"") <= _MAX_META:
                 self._hops[key] = hop
         if hop is None:
             return None
@@ -419,7 +419,7 @@ class SentToolCall(msgspec.Struct, eq=False):
             return None
         if result.get("resultType", _COMPLETE) != _COMPLETE or is_task(result):
             return None
-        # What is passed on unread is not scanned here; whoever reads the result anyway scans it as the full path does.
+        # A result that is passed on unread is not scanned. This one is read, so it is scanned as on the full path.
         self.connection.gateway_side.note_forwarded(self.route.name, result)
         return result
 

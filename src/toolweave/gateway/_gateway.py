@@ -76,7 +76,7 @@ if TYPE_CHECKING:
     from toolweave.serve._http.asgi import App
 
 
-def create_gateway(  # noqa: PLR0913  # keyword-only, each with a default of its own
+def create_gateway(  # noqa: PLR0913  # keyword-only, each with a default
     source: Any,
     *,
     name: str = "toolweave",
@@ -106,7 +106,7 @@ def create_gateway(  # noqa: PLR0913  # keyword-only, each with a default of its
         source: A `Hub`, or its source: a config file of any editor, a mapping, a `LoadedConfig`.
         name: Its name, for programs.
         version: Its own version.
-        title: Its name for people.
+        title: Its human-readable name.
         instructions: Its instructions for models; by default those of the upstreams.
         tools: The tools that callers see: a view of the hub, such as `hub.filtered([...])`; by default all.
         state_keys: Secrets of at least 32 bytes that seal the state passed through callers while an upstream waits for
@@ -131,7 +131,7 @@ def create_gateway(  # noqa: PLR0913  # keyword-only, each with a default of its
 
     Raises:
         ConfigError: The config has a section `gateway`, which only `GatewayManager` and `toolweave gateway` apply.
-        TypeError: Something is no middleware.
+        TypeError: A middleware is not callable.
         ValueError: A setting is invalid.
     """
     if replicas is not None and state_keys is None:
@@ -355,7 +355,7 @@ class Gateway(ServerRunners):
     async def _before_handshake(self, request: Request) -> None:
         """Open the connections in the handshake era that a caller will use, whose capabilities its handshake declares.
 
-        A caller that can be asked has processes of its own, which start with the first call that needs one.
+        A caller that can be asked has its own processes, which start with the first call that needs one.
         """
         handshakes = self._parts.handshakes
         can_be_asked = bool(abilities(request.object("capabilities")))
@@ -424,8 +424,8 @@ class Gateway(ServerRunners):
             disclosure: See `create_gateway`; None leaves it as it is.
 
         Raises:
-            TypeError: Something is no middleware.
-            ValueError: There is no such disclosure.
+            TypeError: A middleware is not callable.
+            ValueError: The disclosure is not known.
         """
         before = self._disclosure.mode
         given = checked(middleware)

@@ -123,7 +123,7 @@ class HandshakeConnections:
         self._siblings[shared] = _Sibling(None, shared.restarts)
 
     async def opened(self, shared: McpConnection) -> McpConnection | None:
-        """Return the open connection in the handshake era to an upstream; None if there is none, or not in time."""
+        """Return the open connection in the handshake era to an upstream; None if it has none, or not in time."""
         if not self.may_speak(shared):
             return None
         sibling = self._siblings.get(shared)
@@ -153,7 +153,7 @@ class HandshakeConnections:
     def _made(self, shared: McpConnection) -> McpConnection:
         callbacks = Callbacks(log_level=self.log_level)
         connection = McpConnection(shared.config.replace(protocol=HANDSHAKE), callbacks=callbacks)
-        if shared.config.transport != "stdio":  # a process has lists of its own
+        if shared.config.transport != "stdio":  # a process has its own lists
             report_list_changes(connection, shared)
         watch_lists(connection, self._listeners.emit)
         if self.on_notification is not None:

@@ -30,8 +30,8 @@ _ENDED_CALLS = "gateway-ended-calls"
 _TASKS = "gateway-tasks"
 _KIND = "upstream task"
 _KEPT_MS = 600_000
-_LEAST_POLL_MS = 50
-_MOST_KEPT = 1_000
+_MIN_POLL_MS = 50
+_MAX_KEPT = 1_000
 _RUNNING_SECONDS = 86_400.0
 _ENDED_SECONDS = 3_600.0
 _AGAIN_SECONDS = 1.0
@@ -49,7 +49,7 @@ class EndedCalls:
     """Calls that were over when their callers, of 2025-11-25, wanted a task; their results are kept for a while.
 
     Args:
-        replicas: Where they are kept for others, too; None where there are none.
+        replicas: The other replicas, for which they are kept too; None if nothing is shared.
     """
 
     def __init__(self, replicas: Replicas | None = None) -> None:
@@ -59,10 +59,10 @@ class EndedCalls:
     async def add(self, principal: str | None, result: Mapping[str, Any]) -> Json:
         """Keep a result and return the task that it is the outcome of, in the form of the extension."""
         now = time.time()
-        shown = created(secrets.token_urlsafe(24), ttl_ms=_KEPT_MS, poll_ms=_LEAST_POLL_MS, now=now)
+        shown = created(secrets.token_urlsafe(24), ttl_ms=_KEPT_MS, poll_ms=_MIN_POLL_MS, now=now)
         ended = with_outcome(shown, result)
         self._kept[shown[TASK_ID]] = principal, now + _KEPT_MS / 1000, ended
-        while len(self._kept) > _MOST_KEPT or next(iter(self._kept.values()))[1] < now:
+        while len(self._kept) > _MAX_KEPT or next(iter(self._kept.values()))[1] < now:
             self._kept.popitem(last=False)
         if self._replicas is not None:
             value = {"principal": principal, "task": ended}
@@ -93,7 +93,7 @@ class ProcessTasks:
     """The tasks of upstreams that run as processes of one replica, which the others know by its word alone.
 
     Args:
-        replicas: The replicas; None where there are none, and every task is of this process.
+        replicas: The replicas; None if nothing is shared, and every task is of this process.
         groups: The task groups in which tasks are followed to their end.
         act: Acts on a task of this replica for another one.
     """
@@ -220,16 +220,16 @@ class ProcessTasks:
             "conversation": client.conversation,
         }
         try:
-            told = await replicas.ask(str(found["by"]), _KIND, body)
+            reply = await replicas.ask(str(found["by"]), _KIND, body)
         except UnknownToReplica:  # it has ended meanwhile, or its server has forgotten it
             return await self._end_of(replicas, name, task, "the server that ran this task does not know it any more")
         except ReplicaGone:
             gone = "the process of the gateway whose server ran this task has ended"
             return await self._end_of(replicas, name, task, gone)
-        refused = _json(told.get(_REFUSED))
+        refused = _json(reply.get(_REFUSED))
         if refused is not None:
             raise RequestError(refused["message"], code=refused["code"], data=refused.get("data"))
-        return _json(told["task"])
+        return _json(reply["task"])
 
     async def _end_of(self, replicas: Replicas, name: str, task: Json, why: str) -> Json:
         """Return how a task ended, one whose replica does not follow it any more."""
@@ -294,7 +294,7 @@ async def _put(replicas: Replicas, collection: str, name: str, value: Json, seco
 
 
 async def _get(replicas: Replicas, collection: str, name: str) -> Json | None:
-    """Return the stored value of a task id, or None if there is none.
+    """Return the stored value of a task id, or None if nothing is stored.
 
     Raises:
         RequestError: The store is away, so that nothing is known of the task.

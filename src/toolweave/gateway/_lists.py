@@ -67,7 +67,7 @@ class Lists:
         page_size: Entries on a page; None puts all on one.
         seen: Returns a caller's view of a list, by the notification of its changes; with None a session is notified of
             each change.
-        stands_in: Returns whether callers see one upstream as it is; what it announces is then passed on, even if no
+        stands_in: Returns whether callers see one upstream as it is; its announcements are then passed on, even if no
             difference can be seen.
     """
 
@@ -181,9 +181,9 @@ class Lists:
         if method == methods.NOTIFICATIONS_TOOLS_LIST_CHANGED:
             await self._shared.offers.refresh_tools()
         if self._announcements.is_pending(method):
-            self._tell(method)
+            self._publish_change(method)
 
-    def _tell(self, method: str) -> None:
+    def _publish_change(self, method: str) -> None:
         self._announcements.published(method)
         self._publish[method]()
 
@@ -271,7 +271,7 @@ class Lists:
         """Return a list of all upstreams; a difference from the one before is published."""
         found, differs = await self._perspectives.listed(perspective, kind)
         if differs and perspective is self._shared:
-            self._tell(NOTIFICATIONS[kind])
+            self._publish_change(NOTIFICATIONS[kind])
         elif differs:
             self._changes.publish(Topic(NOTIFICATIONS[kind], perspective.name))
         return found.entries, found.facts, found.errors
@@ -351,7 +351,7 @@ class Lists:
 
     def _tools_changed(self, change: ToolsChanged) -> None:
         self._pages.forget(change.removed)
-        self._tell(methods.NOTIFICATIONS_TOOLS_LIST_CHANGED)
+        self._publish_change(methods.NOTIFICATIONS_TOOLS_LIST_CHANGED)
 
 
 class _Announcements:

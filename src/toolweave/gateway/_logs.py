@@ -64,7 +64,7 @@ class UpstreamLogs:
         if not logs and not caller_servers(self._hub).configs:
             raise RequestError("Method not found", code=METHOD_NOT_FOUND, data=request.method)
         result = await self._logs.set_level(request)
-        wanted = self._handshakes.log_level = self._most_talkative()
+        wanted = self._handshakes.log_level = self._lowest_level()
         with anyio.move_on_after(_SET_SECONDS):
             async with anyio.create_task_group() as tasks:
                 for connection in (*self._hub.clients.values(), *self._handshakes):
@@ -73,7 +73,7 @@ class UpstreamLogs:
                         tasks.start_soon(_set, connection, wanted)
         return result
 
-    def _most_talkative(self) -> LogLevel | None:
+    def _lowest_level(self) -> LogLevel | None:
         """Return the least severe level that an open session wants; None when none has a name."""
         levels = self._logs.levels()
         wanted = {one for conversation, one in levels.items() if self._changes.conversation(conversation) is not None}

@@ -76,7 +76,7 @@ class GatewayManager:
         config: The config in use.
         generation: The number of the config in use; it grows with each change.
         problem: The reason why the last change of the config was refused, or None.
-        needs_confirmation: Whether it was refused because it loses most of what is in use.
+        needs_confirmation: Whether it was refused because it loses most of the current servers.
         server: The gateway as one server; serve it by the methods of this class.
         in_flight: Counts the requests under way.
         auth: The authorization of requests over HTTP, or None.
@@ -226,7 +226,7 @@ class GatewayManager:
 
         Args:
             host: The address that will be bound; it decides which Host headers are right.
-            admin_token: The token of the admin API at `/admin`; without one there is none.
+            admin_token: The token of the admin API at `/admin`; without one the API is off.
             **options: See `HttpOptions`.
 
         Raises:
@@ -285,7 +285,7 @@ class GatewayManager:
         """Run the gateway for the block: connect its upstreams, mount its virtual servers, follow its config.
 
         Args:
-            app: Where virtual servers are mounted; without one there are none.
+            app: Where virtual servers are mounted; without one they are not served.
         """
         runs = nullcontext() if self.runs is None else self.runs.open()
         async with runs, self.server.running(), anyio.create_task_group() as tasks:
@@ -334,8 +334,8 @@ class GatewayManager:
     def request_reload(self, trigger: ReloadTrigger = "signal") -> None:
         """Read the config again soon; returns at once, for handlers of signals.
 
-        A config that loses most of what is in use is refused at the first signal. The second applies it, if its content
-        is still the same.
+        A config that loses most of the current one is refused at the first signal. The second applies it, if its
+        content is still the same.
 
         Args:
             trigger: The reason; by default a signal.
@@ -347,11 +347,11 @@ class GatewayManager:
         """Reload the config and apply it; return the changes, once new servers are connected or have failed.
 
         A config with an error anywhere is refused: `error` and `problem` say why, and all stays as it is. So is one
-        that loses most of what is in use: more than half of the servers, the section `gateway`, or its rules. Servers
+        that loses most of the current one: more than half of the servers, the section `gateway`, or its rules. Servers
         that had failed are tried again. Workers of the same gateway read it, too.
 
         Args:
-            confirmed: Apply a config that loses most of what is in use.
+            confirmed: Apply a config that loses most of the current one.
         """
         trigger: ReloadTrigger = "confirmed" if confirmed else "call"
         if self._workers is not None:
@@ -401,7 +401,9 @@ class GatewayManager:
             return config, rules
         except ConfigError:
             raise
-        except Exception as error:  # boundary: whatever a file makes the readers raise, the gateway keeps what it has
+        except (
+            Exception
+        ) as error:  # boundary: a file can make the readers raise anything, and the gateway keeps its config
             raise ConfigError(f"it cannot be read: {type(error).__name__}") from error
 
     def _kept(self, error: ConfigError, trigger: ReloadTrigger) -> ConfigChange:
@@ -461,7 +463,7 @@ class GatewayManager:
         One that is in a config file comes back when that is read again and still has it.
 
         Raises:
-            KeyError: There is no such server.
+            KeyError: The gateway has no such server.
         """
         await self.remove_here(name)
         if self._workers is not None:
@@ -471,7 +473,7 @@ class GatewayManager:
         """Remove a server in this process alone; see `remove`.
 
         Raises:
-            KeyError: There is no such server.
+            KeyError: The gateway has no such server.
         """
         if name not in self._wanted and name not in self.hub.states():
             raise KeyError(f"no server {name!r}; there are {', '.join(sorted(self._wanted)) or 'none'}")
@@ -482,7 +484,7 @@ class GatewayManager:
         """Reconnect a server: its successor replaces it once it is ready, and its requests may finish.
 
         Raises:
-            KeyError: There is no such server.
+            KeyError: The gateway has no such server.
             ServerError: It cannot be reached; an existing connection stays in use.
         """
         if name not in self._wanted:
@@ -507,7 +509,7 @@ class GatewayManager:
         """Return the state of one upstream.
 
         Raises:
-            KeyError: There is no such server.
+            KeyError: The gateway has no such server.
         """
         found = next((one for one in self.status().upstreams if one.name == name), None)
         if found is None:

@@ -99,9 +99,9 @@ class MetricsPage:
         self._in_flight = self._gauge("toolweave_requests_in_progress", "Requests under way.")
         self._sessions = self._gauge("toolweave_sessions", "Open sessions of clients of older revisions.")
         self._streams = self._gauge("toolweave_open_streams", "Open streams of notifications.")
-        self._held = self._gauge("toolweave_held", "What callers hold of what is limited, by kind.", "kind")
+        self._held = self._gauge("toolweave_held", "Limited resources that callers hold, by kind.", "kind")
         self._refused_callers = self._gauge("toolweave_refused", "Callers that were refused more, by kind.", "kind")
-        self._evicted = self._gauge("toolweave_evicted", "What was taken from the caller that held the most.", "kind")
+        self._evicted = self._gauge("toolweave_evicted", "Resources taken from the caller that held the most.", "kind")
         self._retiring = self._gauge("toolweave_upstreams_retiring", "Removed upstreams that still answer requests.")
         self._generation = self._gauge(
             "toolweave_config_generation", "The number of the config in use.", joined="livemax"

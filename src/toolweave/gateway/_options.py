@@ -82,7 +82,7 @@ def tokens_in(replicas: Replicas | None) -> TokenStore | None:
     Workers of one machine share its token store anyway; their shared store ends with them.
 
     Raises:
-        ConfigError: The key is none.
+        ConfigError: The key is not valid.
     """
     if replicas is None or not os.environ.get("TOOLWEAVE_TOKEN_KEY"):
         return None

@@ -18,7 +18,7 @@ from toolweave.serve._http.asgi import Message, Receive, Scope, Send, read_body,
 from toolweave.serve._request import Json
 
 _KIND = "sign-in page"
-_MOST_BYTES = 64 * 1024
+_MAX_BYTES = 64 * 1024
 _HEADERS = frozenset({b"cookie", b"content-type", b"origin", b"referer", b"sec-fetch-site"})
 
 
@@ -60,7 +60,7 @@ class PagesOfReplicas:
         if owner in ("", self._replicas.id):
             await self._pages(scope, receive, send)
             return
-        body = await read_body(receive, _MOST_BYTES)
+        body = await read_body(receive, _MAX_BYTES)
         if body is None:
             await respond(send, 413, "Content Too Large")
             return

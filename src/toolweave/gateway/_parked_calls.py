@@ -37,7 +37,7 @@ class ParkedCalls:
     Args:
         parking: The parked calls of this replica.
         groups: The task groups of calls that outlive a request.
-        replicas: The other replicas; None where there are none, or no store that they share.
+        replicas: The other replicas; None if no store is shared.
 
     Attributes:
         rounds: Rounds of input that only the process of one replica can continue.
@@ -92,15 +92,15 @@ class ParkedCalls:
             )
         body: Json = {"handle": own, "answers": answers, "caller": caller}
         try:
-            told = await self._replicas.ask(replica, _KIND, body)
+            reply = await self._replicas.ask(replica, _KIND, body)
         except ReplicaGone:
             raise CallIsGone from None
         except UnknownToReplica:
             text = "the call that asked for this input is not waiting any more; repeat the request"
             raise RequestError(text, code=INVALID_PARAMS) from None
-        if "error" in told:
-            raise _error(told["error"])
-        found = msgspec.convert(told, ParkedRound)
+        if "error" in reply:
+            raise _error(reply["error"])
+        found = msgspec.convert(reply, ParkedRound)
         if found.handle is None:
             return found
         return msgspec.structs.replace(found, handle=f"{replica}.{found.handle}")

@@ -82,7 +82,7 @@ class LiveCall:
             self._failure = RequestError("Internal error", code=INTERNAL_ERROR)
         finally:
             self.over = True
-            self._tell()
+            self._notify_moved()
 
     async def ask(self, method: str, params: Mapping[str, Any]) -> Json:
         """Put a question of the upstream to the caller, and return the answer.
@@ -94,7 +94,7 @@ class LiveCall:
         key = f"question-{self._asked}"
         question = _Question(method, params)
         self.questions[key] = question
-        self._tell()
+        self._notify_moved()
         try:
             await question.answered.wait()
         finally:
@@ -108,7 +108,7 @@ class LiveCall:
         """Give the answers to open questions; others are ignored.
 
         Raises:
-            RequestError: An answer is no object (-32602).
+            RequestError: An answer is not an object (-32602).
         """
         for key, question in list(self.questions.items()):
             if key not in answers:
@@ -161,7 +161,7 @@ class LiveCall:
         while not self.over:
             await self._moved.wait()
 
-    def _tell(self) -> None:
+    def _notify_moved(self) -> None:
         event = self._moved
         self._moved = anyio.Event()
         event.set()
@@ -202,16 +202,16 @@ class Parking:
 
     Args:
         most: Maximum number of parked calls.
-        most_per_caller: Maximum number of one caller.
+        max_per_caller: Maximum number of one caller.
         seconds: Seconds after which a call is given up whose caller did not come back.
         kept_seconds: Seconds for which the answer to a round is kept, for a request that is repeated.
     """
 
     def __init__(
-        self, *, most: int = 1000, most_per_caller: int = 16, seconds: float = 600.0, kept_seconds: float = 60.0
+        self, *, most: int = 1000, max_per_caller: int = 16, seconds: float = 600.0, kept_seconds: float = 60.0
     ) -> None:
         self._most = most
-        self._most_per_caller = most_per_caller
+        self._max_per_caller = max_per_caller
         self._seconds = seconds
         self._kept_seconds = kept_seconds
         self._parked: dict[str, _Parked] = {}
@@ -229,8 +229,8 @@ class Parking:
         """
         if len(self._parked) >= self._most:
             raise ParkingFull(f"{self._most} calls wait for answers of users already; try again later")
-        if caller is not None and self._of_caller[caller] >= self._most_per_caller:
-            raise ParkingFull(f"{self._most_per_caller} calls of this caller wait for answers of its user already")
+        if caller is not None and self._of_caller[caller] >= self._max_per_caller:
+            raise ParkingFull(f"{self._max_per_caller} calls of this caller wait for answers of its user already")
         handle = secrets.token_urlsafe(18)
         parked = self._parked[handle] = _Parked(call, caller)
         if caller is not None:

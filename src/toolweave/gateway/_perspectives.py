@@ -1,8 +1,8 @@
 """The upstreams as each caller sees them: by the connections of the hub, or by those that it reaches instead.
 
 A caller with a handshake reaches an upstream of both eras on a second connection, and a caller that can be asked has
-connections of its own. Each may be another process, with other tools, prompts and resources. Callers are listed what
-the connection that they reach offers. Their requests are routed and judged by these lists, and their subscriptions are
+its own connections. Each may be another process, with other tools, prompts and resources. Callers see the lists of the
+connection that they reach. Their requests are routed and judged by these lists, and their subscriptions are
 made there. Exposed names, filters, pins and rules are those of the upstream, whichever connection a definition comes
 from.
 
@@ -289,7 +289,7 @@ class Perspectives:
         before = perspective.seen.get(kind)
         perspective.seen[kind] = found.entries
         is_announced_to_all = perspective is not self.shared and kind in perspective.announced_to_all
-        # A list of the hub is compared with the one before. Before its first reading there is none, and nobody is
+        # A list of the hub is compared with the one before. Its first reading has none before it, and nobody is
         # notified of a difference from it.
         if kind in self.shared.seen:
             perspective.announced_to_all.add(kind)

@@ -1,7 +1,7 @@
 """Differences from the pins on the connections beside those of the hub, for the status of a gateway.
 
 The hub reports the differences on its own connections. Another connection to the same server may offer something else.
-Each connection logs what it finds.
+Each connection logs its findings.
 """
 
 from __future__ import annotations

@@ -26,8 +26,8 @@ _MOST = 500
 _LONGEST = 300
 _MASKED_TIMES = 10
 _DEEPEST = 2
-_MOST_FLAT = 16
-_MOST_CLIENTS = 2048
+_MAX_FLAT = 16
+_MAX_CLIENTS = 2048
 _NESTED = frozenset[object]({dict, list})
 _CALLS = frozenset({methods.TOOLS_CALL, methods.PROMPTS_GET, methods.RESOURCES_READ, methods.COMPLETION_COMPLETE})
 
@@ -130,7 +130,7 @@ class RecentCalls:
         principal = end.client.principal
         exception = end.exception
         if end.method not in _CALLS and (exception is None or end.outcome == "cancelled"):
-            return  # a stream that is left is no failure
+            return  # a stream that its client leaves has not failed
         known = self._software.get(id(info))
         if known is None or known[0] is not info:
             known = self._meet(info)
@@ -166,7 +166,7 @@ class RecentCalls:
         return text[:_LONGEST]
 
     def _meet(self, info: Mapping[str, Any] | None) -> tuple[Mapping[str, Any] | None, str]:
-        if len(self._software) >= _MOST_CLIENTS:
+        if len(self._software) >= _MAX_CLIENTS:
             self._software.clear()
         known = self._software[id(info)] = info, _software(info)
         return known
@@ -176,7 +176,7 @@ def _shape_of(arguments: Any) -> _Shape:
     """Return the names and kinds of flat arguments, or the text of the shape of others."""
     if arguments.__class__ is dict:
         kinds: list[object] = [len(one) if type(one) is str else type(one) for one in arguments.values()]
-        if _NESTED.isdisjoint(kinds) and len(kinds) <= _MOST_FLAT and sum(map(len, arguments)) <= _LONGEST:
+        if _NESTED.isdisjoint(kinds) and len(kinds) <= _MAX_FLAT and sum(map(len, arguments)) <= _LONGEST:
             return tuple(arguments), kinds
     return _text_of(shape_of(arguments, _DEEPEST))
 

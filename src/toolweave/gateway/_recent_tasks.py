@@ -24,7 +24,7 @@ from toolweave.protocol.tasks import ENDED, TASK_ID, TaskDocument, read_task
 from toolweave.serve._request import Client, Json, Request, principal_name
 
 _MOST = 500
-_MOST_ASKED = 100
+_MAX_ASKED = 100
 _ASK_SECONDS = 3.0
 _LONGEST = 300
 UNKNOWN = "unknown"
@@ -147,7 +147,7 @@ class RecentTasks:
         """Return the tasks as they are now; of those that have not ended the newest hundred are asked about."""
         found = list(reversed(self._kept.values()))
         async with anyio.create_task_group() as group:
-            for one in [one for one in found if not one.over][:_MOST_ASKED]:
+            for one in [one for one in found if not one.over][:_MAX_ASKED]:
                 group.start_soon(one.look)
         return found
 

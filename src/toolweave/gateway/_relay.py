@@ -96,7 +96,7 @@ class Relay:
         of_caller: Whether the upstreams are called as one caller, and a refusal of its credentials is raised.
 
     Attributes:
-        on_leased: Called with a caller whenever a connection of its own is open for a call.
+        on_leased: Called with a caller whenever its own connection is open for a call.
         shared: The connections that all callers share, by upstream.
         handshakes: The connections in the handshake era to upstreams that speak both.
         places: The connections on which tasks run.
@@ -223,11 +223,11 @@ class Relay:
         return legacy_result(method, self._whole(call, result), request.client.version, wraps=wraps)
 
     def asks_for_logs(self, client: Client, connection: McpConnection) -> bool:
-        """Whether a caller in a session has calls to an upstream over pipes on a connection of its own, for logs."""
+        """Whether a caller in a session has calls to an upstream over pipes on its own connection, for logs."""
         return not client.modern and self._logs.leveled(client) and "logging" in connection.capabilities
 
     def has_own(self, client: Client, connection: McpConnection) -> bool:
-        """Whether a caller has a connection of its own to the upstream of a connection of the hub."""
+        """Whether a caller has its own connection to the upstream of a connection of the hub."""
         return self._connections.first_of(client, connection.config) is not None
 
     def _connection(self, server: str) -> McpConnection:
@@ -340,7 +340,7 @@ class Relay:
             yield asking
 
     def _first(self, call: RelayedCall, connection: McpConnection) -> AskingConnection | None:
-        """Return the connection whose lists the caller sees, if it has one of its own, for a request about these.
+        """Return the connection whose lists the caller sees, if it has its own, for a request about these.
 
         A task begins there only if the shared connection does not list its tool.
         """
@@ -411,7 +411,7 @@ class Relay:
         return result
 
     def _needs_logs(self, call: RelayedCall, connection: McpConnection) -> bool:
-        """Whether a call needs a connection of its own for its log messages: over pipes they do not say whose they are.
+        """Whether a call needs its own connection for its log messages: over pipes they do not say whose they are.
 
         Only calls of callers that asked for messages do, at a server that sends some.
         """
@@ -449,7 +449,7 @@ class Relay:
         check_questions(result, declared.capabilities)
         state = result.get(REQUEST_STATE)
         if state is not None and not isinstance(state, str):
-            raise _odd(call, f"{REQUEST_STATE} that is no text")
+            raise _odd(call, f"{REQUEST_STATE} that is not a text")
         is_bound = state is not None and connection.config.transport in PIPED
         replica = self._parked.rounds.here if is_bound else ""
         round_ = SealedRound(server=call.route.server, number=call.number, state=state, replica=replica)
@@ -583,7 +583,7 @@ class Relay:
         """Return the error result of a call, or raise the JSON-RPC error that a failure becomes.
 
         Raises:
-            RequestError: The upstream's own error, or that of a request which is no call of a tool.
+            RequestError: The upstream's own error, or that of a request that is not a call of a tool.
         """
         is_call = call.method == methods.TOOLS_CALL
         modern = call.request.modern
@@ -602,7 +602,7 @@ class Relay:
         error = as_tool_error(exc)
         if is_call:
             return call_result(ToolResult.failure(error), modern=modern)
-        # pins withhold what it names
+        # pins withhold the subject of the request
         if error.kind is ErrorKind.DENIED:
             code = INVALID_PARAMS
         else:

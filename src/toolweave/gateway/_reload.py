@@ -27,8 +27,8 @@ class ConfigChange(msgspec.Struct, frozen=True, kw_only=True):
         removed: The servers that are gone.
         unchanged: The servers that keep their connections.
         error: The reason why the change was refused, and everything stays; or None.
-        needs_confirmation: Whether the change was refused because it loses most of what is in use. `reload` applies it
-            when it is confirmed.
+        needs_confirmation: Whether the change was refused because it loses most of the servers, or the
+            rules, in use. `reload` applies it if it is confirmed.
         failed: The new and changed servers that could not be connected, each with the reason; of a changed one the old
             connection stays in use.
     """

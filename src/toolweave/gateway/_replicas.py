@@ -6,7 +6,7 @@ nothing. While the store is away, everything that does not need it keeps working
 
 A message can get lost though the store had accepted it: when another server becomes the primary, it may lack the last
 writes of the one before. So a question that is not answered is repeated. The repetition has the same key, and the other
-replica acts on a key once: it ignores what it is working on, and sends a given answer again.
+replica acts on a key once: it ignores a message that it is working on, and sends a given answer again.
 
 Why a message is acted on at most once: it is received by deleting its document, and one of two concurrent deletions
 wins. Why a wait for an answer ends: with the answer, when the other replica is gone, when the store stays away, or
@@ -67,7 +67,7 @@ _LISTEN_SECONDS = 5.0
 _POLL_SECONDS = 0.2
 _PAUSE_SECONDS = 0.5
 _PATIENCE_SECONDS = 900.0
-_MOST_AWAY = 60
+_MAX_AWAY = 60
 """So many checks without the store are waited for an answer."""
 _REMIND_SECONDS = 2.0
 _MAX_REMIND_SECONDS = 30.0
@@ -157,7 +157,7 @@ class Replicas:
         away: Why the store cannot be used now, or None.
 
     Raises:
-        ValueError: A key is too short, or there is none.
+        ValueError: A key is too short, or none was given.
     """
 
     def __init__(self, store: Store, keys: Sequence[str | bytes], *, group: str = "") -> None:
@@ -186,11 +186,11 @@ class Replicas:
     def on_return(self, act: Callable[[], Awaitable[None]]) -> Callable[[], None]:
         """Act each time when the store is back, or is another server; return a function that ends that.
 
-        Another server may lack the last writes. What is stored again must do no harm if it is there already.
+        Another server may lack the last writes. A document that is stored again must do no harm if it is there already.
         """
         return _added(self._back, act)
 
-    async def tell(self, kind: str, body: Json, *, group: bool = False) -> None:
+    async def broadcast(self, kind: str, body: Json, *, group: bool = False) -> None:
         """Send a message to all other replicas.
 
         Args:
@@ -305,7 +305,7 @@ class Replicas:
             _log.debug("a replica could not take its leave: %s", exc)
 
     async def _live(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        told = False
+        was_reported = False
         while True:
             begun = anyio.current_time()
             try:
@@ -320,9 +320,9 @@ class Replicas:
             else:
                 self._answered_at = begun
                 self._found()
-            if not told:
+            if not was_reported:
                 task_status.started()
-                told = True
+                was_reported = True
             await anyio.sleep(_BEAT_SECONDS)
 
     def _found(self) -> None:
@@ -404,7 +404,7 @@ class Replicas:
             self._begin(_Letter(about["kind"], reminder.sender, about["body"], about["key"]), tasks)
 
     def _begin(self, letter: _Letter, tasks: anyio.abc.TaskGroup) -> None:
-        """Act on a message in a task of its own, and on a question once."""
+        """Act on a message in its own task, and on a question once."""
         if letter.key in self._answering or letter.key in self._given:
             return
         scope = anyio.CancelScope()
@@ -427,9 +427,9 @@ class Replicas:
             finally:
                 self._answering.pop(letter.key, None)
         if letter.key and not scope.cancelled_caught:
-            told = _Letter("answer", self.id, answer or {}, letter.key, failed=answer is None)
-            self._given.add(told)
-            await self._try_send(letter.sender, told)
+            answer_letter = _Letter("answer", self.id, answer or {}, letter.key, failed=answer is None)
+            self._given.add(answer_letter)
+            await self._try_send(letter.sender, answer_letter)
 
     # sending
 
@@ -455,7 +455,7 @@ class Replicas:
     async def _remind(self, replica: str, letter: _Letter, age: float) -> None:
         """Repeat a question of this age, if the store is there.
 
-        The reminder has no key of its own, so a replica of a version that does not know reminders ignores it.
+        The reminder has no key, so a replica of a version that does not know reminders ignores it.
         """
         about = {"kind": letter.kind, "body": letter.body, "key": letter.key, "age": age}
         if self.away is None:
@@ -470,7 +470,7 @@ class Replicas:
         pause = _REMIND_SECONDS
         remind_at = begun + pause
         with anyio.move_on_after(_PATIENCE_SECONDS):
-            while away < _MOST_AWAY:
+            while away < _MAX_AWAY:
                 away = 0 if self.away is None else away + 1
                 with anyio.move_on_after(_CHECK_SECONDS):
                     await question.answered.wait()

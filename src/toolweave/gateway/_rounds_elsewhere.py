@@ -29,7 +29,7 @@ class RoundsElsewhere:
 
     Args:
         here: The name of this replica.
-        replicas: The other replicas; None where there are none, or no store that they share.
+        replicas: The other replicas; None if no store is shared.
 
     Attributes:
         here: The name of this replica.
@@ -98,7 +98,7 @@ class RoundsElsewhere:
             "follow_tasks": call.follow_tasks,
         }
         try:
-            told = await self._replicas.ask(replica, _KIND, body)
+            reply = await self._replicas.ask(replica, _KIND, body)
         except ReplicaGone:
             raise RequestError(
                 f"the process of the gateway whose server {call.route.server!r} asked for this input has ended, and "
@@ -112,10 +112,10 @@ class RoundsElsewhere:
                 "request without its requestState",
                 code=INVALID_PARAMS,
             ) from None
-        if "refused" in told:
-            refused = told["refused"]
+        if "refused" in reply:
+            refused = reply["refused"]
             raise RequestError(refused["message"], code=refused["code"], data=refused["data"])
-        return told["result"]
+        return reply["result"]
 
 
 def _nothing() -> None:

@@ -21,9 +21,9 @@ from toolweave.protocol.input_required import REQUEST_STATE
 from toolweave.serve._request import Request
 from toolweave.serve._request_state import TTL_SECONDS, request_binding
 
-MOST_ROUNDS = 20
+MAX_ROUNDS = 20
 """Rounds of input of one request."""
-_MOST_STATE = 256 * 1024
+_MAX_STATE = 256 * 1024
 """The longest state of an upstream that is carried, in bytes."""
 _PREFIX = "g1"
 
@@ -64,7 +64,7 @@ class StateCipher:
         clock: The time in seconds since the epoch, the same for all replicas.
 
     Raises:
-        ValueError: There is no key, or one is too short.
+        ValueError: No key was given, or one is too short.
     """
 
     def __init__(
@@ -86,10 +86,10 @@ class StateCipher:
         Raises:
             RequestError: The upstream's state is too long, or it asks in too many rounds (-32603).
         """
-        if what.state is not None and len(what.state) > _MOST_STATE:
-            raise _refused(f"server {what.server!r}: its {REQUEST_STATE} is longer than {_MOST_STATE} bytes")
-        if what.number > MOST_ROUNDS:
-            raise _refused(f"server {what.server!r} still asks for input after {MOST_ROUNDS} rounds: given up")
+        if what.state is not None and len(what.state) > _MAX_STATE:
+            raise _refused(f"server {what.server!r}: its {REQUEST_STATE} is longer than {_MAX_STATE} bytes")
+        if what.number > MAX_ROUNDS:
+            raise _refused(f"server {what.server!r} still asks for input after {MAX_ROUNDS} rounds: given up")
         payload = msgspec.json.encode(msgspec.structs.replace(what, until=self._clock() + self.ttl))
         return self._keys.seal(payload, self._bound(request))
 
@@ -97,8 +97,8 @@ class StateCipher:
         """Return the content of a state.
 
         Raises:
-            RequestError: It is none of this gateway, was changed, has expired, or belongs to another request, another
-                caller or another view (-32602).
+            RequestError: It is not a state of this gateway, was changed, has expired, or belongs to another request,
+                another caller or another view (-32602).
         """
         payload = self._keys.open(token, self._bound(request))
         if payload is None:

@@ -16,7 +16,7 @@ from toolweave.serve._request_state import from_base64url
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-_LEAST_KEY_BYTES = 32
+_MIN_KEY_BYTES = 32
 _NONCE_BYTES = 12
 
 
@@ -30,17 +30,17 @@ class SealingKeys:
         prefix: Begins every sealed text.
 
     Raises:
-        ValueError: There is no key, or one is too short.
+        ValueError: No key was given, or one is too short.
     """
 
     def __init__(self, keys: Sequence[str | bytes] | None, purpose: str, prefix: str) -> None:
         if keys is None:
-            given = [secrets.token_bytes(_LEAST_KEY_BYTES)]
+            given = [secrets.token_bytes(_MIN_KEY_BYTES)]
         else:
             given = keys
         raw = [key.encode() if isinstance(key, str) else key for key in given]
-        if not raw or any(len(key) < _LEAST_KEY_BYTES for key in raw):
-            raise ValueError(f"state_keys wants secrets of at least {_LEAST_KEY_BYTES} bytes, the newest first")
+        if not raw or any(len(key) < _MIN_KEY_BYTES for key in raw):
+            raise ValueError(f"state_keys wants secrets of at least {_MIN_KEY_BYTES} bytes, the newest first")
         derived = [sha256(f"toolweave {purpose}\n".encode() + key).digest() for key in raw]
         self._keys: Mapping[str, bytes] = {sha256(key).hexdigest()[:8]: key for key in derived}
         self._newest = next(iter(self._keys))

@@ -35,9 +35,9 @@ _SESSIONS = "gateway-sessions"
 _NEWS = "session"
 _SESSION_SECONDS = 7 * 86_400.0
 """Seconds for which an id is valid; then its client shakes hands again."""
-_MOST_ID = 6_000
-_MOST_ENDED = 100_000
-_MOST_MEMORY = 1_000
+_MAX_ID = 6_000
+_MAX_ENDED = 100_000
+_MAX_MEMORY = 1_000
 _INFO = ("name", "title", "version")
 
 
@@ -112,7 +112,7 @@ class SealedSessions:
             name = client.conversation or secrets.token_hex(16)
             declared = _Declared(name, int(self._clock()), client.version, client.capabilities, info)
             found = self._sealing.seal(msgspec.json.encode(declared), _bound(client.principal, path))
-            if len(found) <= _MOST_ID:
+            if len(found) <= _MAX_ID:
                 return found
         raise RequestError(
             "the client's capabilities and name are longer than a session id can carry", code=INVALID_PARAMS
@@ -157,7 +157,7 @@ class SealedSessions:
             await self._changed(session_id, lambda memory: _with(memory, request))
         except StoreError:
             raise self._replicas.unreachable() from None
-        await self._tell(session_id, request)
+        await self._notify_others(session_id, request)
 
     async def forward(self, session_id: str, message: StrictMessage) -> None:
         """Forward an answer or a cancellation to the other replicas; see `SessionPeers`.
@@ -165,7 +165,7 @@ class SealedSessions:
         Raises:
             RequestError: The shared store is away (-32603).
         """
-        await self._tell(session_id, message)
+        await self._notify_others(session_id, message)
 
     async def end(self, session_id: str) -> None:
         """Note that a session has ended; see `SessionPeers`.
@@ -181,7 +181,7 @@ class SealedSessions:
             await self._changed(session_id, lambda memory: None)
         except StoreError:
             raise self._replicas.unreachable() from None
-        await self._tell(session_id, None)
+        await self._notify_others(session_id, None)
         self._unsaid.discard(session_id)
 
     @contextmanager
@@ -195,9 +195,9 @@ class SealedSessions:
 
     # inside
 
-    async def _tell(self, session_id: str, message: StrictMessage | None) -> None:
+    async def _notify_others(self, session_id: str, message: StrictMessage | None) -> None:
         if self._replicas is not None:
-            await self._replicas.tell(_NEWS, {"session": session_id, "message": _members(message)})
+            await self._replicas.broadcast(_NEWS, {"session": session_id, "message": _members(message)})
 
     async def _heard(self, body: Json) -> Json:
         session_id = str(body["session"])
@@ -214,7 +214,7 @@ class SealedSessions:
 
     def _note_end(self, session_id: str) -> None:
         self._ended[session_id] = None
-        if len(self._ended) > _MOST_ENDED:
+        if len(self._ended) > _MAX_ENDED:
             self._ended.popitem(last=False)
 
     async def _returned(self) -> None:
@@ -304,7 +304,7 @@ def _with(memory: list[StrictMessage], request: StrictMessage) -> list[StrictMes
     kept = [one for one in memory if not is_outdated(one)]
     if request.method != methods.RESOURCES_UNSUBSCRIBE:
         kept.append(request)
-    return kept[-_MOST_MEMORY:]
+    return kept[-_MAX_MEMORY:]
 
 
 def _members(message: StrictMessage | None) -> Json | None:

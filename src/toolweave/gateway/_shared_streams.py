@@ -22,7 +22,7 @@ _EVENTS = "gateway-events"
 _KEPT_SECONDS = 600.0
 _LOOK_SECONDS = 0.5
 _PATIENCE_SECONDS = 900.0
-_MOST_UNKEPT = 1_000
+_MAX_UNKEPT = 1_000
 """Events that wait while the store is away."""
 _PAGE = 100
 
@@ -104,7 +104,7 @@ class SharedStreams:
             for change in changes:
                 if self._unkept and self._unkept[0] is change:  # another task may have kept it, too
                     self._unkept.popleft()
-        while len(self._unkept) > _MOST_UNKEPT:
+        while len(self._unkept) > _MAX_UNKEPT:
             self._unkept.popleft()
 
     async def _writer(self, stream: str, number: int) -> str | None:

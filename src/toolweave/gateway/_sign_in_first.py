@@ -176,7 +176,7 @@ class SignInFirst:
         server = str(tool.server)
         origin = _origin(self.sign_ins.url, request)
         if origin is None:
-            raise _wanted(f"server {server!r} wants a sign-in, for which this gateway has no address of its own")
+            raise _wanted(f"server {server!r} wants a sign-in, for which this gateway has no public address")
         one = self.sign_ins.link(server, str(client.principal), origin, scopes)
         if not _can_visit(client):
             raise _wanted(
@@ -189,8 +189,8 @@ class SignInFirst:
             return self._asked(request, server, number, _PAGE, page)
         if client.conversation is not None:
             done = Topic(methods.NOTIFICATIONS_ELICITATION_COMPLETE, one.name)
-            tell = partial(self._changes.publish_to, client.conversation, done, visited_params(one.name))
-            one.heard[client.conversation] = tell
+            notify = partial(self._changes.publish_to, client.conversation, done, visited_params(one.name))
+            one.listeners[client.conversation] = notify
         raise RequestError(
             f"a sign-in at {server!r} is needed; call {tool.name!r} afterwards with the code that the last page shows",
             code=URL_ELICITATION_REQUIRED,

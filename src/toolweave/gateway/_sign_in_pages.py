@@ -28,7 +28,7 @@ from toolweave.serve._request import principal_name
 _BEGIN_SECONDS = 30.0
 _END_SECONDS = 60.0
 _AT_SECONDS = 600
-_MOST_SHOWN = 300
+_MAX_SHOWN = 300
 _OWN_REFERRER = (b"referrer-policy", b"same-origin")  # a form without a referrer has no origin, either
 _USED = "This link was used, or is too old. Ask for another one where you got it."
 
@@ -38,7 +38,7 @@ class SignInPages:
 
     Args:
         sign_ins: The sign-ins.
-        name: The name of the gateway, for people.
+        name: The human-readable name of the gateway.
     """
 
     def __init__(self, sign_ins: SignIns, name: str) -> None:
@@ -140,7 +140,7 @@ class SignInPages:
 
     def _asking(self, one: LinkedSignIn, token: str) -> str:
         rows = [("Sign in at", one.config.name), ("Its address", one.config.endpoint)]
-        rows += [("For", one_line(principal_name(one.principal), _MOST_SHOWN)), ("Through", self._name)]
+        rows += [("For", one_line(principal_name(one.principal), _MAX_SHOWN)), ("Through", self._name)]
         listed = "".join(f"<dt>{escape(name)}</dt><dd><code>{escape(value)}</code></dd>" for name, value in rows)
         warning = (
             "Continue only if you asked for this yourself just now. If it was sent to you, close the page: "
@@ -168,7 +168,7 @@ class SignInPages:
 
 
 def _problem_page(text: str) -> str:
-    return html_page("This sign-in cannot go on", f"<p>{escape(one_line(text, _MOST_SHOWN))}</p>")
+    return html_page("This sign-in cannot go on", f"<p>{escape(one_line(text, _MAX_SHOWN))}</p>")
 
 
 def _at(state: str) -> str:

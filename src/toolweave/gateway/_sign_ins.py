@@ -2,7 +2,7 @@
 
 The person who opens a link may not be the one it was made for. A link that one person sends to another would otherwise
 give the tokens of the one who follows it to the one who sent it (the confused deputy). So the tokens of a sign-in are
-unused until the caller sends the code that the last page showed, in a request of its own: only a viewer of that page
+unused until the caller sends the code that the last page showed, in its own request: only a viewer of that page
 knows it. A link is good once, for ten minutes, and for one browser; the redirect is bound to that browser and to the
 state.
 """
@@ -55,7 +55,7 @@ CALLBACK = "/auth/callback"
 """The path of the redirect."""
 _SECONDS = 600.0
 _MOST = 10_000
-_MOST_OF_ONE = 3
+_MAX_OF_ONE = 3
 """Sign-ins of one caller at one upstream at the same time; a new one does not end one in progress."""
 _TRIES = 5
 _DIGITS = 8
@@ -133,7 +133,7 @@ class LinkedSignIn:
         until: When it is over, in seconds since the epoch.
         code: The code that the caller has to bring back, once a user has signed in.
         problem: The reason why the sign-in failed, or nothing.
-        heard: Called when a user has signed in; by the conversation that is notified.
+        listeners: Called when a user has signed in; by the conversation that is notified.
     """
 
     def __init__(
@@ -153,7 +153,7 @@ class LinkedSignIn:
         self.record: TokenRecord | None = None
         self.staged: _StagedTokens | None = None
         self.over: anyio.Event = anyio.Event()
-        self.heard: dict[str, Callable[[], object]] = {}
+        self.listeners: dict[str, Callable[[], object]] = {}
 
     @property
     def url(self) -> str:
@@ -182,7 +182,7 @@ class SignIns:
     Args:
         hubs: The connections of callers, which begin when they have signed in.
         groups: The task groups in which the gateway is served.
-        replicas: The other replicas, where sign-ins are under way, too; None where there are none.
+        replicas: The other replicas, where sign-ins are under way too; None if nothing is shared.
 
     Attributes:
         url: The address by which browsers reach the gateway; None to take it from each request.
@@ -208,7 +208,7 @@ class SignIns:
         for one in mine:
             if one.fresh and one.origin == origin and set(scopes) <= set(one.scopes):
                 return one
-        for one in mine[: max(0, len(mine) + 1 - _MOST_OF_ONE)]:
+        for one in mine[: max(0, len(mine) + 1 - _MAX_OF_ONE)]:
             self._drop(one)
         made = LinkedSignIn(self._hubs.configs[server], principal, origin, scopes, replica=self.replica)
         self._links[made.ticket] = made
@@ -399,8 +399,8 @@ class SignIns:
         if one.ticket not in self._links:  # it was given up meanwhile
             await self._revoke(one)
         elif one.code:
-            for tell in one.heard.values():
-                tell()
+            for notify in one.listeners.values():
+                notify()
 
     # ends
 

@@ -80,7 +80,7 @@ class _RelayedQuestion(msgspec.Struct, frozen=True):
         """Return the answer.
 
         Raises:
-            ToolError: It is no object.
+            ToolError: It is not an object.
         """
         read = as_object(answer)
         if read is None:

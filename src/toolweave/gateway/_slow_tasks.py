@@ -37,7 +37,7 @@ class SlowTasks:
         rounds: Makes the contexts of tasks.
         changes: Notifies listening clients.
         store: Keeps how tasks began and ended; by default that of the replicas, else this process.
-        replicas: The other replicas; None where there are none, or no store that they share.
+        replicas: The other replicas; None if no store is shared.
 
     Attributes:
         feature: Answers the requests of callers about them.
@@ -112,10 +112,10 @@ class SlowTasks:
             RequestError: The store is away, or it refused.
         """
         assert self._replicas is not None
-        told = await self._replicas.ask(name.partition(".")[0], _KIND, {"name": name, "owner": owner, **action})
-        if "refused" in told:
-            raise RequestError(told["refused"], code=INVALID_PARAMS)
-        return told["task"]
+        reply = await self._replicas.ask(name.partition(".")[0], _KIND, {"name": name, "owner": owner, **action})
+        if "refused" in reply:
+            raise RequestError(reply["refused"], code=INVALID_PARAMS)
+        return reply["task"]
 
     async def _asked(self, body: Json) -> Json | None:
         """Apply a request of another replica to a task of this one; None when it does not run in this replica."""

@@ -62,7 +62,7 @@ class VirtualStatus(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         name: Its name.
         path: Its path.
-        title: Its name for people, or None.
+        title: Its human-readable name, or None.
         tools: The number of its tools.
     """
 
@@ -104,7 +104,7 @@ class GatewayStatus(msgspec.Struct, frozen=True, kw_only=True):
         draining: Whether it is about to end.
         generation: The number of the config in use.
         problem: The reason why the last change of the config was refused, or None.
-        needs_confirmation: Whether it was refused because it loses most of what is in use.
+        needs_confirmation: Whether it was refused because it loses most of the servers, or the rules, in use.
         warnings: Remarks about the config, names that were taken and differences from the pins.
         requests: The number of requests under way.
         retiring: The number of removed upstreams that still answer requests.

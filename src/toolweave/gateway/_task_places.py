@@ -5,7 +5,7 @@ callers, unless its tool is listed only on the connection that the caller reache
 
 - `""`: the connection of the hub;
 - `"handshake"`: the connection in the handshake era, which callers of that era share;
-- another text: a connection that one caller has of its own, which no other caller can use.
+- another text: a connection of one caller, which no other caller can use.
 """
 
 from __future__ import annotations

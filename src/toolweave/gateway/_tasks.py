@@ -58,8 +58,8 @@ _log = logging.getLogger("toolweave.gateway")
 
 _ANSWER_SECONDS = 600.0
 _POLL_SECONDS = 1.0
-_LEAST_POLL_SECONDS = 0.05
-_MOST_POLL_SECONDS = 60.0
+_MIN_POLL_SECONDS = 0.05
+_MAX_POLL_SECONDS = 60.0
 _CANCEL_SECONDS = 5.0
 _OF_A_ROUND = frozenset({INPUT_RESPONSES, REQUEST_STATE})
 
@@ -268,25 +268,27 @@ class UpstreamTasks:
                     if self._is_asked_about(name):
                         tasks.start_soon(self._watch, known.request, name, state, heard)
 
-    async def _watch(self, request: Request, name: str, state: Json, heard: Callable[[str, Json], None]) -> None:
+    async def _watch(self, request: Request, name: str, state: Json, on_change: Callable[[str, Json], None]) -> None:
         news = [anyio.Event()]
-        end = self._told(request, name, lambda params: news[0].set())
+        end = self._listen(request, name, lambda params: news[0].set())
         try:
             while not _is_over(state):
                 with anyio.move_on_after(_poll_seconds(state)):
                     await news[0].wait()
-                    await anyio.sleep(_LEAST_POLL_SECONDS)  # however often it says something
+                    await anyio.sleep(_MIN_POLL_SECONDS)  # however often it says something
                 news[0] = anyio.Event()
                 found = await self._now(request, name)
                 if found != state:
-                    heard(name, found)
+                    on_change(name, found)
                 state = found
         except RequestError as error:
             _log.debug("a task is no longer watched: %s", error)
         finally:
             end()
 
-    def _told(self, request: Request, name: str, told: Callable[[Mapping[str, Any]], object]) -> Callable[[], object]:
+    def _listen(
+        self, request: Request, name: str, listener: Callable[[Mapping[str, Any]], object]
+    ) -> Callable[[], object]:
         """Have the upstream of a task say when it changes, if it can; return the end of that."""
         try:
             route = self._route(request, name)
@@ -294,7 +296,7 @@ class UpstreamTasks:
         except RequestError:
             return _nothing
         if _has_extension(upstream):
-            return upstream.listen_to_task(route.name, told)
+            return upstream.listen_to_task(route.name, listener)
         return _nothing
 
     def _is_asked_about(self, name: str) -> bool:
@@ -377,7 +379,7 @@ class UpstreamTasks:
             found = await self._asked(request, methods.TASKS_CANCEL, name)
         except RequestError as error:
             if request.modern and not modern and error.code == INVALID_PARAMS:
-                return {}  # it has ended already, which is no error in later revisions
+                return {}  # it has ended already, which later revisions do not report as an error
             raise
         if request.modern:
             return {}
@@ -577,4 +579,4 @@ def _poll_seconds(state: Json) -> float:
     except ValueError:
         poll_ms = None
     seconds = _POLL_SECONDS if poll_ms is None else poll_ms / 1000
-    return min(max(seconds, _LEAST_POLL_SECONDS), _MOST_POLL_SECONDS)
+    return min(max(seconds, _MIN_POLL_SECONDS), _MAX_POLL_SECONDS)

@@ -9,7 +9,7 @@ from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQ
 BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300)
 """Upper bounds of durations in seconds: those of the OpenTelemetry conventions for MCP, and finer ones below 10 ms."""
 KNOWN_METHODS = frozenset(value for name, value in vars(methods).items() if name.isupper() and isinstance(value, str))
-"""The methods that may be labels; any other method that a client makes up is none."""
+"""The methods that may be labels; a method that a client makes up is not one of them."""
 
 _OUTCOMES = {
     INVALID_PARAMS: "invalid",

@@ -30,7 +30,7 @@ from toolweave.version import VERSION
 
 _UPSTREAM = frozenset({methods.TOOLS_CALL, methods.PROMPTS_GET, methods.RESOURCES_READ, methods.COMPLETION_COMPLETE})
 """The requests that go to one upstream."""
-_MOST_TEXT = 200
+_MAX_TEXT = 200
 _REQUEST_ID = "jsonrpc.request.id"
 _OPEN = frozenset({ConnectionState.READY, ConnectionState.DEGRADED})
 
@@ -187,7 +187,7 @@ def _attributes(request: Request) -> dict[str, str]:
     attributes = {
         "mcp.method.name": request.method if request.method in KNOWN_METHODS else "other",
         "mcp.protocol.version": request.client.version,
-        _REQUEST_ID: str(request.id)[:_MOST_TEXT],
+        _REQUEST_ID: str(request.id)[:_MAX_TEXT],
     }
     name = _offered(request)
     if request.method == methods.TOOLS_CALL:

@@ -172,7 +172,7 @@ class ResourceUpdates:
             except (ServerError, ToolError) as error:
                 followed.replace(targets, [])
                 _log.warning("%s; a caller is not notified of updates of %r any more", error, followed.uri)
-            if was_lost and not followed.over:  # an update may have been missed, and what is read now is another state
+            if was_lost and not followed.over:  # an update may have been missed
                 followed.updated(followed.uri)
 
 

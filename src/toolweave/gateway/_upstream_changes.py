@@ -116,7 +116,7 @@ class UpstreamChanges:
                 await self._hub.connect(name, config)
             except DuplicateToolError as error:
                 failed[name] = error  # it stays, without tools
-            except Exception as error:  # boundary: what is wrong with one server must not end the gateway
+            except Exception as error:  # boundary: a fault of one server must not end the gateway
                 failed[name] = error
                 if replaces:
                     self.not_applied[name] = str(error)

@@ -74,7 +74,7 @@ def view_warnings(view: VirtualServer, tools: Iterable[ToolSpec]) -> list[str]:
     found = list[str]()
     for field, names in (("include", view.include), ("exclude", view.exclude), ("rename", view.rename)):
         found += [
-            f"{where}.{field}: {name!r} is no tool of its servers"
+            f"{where}.{field}: {name!r} is not a tool of its servers"
             for name in names
             if not any(_any([name], names_of(spec)) for spec in specs)
         ]

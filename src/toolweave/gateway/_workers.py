@@ -97,9 +97,9 @@ class WorkerChanges:
                 if self._replicas.away is not None:
                     raise self._replicas.unreachable()
                 await self._changed(name, config)
-                await self._replicas.tell(_KIND, {"name": name, "config": config}, group=True)
+                await self._replicas.broadcast(_KIND, {"name": name, "config": config}, group=True)
             except (StoreError, RequestError) as exc:
-                _log.error("the other workers are not told of server %r until the store is back: %s", name, exc)
+                _log.error("the other workers are not notified of server %r until the store is back: %s", name, exc)
                 return
             if self._unpublished.get(name, self) is config:  # else it was changed once more meanwhile
                 del self._unpublished[name]
@@ -112,11 +112,11 @@ class WorkerChanges:
 
     async def reload(self, *, confirmed: bool) -> None:
         """Have the others read the config again."""
-        await self._tell({"name": None, "confirmed": confirmed})
+        await self._notify_others({"name": None, "confirmed": confirmed})
 
-    async def _tell(self, body: Json) -> None:
+    async def _notify_others(self, body: Json) -> None:
         try:
-            await self._replicas.tell(_KIND, body, group=True)
+            await self._replicas.broadcast(_KIND, body, group=True)
         except RequestError as exc:
             _log.error("the other workers could not be notified of a change: %s", exc.message)
 

@@ -31,7 +31,7 @@ def wants_console(wanted: bool | None, *, host: str, token: str | None, hosts: o
         hosts: More host names that are served, by which other machines may reach it.
 
     Raises:
-        ConfigError: It is wanted and there is no token to sign in with, or a package is not installed.
+        ConfigError: It is required, but no token to sign in with was given, or a package is not installed.
     """
     installed = find_spec("jinja2") is not None
     if wanted is None:

@@ -89,7 +89,7 @@ class ConsoleApp:
         if asked.path.startswith("/static/"):
             found = static_file(asked.path.removeprefix("/static/"))
             if found is None:
-                raise ConsoleRefusal(404, "There is no such page.")
+                raise ConsoleRefusal(404, "This page does not exist.")
             return found
         if asked.method == "POST":
             return await self._changed(asked, receive)
@@ -100,7 +100,7 @@ class ConsoleApp:
             return ConsoleReply.see(asked.url("/"))
         page = self._shown.get(asked.path)
         if page is None:
-            raise ConsoleRefusal(404, "There is no such page.")
+            raise ConsoleRefusal(404, "This page does not exist.")
         return await page(asked, receive)
 
     async def _changed(self, asked: ConsoleRequest, receive: Receive) -> ConsoleReply:
@@ -118,7 +118,7 @@ class ConsoleApp:
             return page._replace(headers=[*page.headers, gone])
         page = self._changing.get(asked.path)
         if page is None:
-            raise ConsoleRefusal(404, "There is no such page.")
+            raise ConsoleRefusal(404, "This page does not exist.")
         return await page(asked, receive)
 
     def _signed_out(self, asked: ConsoleRequest) -> ConsoleReply:

@@ -34,9 +34,9 @@ from toolweave.serve._request import Json
 from toolweave.tools import ToolSpec
 from toolweave.tools._mcp import tool_definition
 
-_MOST_PAGES = 50
-_MOST_URIS = 500
-_MOST_TOLD = 50
+_MAX_PAGES = 50
+_MAX_URIS = 500
+_MAX_TOLD = 50
 _LONGEST = 1_000
 _JSON = (b"content-type", b"application/json")
 _ORIGIN = re.compile(r"https?://[a-z0-9.-]+(:[0-9]+)?")  # policies cannot name addresses of IPv6
@@ -76,19 +76,19 @@ class _OpenPage:
         session: The session of the browser that shows it.
         server: Its server.
         document: The document.
-        told: The values its host passes to it: the tool, the arguments and the result.
+        payload: The values that its host passes to it: the tool, the arguments and the result.
     """
 
-    def __init__(self, session: ConsoleSession, server: str, document: AppDocument, told: Json) -> None:
+    def __init__(self, session: ConsoleSession, server: str, document: AppDocument, payload: Json) -> None:
         self.session = session
         self.server = server
         self.document = document
-        self.told = told
+        self.payload = payload
         self._uris: set[str] = set()
 
     def takes(self, uri: str) -> bool:
         """Whether it may ask for one more resource: a page that goes through URIs must not fill the memory."""
-        if len(self._uris) < _MOST_URIS:
+        if len(self._uris) < _MAX_URIS:
             self._uris.add(uri)
         return uri in self._uris
 
@@ -145,7 +145,7 @@ class AppHost:
             if read is None:
                 return ShownApp(uri, "The page did not come in time.")
             document = read_document(uri, read, self._listed(spec.server, own))
-            told: Json = {
+            payload: Json = {
                 "tool": tool_definition(spec.replace(name=spec.original_name), modern=True),
                 "arguments": arguments,
                 "result": self._own_uris(spec.server, without_result_type(result)),
@@ -154,20 +154,20 @@ class AppHost:
             return ShownApp(uri, f"The page cannot be read: error {error.code}: {error.message}")
         except ValueError as error:
             return ShownApp(uri, f"The page cannot be shown: {error}")
-        key = self._keep(_OpenPage(asked.signed_in, spec.server, document, told))
+        key = self._keep(_OpenPage(asked.signed_in, spec.server, document, payload))
         return ShownApp(
             uri,
             address=asked.url("/app", id=key),
             frame=self.sandbox.add(origin, page_policy(document.csp, host=host), host),
             border=document.prefers_border is not False,
-            uses=_told(tuple(f"{name}: {', '.join(origins)}" for name, origins in document.csp.json().items())),
-            refused=_told((*document.refused, *(f"permission: {one}" for one in document.permissions))),
+            uses=_shown(tuple(f"{name}: {', '.join(origins)}" for name, origins in document.csp.json().items())),
+            refused=_shown((*document.refused, *(f"permission: {one}" for one in document.permissions))),
         )
 
     async def document(self, asked: ConsoleRequest, receive: Receive) -> ConsoleReply:
         """Return a page that was framed, as JSON: its document, the policy, and the values its host passes to it."""
         page = self._page(asked)
-        found = {"html": page.document.html, "csp": page.document.csp.json(), **page.told}
+        found = {"html": page.document.html, "csp": page.document.csp.json(), **page.payload}
         return _json_reply(found)
 
     async def answer(self, asked: ConsoleRequest, receive: Receive) -> ConsoleReply:
@@ -190,7 +190,7 @@ class AppHost:
 
         Raises:
             RequestError: It is refused, or the answer is an error.
-            ValueError: The answer is no result.
+            ValueError: The response is not a result.
         """
         params = as_object(sent.get("params")) or {}
         match sent.get("method"):
@@ -220,7 +220,9 @@ class AppHost:
         every = self._gateway.hub.snapshot()
         spec = next((one for one in every if (one.server, one.original_name) == (page.server, name)), None)
         if spec is None:
-            raise RequestError(f"Unknown tool: {name}; a page calls tools of its own server", code=INVALID_PARAMS)
+            raise RequestError(
+                f"Unknown tool: {name}; a page can only call tools of the server that it is from", code=INVALID_PARAMS
+            )
         if not is_for_pages(spec.meta):
             raise RequestError(f"the tool {name} is not for pages: its visibility says so", code=INVALID_PARAMS)
         return {"name": spec.name, "arguments": dict(arguments)}
@@ -229,13 +231,13 @@ class AppHost:
         """Return the parameters of a page's reading in the gateway, which goes to its own server alone.
 
         Raises:
-            RequestError: There is no URI, or there were too many.
+            RequestError: The request names no URI, or too many were read.
         """
         uri = as_text(params.get("uri"))
         if uri is None:
             raise RequestError("a URI is expected", code=INVALID_PARAMS)
         if not page.takes(uri):
-            raise RequestError(f"a page reads at most {_MOST_URIS} resources", code=INVALID_PARAMS)
+            raise RequestError(f"a page reads at most {_MAX_URIS} resources", code=INVALID_PARAMS)
         return {"uri": self._exposed(page.server, uri)}
 
     def _exposed(self, server: str, own: str) -> str:
@@ -256,7 +258,7 @@ class AppHost:
         return next((one.meta for one in found if one.uri == own), None)
 
     def _keep(self, page: _OpenPage) -> str:
-        while len(self._open) >= _MOST_PAGES:
+        while len(self._open) >= _MAX_PAGES:
             del self._open[next(iter(self._open))]
         name = secrets.token_urlsafe(32)
         self._open[name] = page
@@ -269,7 +271,7 @@ class AppHost:
         return page
 
     async def _origin(self, asked: ConsoleRequest) -> FrameOrigin | None:
-        """Return the origin of the frames for a browser, or None where there is none."""
+        """Return the origin of the frames for a browser, or None if no port is open."""
         name = host_of(asked.headers)[0]
         if is_loopback(name):
             return await self.sandbox.origin(name)
@@ -293,8 +295,8 @@ def _origin_of(asked: ConsoleRequest) -> str | None:
     return None
 
 
-def _told(texts: Sequence[str]) -> tuple[str, ...]:
-    return tuple(shortened(text, _LONGEST) for text in texts[:_MOST_TOLD])
+def _shown(texts: Sequence[str]) -> tuple[str, ...]:
+    return tuple(shortened(text, _LONGEST) for text in texts[:_MAX_TOLD])
 
 
 def _json_reply(value: Json) -> ConsoleReply:

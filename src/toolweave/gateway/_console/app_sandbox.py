@@ -30,8 +30,8 @@ _ADDRESS = "127.0.0.1"
 _ADDRESS_6 = "::1"
 _START_SECONDS = 10.0
 _REQUEST_SECONDS = 10.0
-_MOST_FRAMES = 50
-_MOST_CONNECTIONS = 32
+_MAX_FRAMES = 50
+_MAX_CONNECTIONS = 32
 _PORTS_TRIED = 5
 
 _HEADERS = (
@@ -134,7 +134,7 @@ class AppSandbox:
             policy: The Content-Security-Policy of the document.
             host: The origin of the page that may show it, and exchanges messages with it.
         """
-        while len(self._frames) >= _MOST_FRAMES:
+        while len(self._frames) >= _MAX_FRAMES:
             del self._frames[next(iter(self._frames))]
         name = secrets.token_urlsafe(32)
         self._frames[name] = _Frame(origin.authority, policy, host)
@@ -142,7 +142,7 @@ class AppSandbox:
 
     async def _answer(self, stream: anyio.abc.ByteStream) -> None:
         async with stream:
-            if self._connections >= _MOST_CONNECTIONS:
+            if self._connections >= _MAX_CONNECTIONS:
                 return
             self._connections += 1
             try:
@@ -181,7 +181,7 @@ async def _listen() -> tuple[anyio.abc.Listener[Any], int]:
     """Open a port that is free at both addresses of this machine: browsers may take either for its name.
 
     Raises:
-        OSError: There is none.
+        OSError: No port could be opened.
     """
     for _ in range(_PORTS_TRIED):
         listener = await anyio.create_tcp_listener(local_host=_ADDRESS)

@@ -1,6 +1,6 @@
 """Forms made from JSON Schema: the fields of a tool's arguments, and the arguments that a sent form means. Pure.
 
-A value without a field of its own, such as an object or array, is JSON in a text area; a whole form can also be JSON.
+A value without its own field, such as an object or array, is JSON in a text area; a whole form can also be JSON.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple, cast
 
-_MOST_FIELDS = 100
-_MOST_CHOICES = 200
-_MOST_STEPS = 10
+_MAX_FIELDS = 100
+_MAX_CHOICES = 200
+_MAX_STEPS = 10
 _LONG = re.compile(
     r"content|text|body|code|message|sql|prompt|script|markdown|html|diff|patch|comment|note", re.IGNORECASE
 )
@@ -28,7 +28,7 @@ class FormField(NamedTuple):
         key: Its name in the form.
         name: The property.
         kind: A line, lines of text, a number, one of `choices`, or JSON.
-        title: Its name for people; "" for none.
+        title: Its human-readable name; empty for none.
         description: Its description; "" for none.
         required: Whether it has to be given.
         value: The text in it: its default; for a choice the index.
@@ -65,7 +65,7 @@ def fields_of(schema: Mapping[str, Any]) -> tuple[FormField, ...] | None:
     properties = schema.get("properties")
     if properties is None and not any(name in schema for name in ("anyOf", "oneOf", "allOf", "$ref")):
         return ()
-    if not isinstance(properties, Mapping) or len(cast("Mapping[str, Any]", properties)) > _MOST_FIELDS:
+    if not isinstance(properties, Mapping) or len(cast("Mapping[str, Any]", properties)) > _MAX_FIELDS:
         return None
     wanted: Any = schema.get("required")
     if isinstance(wanted, list):
@@ -94,7 +94,7 @@ def read_fields(fields: Sequence[FormField], sent: Mapping[str, str]) -> tuple[d
 
 
 def read_json(text: str) -> dict[str, Any]:
-    """Return the object of arguments in a JSON text; nothing is none.
+    """Return the object of arguments in a JSON text; an empty text is an empty object.
 
     Raises:
         ValueError: It is something else, which the text names.
@@ -126,7 +126,7 @@ def _field(key: str, name: str, part: Any, root: Mapping[str, Any], required: bo
 def _plain(part: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a schema with its reference resolved, and without the null of an optional value."""
     node = _object(part)
-    for _ in range(_MOST_STEPS):
+    for _ in range(_MAX_STEPS):
         reference = node.get("$ref")
         own = {name: value for name, value in node.items() if name != "$ref"}
         if isinstance(reference, str):
@@ -172,7 +172,7 @@ def _at(root: Mapping[str, Any], reference: str) -> Any:
 
 def _kind(name: str, node: Mapping[str, Any]) -> tuple[FieldKind, tuple[Any, ...]]:
     values: Any = [node["const"]] if "const" in node else node.get("enum")
-    if isinstance(values, list) and 0 < len(cast("list[Any]", values)) <= _MOST_CHOICES:
+    if isinstance(values, list) and 0 < len(cast("list[Any]", values)) <= _MAX_CHOICES:
         return "choice", tuple(cast("list[Any]", values))
     match _type(node):
         case "string":
@@ -236,14 +236,14 @@ def _read(field: FormField, text: str) -> Any:
 
 def _json(text: str) -> Any:
     def refuse(name: str) -> Any:
-        raise ValueError(f"{name} is no JSON")
+        raise ValueError(f"{name} is not JSON")
 
     try:
         return json.loads(text, parse_constant=refuse)
     except RecursionError:
         raise ValueError("it is too deep") from None
     except json.JSONDecodeError as error:
-        raise ValueError(f"it is no JSON: {error.msg}, in line {error.lineno}, column {error.colno}") from None
+        raise ValueError(f"it is not JSON: {error.msg}, in line {error.lineno}, column {error.colno}") from None
 
 
 def _shown(value: Any, kind: FieldKind, choices: Sequence[Any]) -> str:

@@ -16,7 +16,7 @@ from toolweave._text import shortened, visible
 from toolweave.gateway._console.requests import ConsoleReply, ConsoleRequest
 from toolweave.version import VERSION
 
-MOST_TEXT = 200_000
+MAX_TEXT = 200_000
 """The most characters of one text on a page."""
 
 _FOLDER = Path(__file__).parent
@@ -90,7 +90,7 @@ class ConsolePages:
 def as_json(value: Any, *, indent: int | None = 2) -> str:
     """Return a value as JSON that a person reads."""
     try:
-        return shortened(json.dumps(value, ensure_ascii=False, indent=indent, default=str), MOST_TEXT)
+        return shortened(json.dumps(value, ensure_ascii=False, indent=indent, default=str), MAX_TEXT)
     except (RecursionError, ValueError):
         return "too deep to be shown"
 

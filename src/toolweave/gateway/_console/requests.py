@@ -12,8 +12,8 @@ from toolweave.config import is_loopback
 from toolweave.gateway._console.sessions import ConsoleSession, host_of
 from toolweave.serve._http.asgi import Headers, Receive, Scope, Send, path_of, read_body
 
-_MOST_BYTES = 4 * 1024 * 1024
-_MOST_FIELDS = 2_000
+_MAX_BYTES = 4 * 1024 * 1024
+_MAX_FIELDS = 2_000
 _BODY_SECONDS = 30.0
 
 _POLICY = (
@@ -145,7 +145,7 @@ async def read_request(scope: Scope, receive: Receive, path: str) -> ConsoleRequ
     body: bytes | None = b""
     if method == "POST":
         with anyio.move_on_after(_BODY_SECONDS) as bound:
-            body = await read_body(receive, _MOST_BYTES)
+            body = await read_body(receive, _MAX_BYTES)
         if bound.cancelled_caught or body is None:
             raise ConsoleRefusal(413, "The form is too large, or did not come in time.")
     return ConsoleRequest(
@@ -161,7 +161,7 @@ async def read_request(scope: Scope, receive: Receive, path: str) -> ConsoleRequ
 
 def _fields(data: bytes) -> dict[str, str]:
     try:
-        pairs = parse_qsl(data.decode("ascii"), keep_blank_values=True, errors="replace", max_num_fields=_MOST_FIELDS)
+        pairs = parse_qsl(data.decode("ascii"), keep_blank_values=True, errors="replace", max_num_fields=_MAX_FIELDS)
     except ValueError:
         raise ConsoleRefusal(400, "The address or the form is malformed.") from None
     return dict(pairs)

@@ -19,7 +19,7 @@ from toolweave.protocol.uris import web_address_problem
 from toolweave.serve._http.asgi import Receive
 
 _LOOK_SECONDS = 5
-_MOST_SHOWN = 100
+_MAX_SHOWN = 100
 _GOOD = frozenset({"completed"})
 _BAD = frozenset({"failed", "interrupted", "unreadable"})
 _REMEMBER: tuple[Literal["run"], Literal["agent"]] = ("run", "agent")
@@ -70,9 +70,9 @@ class RunPages:
         """Show the runs that were begun last, or those that wait."""
         only = asked.query.get("only", "")
         statuses = self._runs.statuses
-        found = await (statuses.waiting_runs() if only == "waiting" else statuses.recent(_MOST_SHOWN))
+        found = await (statuses.waiting_runs() if only == "waiting" else statuses.recent(_MAX_SHOWN))
         if only == "waiting":
-            shown = list(reversed(found))[:_MOST_SHOWN]
+            shown = list(reversed(found))[:_MAX_SHOWN]
         else:
             shown = list(found)
         rows = [(one, _tone(one), await self._waiting(one)) for one in shown]
@@ -94,12 +94,12 @@ class RunPages:
         """Allow a call."""
         remember = asked.form.get("remember", "")
         kept = remember if remember in _REMEMBER else None
-        return await self._told(asked, self._runs.statuses.approve(*_call_of(asked), remember=kept), "approved")
+        return await self._reported(asked, self._runs.statuses.approve(*_call_of(asked), remember=kept), "approved")
 
     async def deny(self, asked: ConsoleRequest, receive: Receive) -> ConsoleReply:
         """Refuse a call; the model reads the reason."""
         reason = asked.form.get("reason", "").strip() or None
-        return await self._told(asked, self._runs.statuses.deny(*_call_of(asked), reason=reason), "denied")
+        return await self._reported(asked, self._runs.statuses.deny(*_call_of(asked), reason=reason), "denied")
 
     async def answer(self, asked: ConsoleRequest, receive: Receive) -> ConsoleReply:
         """Answer a question of a server."""
@@ -110,14 +110,16 @@ class RunPages:
                 given = ElicitationResult.decline()
             else:
                 given = ElicitationResult.cancel()
-            return await self._told(asked, self._runs.statuses.answer(run_id, call_id, given), f"answered: {action}")
+            return await self._reported(
+                asked, self._runs.statuses.answer(run_id, call_id, given), f"answered: {action}"
+            )
         waiting = await self._runs.statuses.waiting(run_id)
         question = next((one.question for one in waiting if one.call_id == call_id), None)
         values, wrong = _read({} if question is None else question.schema, asked.form)
         if wrong:
             return await self._run_page(asked, run_id, call_id, wrong)
         given = ElicitationResult.accept(values)
-        return await self._told(asked, self._runs.statuses.answer(run_id, call_id, given), "answered")
+        return await self._reported(asked, self._runs.statuses.answer(run_id, call_id, given), "answered")
 
     async def cancel(self, asked: ConsoleRequest, receive: Receive) -> ConsoleReply:
         """Stop a run and all that it started."""
@@ -126,11 +128,11 @@ class RunPages:
         if cancelled:
             said = "The run is asked to stop."
         else:
-            said = "The run has ended already, or there is none."
+            said = "The run has ended already, or does not exist."
         asked.signed_in.say(said, problem=not cancelled)
         return ConsoleReply.see(asked.url("/run", id=run_id))
 
-    async def _told(self, asked: ConsoleRequest, answering: Coroutine[Any, Any, bool], done: str) -> ConsoleReply:
+    async def _reported(self, asked: ConsoleRequest, answering: Coroutine[Any, Any, bool], done: str) -> ConsoleReply:
         run_id, call_id = _call_of(asked)
         try:
             goes_on = await answering
@@ -160,7 +162,7 @@ class RunPages:
         """Return the page of a run; `wrong` are the errors of the form that was sent for the call `of`."""
         one = await self._runs.statuses.get(run_id)
         if one is None:
-            raise ConsoleRefusal(404, f"There is no run {run_id!r}.")
+            raise ConsoleRefusal(404, f"Run {run_id!r} was not found.")
         found = enumerate(await self._waiting(one), 1)
         return self._pages.page(
             asked,

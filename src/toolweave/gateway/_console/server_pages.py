@@ -64,7 +64,7 @@ class ServerPages:
         name = asked.query.get("name", "")
         status = next((one for one in self._status().upstreams if one.name == name), None)
         if status is None:
-            raise ConsoleRefusal(404, f"There is no server {name!r}.")
+            raise ConsoleRefusal(404, f"Server {name!r} was not found.")
         client = self._gateway.hub.clients.get(name)
         return self._pages.page(
             asked,
@@ -99,8 +99,8 @@ class ServerPages:
             session.say(f"The config was not changed: {change.error}", problem=True)
         else:
             parts = {"added": change.added, "changed": change.changed, "removed": change.removed}
-            told = [f"{word}: {', '.join(names)}" for word, names in parts.items() if names]
-            session.say("The config was read again; " + ("; ".join(told) or "nothing differs") + ".")
+            differences = [f"{word}: {', '.join(names)}" for word, names in parts.items() if names]
+            session.say("The config was read again; " + ("; ".join(differences) or "nothing differs") + ".")
         for text in change.failed.values():
             session.say(text, problem=True)
         return ConsoleReply.see(asked.url("/"))
@@ -119,7 +119,7 @@ class ServerPages:
             await act(name)
             asked.signed_in.say(f"Server {name!r} {done}.")
         except KeyError:
-            raise ConsoleRefusal(404, f"There is no server {name!r}.") from None
+            raise ConsoleRefusal(404, f"Server {name!r} was not found.") from None
         except (ServerError, DuplicateToolError) as error:
             asked.signed_in.say(str(error), problem=True)
         return ConsoleReply.see(asked.url("/"))
@@ -170,8 +170,8 @@ def _tone(one: UpstreamStatus) -> str:
 def _summary(status: GatewayStatus) -> str:
     ready = sum(one.state in _GOOD for one in status.upstreams)
     bad = [one.name for one in status.upstreams if one.state in _BAD]
-    told = f"{ready} of {counted(len(status.upstreams), 'server')} ready"
-    return told + (f"; not ready: {', '.join(bad)}" if bad else "")
+    summary = f"{ready} of {counted(len(status.upstreams), 'server')} ready"
+    return summary + (f"; not ready: {', '.join(bad)}" if bad else "")
 
 
 def _details(client: McpConnection | None) -> dict[str, str]:

@@ -19,11 +19,11 @@ from toolweave.serve._http.asgi import cookies_in
 
 SESSION_SECONDS = 12 * 3600.0
 LINK_SECONDS = 3600.0
-_MOST_SESSIONS = 50
-_MOST_LINKS = 20
-_MOST_ATTEMPTS = 10
+_MAX_SESSIONS = 50
+_MAX_LINKS = 20
+_MAX_ATTEMPTS = 10
 _ATTEMPTS_SECONDS = 60.0
-_MOST_NOTICES = 10
+_MAX_NOTICES = 10
 
 
 class ConsoleSession:
@@ -38,7 +38,7 @@ class ConsoleSession:
     def __init__(self, until: float) -> None:
         self.csrf = secrets.token_urlsafe(32)
         self.until = until
-        self.notices: deque[tuple[str, bool]] = deque(maxlen=_MOST_NOTICES)
+        self.notices: deque[tuple[str, bool]] = deque(maxlen=_MAX_NOTICES)
 
     def takes(self, csrf: str) -> bool:
         """Whether a form brings the right token."""
@@ -62,13 +62,13 @@ class ConsoleSessions:
         self._clock = clock
         self._sessions: dict[bytes, ConsoleSession] = {}
         self._links: dict[bytes, float] = {}
-        self._failed: deque[float] = deque(maxlen=_MOST_ATTEMPTS)
+        self._failed: deque[float] = deque(maxlen=_MAX_ATTEMPTS)
 
     def new_link(self) -> str:
         """Return the token of a new link, good once and for an hour."""
         token = secrets.token_urlsafe(32)
         self._drop_old()
-        while len(self._links) >= _MOST_LINKS:
+        while len(self._links) >= _MAX_LINKS:
             del self._links[next(iter(self._links))]
         self._links[_digest(token)] = self._clock() + LINK_SECONDS
         return token
@@ -81,7 +81,7 @@ class ConsoleSessions:
     def signs_in(self, token: str) -> bool | None:
         """Whether this is the admin token; None after too many attempts, until a minute has passed."""
         now = self._clock()
-        if len(self._failed) == _MOST_ATTEMPTS and now - self._failed[0] < _ATTEMPTS_SECONDS:
+        if len(self._failed) == _MAX_ATTEMPTS and now - self._failed[0] < _ATTEMPTS_SECONDS:
             return None
         if hmac.compare_digest(_digest(token), self._token):
             return True
@@ -91,7 +91,7 @@ class ConsoleSessions:
     def begin(self, headers: Mapping[bytes, bytes], path: str) -> tuple[bytes, bytes]:
         """Begin a session; return the header that sets its cookie."""
         self._drop_old()
-        while len(self._sessions) >= _MOST_SESSIONS:
+        while len(self._sessions) >= _MAX_SESSIONS:
             del self._sessions[next(iter(self._sessions))]
         name = secrets.token_urlsafe(32)
         self._sessions[_digest(name)] = ConsoleSession(self._clock() + SESSION_SECONDS)

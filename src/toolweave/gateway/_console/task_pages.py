@@ -15,7 +15,7 @@ from toolweave.protocol.input_required import INPUT_REQUIRED
 from toolweave.serve._http.asgi import Receive
 
 _LOOK_SECONDS = 5
-_MOST_SHOWN = 100
+_MAX_SHOWN = 100
 
 
 class TaskPages:
@@ -43,7 +43,7 @@ class TaskPages:
             "tasks.html",
             summary=f"{counted(len(every), 'task')}, {len(open_ones)} not ended",
             seconds=_LOOK_SECONDS,
-            tasks=[(one, _state(one), _tone(one)) for one in shown[:_MOST_SHOWN]],
+            tasks=[(one, _state(one), _tone(one)) for one in shown[:_MAX_SHOWN]],
             only=only,
         )
 

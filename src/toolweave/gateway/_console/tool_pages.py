@@ -16,7 +16,7 @@ from toolweave.serve._http.asgi import Receive
 from toolweave.tools import ToolSpec
 from toolweave.trust import tool_hash
 
-_MOST_SHOWN = 200
+_MAX_SHOWN = 200
 _LISTS_SECONDS = 5
 _CALLS_SECONDS = 2
 _HINTS = {
@@ -57,12 +57,12 @@ class OfferPages:
         found = [spec for spec in every if _has(spec, words)]
         if words:  # the name says more than the description
             found.sort(key=lambda spec: not all(word in spec.name.casefold() for word in words))
-        shown = found[:_MOST_SHOWN]
+        shown = found[:_MAX_SHOWN]
         if words:
-            told = f"{len(found)} of {counted(len(every), 'tool')}"
+            count = f"{len(found)} of {counted(len(every), 'tool')}"
         else:
-            told = counted(len(every), "tool")
-        summary = told + (f", the first {_MOST_SHOWN} are shown" if len(found) > _MOST_SHOWN else "")
+            count = counted(len(every), "tool")
+        summary = count + (f", the first {_MAX_SHOWN} are shown" if len(found) > _MAX_SHOWN else "")
         return self._pages.live(asked, "tools.html", summary=summary, seconds=_LISTS_SECONDS, tools=shown)
 
     async def tool(self, asked: ConsoleRequest, receive: Receive) -> ConsoleReply:
@@ -105,9 +105,9 @@ class OfferPages:
             "offers.html",
             summary=summary,
             seconds=_LISTS_SECONDS,
-            prompts=prompts[:_MOST_SHOWN],
-            resources=resources[:_MOST_SHOWN],
-            templates=templates[:_MOST_SHOWN],
+            prompts=prompts[:_MAX_SHOWN],
+            resources=resources[:_MAX_SHOWN],
+            templates=templates[:_MAX_SHOWN],
         )
 
     async def calls(self, asked: ConsoleRequest, receive: Receive) -> ConsoleReply:
@@ -120,14 +120,14 @@ class OfferPages:
             "calls.html",
             summary=f"{counted(len(every), 'call')}, {len(failed)} failed",
             seconds=_CALLS_SECONDS,
-            calls=[(one, _failed(one)) for one in shown[:_MOST_SHOWN]],
+            calls=[(one, _failed(one)) for one in shown[:_MAX_SHOWN]],
             only=asked.query.get("only", ""),
         )
 
     def _spec(self, asked: ConsoleRequest) -> ToolSpec:
         spec = self._gateway.hub.snapshot().find(asked.query.get("name", ""))
         if spec is None:
-            raise ConsoleRefusal(404, f"There is no tool {asked.query.get('name', '')!r}, or its server is away.")
+            raise ConsoleRefusal(404, f"Tool {asked.query.get('name', '')!r} was not found, or its server is away.")
         return spec
 
     async def _tool_page(

@@ -15,7 +15,7 @@ import anyio
 
 from toolweave._text import shortened
 from toolweave.errors import ProtocolError, RequestError
-from toolweave.gateway._console.rendering import MOST_TEXT, as_json
+from toolweave.gateway._console.rendering import MAX_TEXT, as_json
 from toolweave.gateway._managed import ManagedGateway
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR
@@ -28,8 +28,8 @@ from toolweave.tools._mcp import tool_result
 from toolweave.version import VERSION
 
 CALL_SECONDS = 300.0
-_MOST_NOTES = 200
-_MOST_IMAGE = 8 * 1024 * 1024
+_MAX_NOTES = 200
+_MAX_IMAGE = 8 * 1024 * 1024
 _IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 """Pictures that browsers draw and that run nothing."""
 
@@ -59,7 +59,7 @@ class TrialOutcome(NamedTuple):
         blocks: The content of the result.
         structured: The structured content or the data of an error, as JSON; "" for none.
         notes: The notifications that came before.
-        result: The result as it came; None where there is none.
+        result: The result as it came; None if no result arrived.
     """
 
     seconds: float
@@ -83,7 +83,7 @@ class TrialLine:
 
     async def notify(self, method: str, params: Mapping[str, Any]) -> None:
         """Keep a notification."""
-        if len(self.notes) < _MOST_NOTES:
+        if len(self.notes) < _MAX_NOTES:
             shown = {name: value for name, value in params.items() if name not in ("progressToken", "_meta")}
             self.notes.append(shortened(f"{method} {as_json(shown, indent=None)}", 500))
 
@@ -96,7 +96,7 @@ class TrialLine:
         raise RequestError("the console answers no questions", code=INTERNAL_ERROR)
 
     async def release(self) -> None:
-        """Do nothing: there is no stream."""
+        """Do nothing, because no stream is open."""
 
 
 async def try_tool(gateway: ManagedGateway, name: str, arguments: Json, receive: Receive) -> TrialOutcome:
@@ -174,7 +174,7 @@ async def _cancel_when_gone(receive: Receive, call: anyio.CancelScope) -> None:
 
 def _shown(result: Json) -> TrialOutcome:
     if result.get("resultType", "complete") != "complete":
-        return TrialOutcome(0, "the answer is no result yet", True, structured=as_json(result))
+        return TrialOutcome(0, "the response is not a result yet", True, structured=as_json(result))
     try:
         found = tool_result(result, server="the tool")
     except ProtocolError as error:
@@ -194,10 +194,10 @@ def _shown(result: Json) -> TrialOutcome:
 
 
 def _block(block: ContentBlock) -> ShownBlock:
-    if isinstance(block, ImageContent) and block.mime_type in _IMAGES and len(block.data) <= _MOST_IMAGE:
+    if isinstance(block, ImageContent) and block.mime_type in _IMAGES and len(block.data) <= _MAX_IMAGE:
         try:
             data = base64.b64encode(block.decode()).decode()  # re-encoded: the address holds nothing else
             return ShownBlock(block.render(), f"data:{block.mime_type};base64,{data}")
         except (ValueError, binascii.Error):
             return ShownBlock("[image: its base64 is broken]")
-    return ShownBlock(shortened(block.render(), MOST_TEXT))
+    return ShownBlock(shortened(block.render(), MAX_TEXT))

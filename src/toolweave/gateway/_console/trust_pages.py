@@ -22,7 +22,7 @@ from toolweave.serve._request import principal_name
 from toolweave.trust import Finding, PinChange, Pins, ServerIdentity, allow, lock_path, tool_hash
 
 _STORE_SECONDS = 10.0
-_MOST_SHOWN = 200
+_MAX_SHOWN = 200
 
 
 class PinnedView(NamedTuple):
@@ -72,7 +72,7 @@ class TrustPages:
         seen = asked.form.get("seen", "")
         client = self._gateway.hub.clients.get(name)
         if client is None:
-            raise ConsoleRefusal(404, f"There is no server {name!r}.")
+            raise ConsoleRefusal(404, f"Server {name!r} was not found.")
         change = next((one for one in client.pin_changes if _digest(one) == seen), None)
         if change is None:
             asked.signed_in.say("It is another difference by now: look at it again.", problem=True)
@@ -116,7 +116,7 @@ class TrustPages:
                 problems.append(str(error) or "the store of sign-ins did not answer in time")
         rows = [
             (", ".join(names.get(one.resource, ())), principal_name(one.principal), one)
-            for one in list(found.values())[:_MOST_SHOWN]
+            for one in list(found.values())[:_MAX_SHOWN]
         ]
         return self._pages.page(
             asked,
@@ -132,9 +132,9 @@ def _pinned(client: McpConnection) -> PinnedView:
     return PinnedView(
         name=client.name,
         lock=str(lock_path(client.config)),
-        changes=[(one, _digest(one)) for one in changes[:_MOST_SHOWN]],
+        changes=[(one, _digest(one)) for one in changes[:_MAX_SHOWN]],
         withheld=len(client.withheld),
-        findings=client.findings[:_MOST_SHOWN],
+        findings=client.findings[:_MAX_SHOWN],
         problem="" if changes else "\n".join(client.pin_problems),
     )
 
