@@ -18,7 +18,7 @@ LINES = 600
 
 LONG_MODULES: dict[str, int] = {  # by decision 146: statements that do one thing take more lines
     "toolweave.connect._requester": 636,
-    "toolweave.gateway._manager": 639,
+    "toolweave.gateway._manager": 641,
     "toolweave.gateway._relay": 623,
     "toolweave.hub._hub": 603,
     "toolweave.protocol.client_requests": 614,
