@@ -256,7 +256,7 @@ def test_a_conversation_is_kept_under_a_name_and_found_again(folder: Path) -> No
         terminal.type("/new\n")
         terminal.wait_for(r"a new conversation\r?\n> $")
         terminal.type("/resume nothing\n")
-        terminal.wait_for(r"there is no conversation 'nothing'[\s\S]*> $")
+        terminal.wait_for(r"unknown conversation 'nothing'[\s\S]*> $")
         terminal.type("\x04")
         assert terminal.end() == 0
 
@@ -265,7 +265,7 @@ def test_a_conversation_is_kept_under_a_name_and_found_again(folder: Path) -> No
         terminal.type("/resume ship\n")
         terminal.wait_for(r"going on with ship; it ended with:\r?\naye\r?\n> $")
         terminal.type("/nonsense\n")
-        terminal.wait_for(r"there is no command '/nonsense'[\s\S]*> $")
+        terminal.wait_for(r"unknown command '/nonsense'[\s\S]*> $")
         terminal.type("\x04")
         assert terminal.end() == 0
 
@@ -373,7 +373,7 @@ def test_a_tool_is_called_by_hand_beside_a_real_model(folder: Path, config: Path
             terminal.wait_for(expected)
         terminal.type("\x04")
         assert terminal.end() == 0
-    assert "there is no command" not in terminal.text
+    assert "unknown command" not in terminal.text
 
 
 def test_a_call_by_hand_is_stopped_by_the_interrupt_key(folder: Path) -> None:
@@ -437,7 +437,7 @@ def test_what_is_longer_than_a_screen_says_what_is_missing_and_can_be_seen_whole
     assert re.search(r"--- \d+ lines, [\d,]+ characters, are NOT shown here: v shows them ---", shown)
     assert "[v]iew all of it" in shown
     tmux.type("v")
-    seen = tmux.wait_for("more lines; Enter goes on, q ends:")
+    seen = tmux.wait_for("more lines; Enter continues, q ends:")
     for next_one in ("--- 27 more lines", "--- 9 more lines", '"line 59": "harmless"\n}\nrun echo_echo?'):
         tmux.type("")
         seen += tmux.wait_for(next_one)

@@ -171,7 +171,7 @@ def test_a_tool_for_its_page_alone_is_seen_by_no_model(cli: Cli, config: Path) -
         (("notes_fnd", "-s", "notes"), "no tool 'notes_fnd'; did you mean 'notes_find'"),
         (("remove_not", "-s", "notes"), "did you mean 'remove_note'"),
         (("off_x",), "tool 'off_x': server 'off' is not started: "),
-        (("find", "-p", "bedrok"), "there is no profile 'bedrok'"),
+        (("find", "-p", "bedrok"), "unknown profile 'bedrok'"),
     ],
 )
 def test_what_there_is_not_is_wrong_usage_with_the_nearest_name(

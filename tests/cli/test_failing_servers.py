@@ -270,7 +270,7 @@ def test_the_log_of_a_served_config_has_the_next_step_for_each_server_that_fails
 TYPED: dict[str, tuple[list[str], str, str]] = {
     "a command without the dashes before it": (
         ["tools", PY, "-m", "server"],
-        "there is no option -m",
+        "unknown option -m",
         f"the command of a server stands after --: -- {PY} -m server",
     ),
     "a command of one word without the dashes": (
@@ -280,12 +280,12 @@ TYPED: dict[str, tuple[list[str], str, str]] = {
     ),
     "an argument of a tool as an option": (
         ["call", "add", "--values", "1", "--", "x"],
-        "there is no option --values",
+        "unknown option --values",
         "arguments of a tool have no dashes: values=VALUE",
     ),
     "an option that is nearly right": (
         ["tools", "--serve", "a"],
-        "there is no option --serve",
+        "unknown option --serve",
         "did you mean --server?",
     ),
     "a key that is nearly right": (

@@ -207,7 +207,7 @@ def test_an_entry_of_ours_is_brought_up_to_date_and_keeps_what_was_added_to_it(
 BROKEN: list[tuple[str, str]] = [
     ('{"mcpServers": {', "this is not valid JSON"),
     ("[]", "it holds no JSON object"),
-    ('{"mcpServers": []}', "'mcpServers' is no object"),
+    ('{"mcpServers": []}', "'mcpServers' is not an object"),
     ('{"mcpServers": {"notes": {"command": "another"}}}', "there is another server 'notes'"),
     ('{"mcpServers": {"notes": 5}}', "there is another server 'notes'"),
 ]

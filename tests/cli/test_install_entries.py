@@ -120,8 +120,8 @@ def test_any_object_keeps_all_its_other_members(
     [
         ('{"a": ', "f: this is not valid JSON: .*line 1"),
         ("[1]", "f: it holds no JSON object"),
-        ('{"mcpServers": []}', "f: 'mcpServers' is no object"),
-        ('{"mcpServers": null}', "f: 'mcpServers' is no object"),
+        ('{"mcpServers": []}', "f: 'mcpServers' is not an object"),
+        ('{"mcpServers": null}', "f: 'mcpServers' is not an object"),
         ("{" * 100_000, "f: this is not valid JSON"),
     ],
 )
@@ -160,5 +160,5 @@ def test_an_item_is_added_to_a_list_or_replaces_that_of_its_id(before: str, afte
 
 
 def test_a_list_that_is_none_is_refused() -> None:
-    with pytest.raises(CommandError, match="'inputs' is no list"):
+    with pytest.raises(CommandError, match="'inputs' is not a list"):
         with_item('{"inputs": {}}', "inputs", ITEM, "f")

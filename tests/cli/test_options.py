@@ -103,8 +103,8 @@ def test_words_become_values(words: list[str], expected: dict[str, Any]) -> None
     "words, message",
     [
         ([], "Missing argument WALL"),
-        (["w", "--lowd"], "there is no option --lowd"),
-        (["w", "-x"], "there is no option -x"),
+        (["w", "--lowd"], "unknown option --lowd"),
+        (["w", "-x"], "unknown option -x"),
         (["w", "--file"], "--file needs a value"),
         (["w", "-f"], "-f needs a value"),
         (["w", "--loud=yes"], "--loud takes no value"),
@@ -212,7 +212,7 @@ def test_every_option_of_every_command_has_a_help_and_a_name_of_its_own(name: st
         (["runs", "--help"], 0, "Commands:\n  spawn"),
         (["runs", "shwo"], 2, "did you mean show?"),
         (["statsu"], 2, "did you mean status?"),
-        (["--nonsense"], 2, "there is no option --nonsense"),
+        (["--nonsense"], 2, "unknown option --nonsense"),
         (["components", "x"], 2, "toolweave components --help lists what there is"),
     ],
 )

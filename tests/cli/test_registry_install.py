@@ -336,9 +336,9 @@ def test_toml_keeps_its_comments_and_its_order(cli: Cli, home: Path, registry: S
     "name, text, says",
     [
         ("x.json", "{", "this is not valid JSON"),
-        ("x.json", '{"mcpServers": []}', "is no object"),
+        ("x.json", '{"mcpServers": []}', "is not an object"),
         ("x.toml", "a =", "this is not valid TOML"),
-        ("x.toml", 'mcpServers = "x"', "is no table"),
+        ("x.toml", 'mcpServers = "x"', "is not a table"),
         ("x.toml", "mcpServers = { a = { command = 'x' } }", "cannot be edited safely"),
         ("x.yaml", "a: 1", "only JSON and TOML are edited"),
     ],

@@ -363,7 +363,7 @@ def test_a_run_that_is_not_there_is_wrong_usage(cli: Cli, folder: Path) -> None:
     for verb in ("show", "cancel"):
         done = cli("runs", verb, "nothing")
         assert done.code == 2
-        assert "there is no run 'nothing'" in done.err
+        assert "unknown run 'nothing'" in done.err
 
 
 def test_a_beginning_that_several_runs_have_is_not_enough(cli: Cli, folder: Path) -> None:

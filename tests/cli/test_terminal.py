@@ -32,7 +32,7 @@ def test_a_line_says_for_how_long_a_server_that_starts_was_not_heard_of(folder: 
     config = write_config(folder, {"quick": echo_command(), "mute": fault_command("never_answers")})
 
     with on_terminal("tools", "--config", config, cwd=folder) as terminal:
-        terminal.wait_for(r"waiting for mute \(nothing heard for [3-9] s\)")
+        terminal.wait_for(r"waiting for mute \(no sign of life for [3-9] s\)")
         assert terminal.end() == 0
         assert "quick_add" in terminal.text
         assert "left out: server 'mute' is still starting" in terminal.text
@@ -42,7 +42,7 @@ def test_a_bar_says_for_how_long_nothing_was_heard_of_a_call(folder: Path) -> No
     config = write_config(folder, {"mute": fault_command("hang_call")})
 
     with on_terminal("call", "--config", config, "--timeout", "5", "mute_echo", "text=x", cwd=folder) as terminal:
-        terminal.wait_for(r"mute_echo .*nothing heard for [3-9] s")
+        terminal.wait_for(r"mute_echo .*no sign of life for [3-9] s")
         assert terminal.end() == 3
 
 

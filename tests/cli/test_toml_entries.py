@@ -39,7 +39,7 @@ def test_a_table_is_put_in_its_place_or_at_the_end(before: str, after: str) -> N
 @pytest.mark.parametrize(
     "text, says",
     [
-        ("servers = 5\n", "'servers' is no table"),
+        ("servers = 5\n", "'servers' is not a table"),
         ("servers = { mine = { a = 1 } }\n", "cannot be edited safely"),
         ("servers.mine.a = 1\n", "cannot be edited safely"),
         ("[servers]\nmine = { a = 1 }\n", "cannot be edited safely"),

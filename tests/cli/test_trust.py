@@ -203,10 +203,10 @@ def test_the_question_hides_nothing_and_moves_no_cursor(tmp_path: Path, folder: 
         for shown in ('"NODE_OPTIONS": "--require x"', "${OPENAI_API_KEY}", "touch started-input", "\\x1b[8mtwo"):
             assert shown in re.sub(r"\n", "", screen), shown
         tmux.type("v")
-        found = re.search(r"--- (\d+) more lines", tmux.wait_for("more lines; Enter goes on"))
+        found = re.search(r"--- (\d+) more lines", tmux.wait_for("more lines; Enter continues"))
         assert found is not None
         for left in range(int(found[1]), 0, -18):  # a page is the screen without six lines
-            tmux.wait_for(f"--- {left} more lines; Enter goes on")
+            tmux.wait_for(f"--- {left} more lines; Enter continues")
             tmux.type("")
         tmux.wait_for("touch started-hidden # \\u202e\\u001b[2J")
         tmux.type("n")

@@ -87,7 +87,7 @@ def _run(command: Command | CommandGroup, path: str, words: Sequence[str]) -> in
     try:
         values = parse(command, words)
     except CommandError as error:
-        error.hint = error.hint or f"{path} --help shows what it takes"
+        error.hint = error.hint or f"{path} --help shows its options"
         raise
     if values is None:
         return _print(command_help(command, path))
@@ -124,8 +124,8 @@ def _print(text: str, *, code: int = 0) -> int:
 def _complained(error: Exception, words: Sequence[str]) -> int:
     """Report an error on standard error and, with `--json`, as a document on standard output.
 
-    With `--http` standard output has one document, the address of a server that accepts requests: whoever waits for it
-    would take an error for it.
+    With `--http` standard output has one document, the address of a server that accepts requests. A program that waits
+    for it would take an error for it.
     """
     from toolweave.cli._exit_codes import error_json, exit_code_of, is_expected  # late, as above
     from toolweave.cli._screen import answer_json, complain

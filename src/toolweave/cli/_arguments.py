@@ -13,8 +13,9 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
+from toolweave._json_types import Json, JsonObject, array_or_empty, as_number, as_object, object_or_empty
 from toolweave._value import Value
 from toolweave.cli._exit_codes import CommandError, ExitCode
 from toolweave.schema._normalize import types_of, views
@@ -33,12 +34,13 @@ class RawArguments(Value, frozen=True, kw_only=True):
         values: Values given as JSON, by key.
     """
 
-    whole: Mapping[str, Any] | None
+    whole: JsonObject | None
     words: Mapping[str, str]
-    values: Mapping[str, Any]
+    values: JsonObject
 
     def __bool__(self) -> bool:
-        return bool(self.whole is not None or self.words or self.values)
+        has_keys = len(self.words) + len(self.values) > 0
+        return has_keys or self.whole is not None
 
 
 def read_arguments(tokens: Sequence[str], *, json_args: str | None, stdin: Callable[[], str]) -> RawArguments:
@@ -47,14 +49,13 @@ def read_arguments(tokens: Sequence[str], *, json_args: str | None, stdin: Calla
     Raises:
         CommandError: Wrong usage: bad JSON, a key given twice, an unreadable file, two whole objects.
     """
+    wholes: list[tuple[str, str]] = []
     if json_args is not None:
-        wholes = [(as_utf8(json_args), "--json-args")]
-    else:
-        wholes = []
+        wholes.append((as_utf8(json_args), "--json-args"))
     words: dict[str, str] = {}
-    values: dict[str, Any] = {}
+    values: Json = {}
     for token in map(as_utf8, tokens):
-        if token == "-":  # noqa: S105  # the usual name of standard input, no secret
+        if token == "-":  # noqa: S105  # the usual name of standard input
             wholes.append((stdin(), "standard input"))
         elif token.startswith("@"):
             wholes.append((_read_file(token[1:], token), f"file {token[1:]!r}"))
@@ -73,7 +74,7 @@ def as_utf8(word: str) -> str:
     """Return a word of the command line decoded as UTF-8, in any locale.
 
     Raises:
-        CommandError: It is no UTF-8.
+        CommandError: The word is not UTF-8.
     """
     if word.isascii() or not any("\udc80" <= char <= "\udcff" for char in word):
         return word
@@ -83,27 +84,30 @@ def as_utf8(word: str) -> str:
         raise CommandError(f"{word!r} is not UTF-8: arguments are read as that, whatever the locale is") from None
 
 
-def parse_object(text: str, source: str) -> Mapping[str, Any]:
+def parse_object(text: str, source: str) -> JsonObject:
     """Parse a JSON object with unique keys.
 
     Raises:
-        CommandError: It is no JSON, or another JSON value than an object.
+        CommandError: The text is not JSON, or another JSON value than an object.
     """
     value = _parse_json(text, source)
-    if not isinstance(value, dict):
+    members = as_object(value)
+    if members is None:
         raise CommandError(f"{source}: expected a JSON object of arguments, got {_kind(value)}")
-    return cast("dict[str, Any]", value)
+    return members
 
 
-def fit_arguments(given: RawArguments, schema: Mapping[str, Any]) -> dict[str, Any]:
+def fit_arguments(given: RawArguments, schema: JsonObject) -> Json:
     """Return the arguments object; single keys override the whole object's.
 
     A dotted key whose first part is an object parameter sets a member: `filter.owner=me`.
 
     Raises:
-        CommandError: A word is no value of the type that the schema asks for (exit code 1).
+        CommandError: A word is not a value of the type that the schema asks for (exit code 1).
     """
-    arguments = dict(given.whole or {})
+    arguments: Json = {}
+    if given.whole is not None:
+        arguments.update(given.whole)
     for key, word in given.words.items():
         path = _path(key, schema, schema)
         _set(arguments, path, coerce(word, _at(schema, path), root=schema, key=key))
@@ -112,66 +116,60 @@ def fit_arguments(given: RawArguments, schema: Mapping[str, Any]) -> dict[str, A
     return arguments
 
 
-def missing_arguments(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> list[str]:
+def missing_arguments(arguments: JsonObject, schema: JsonObject) -> list[str]:
     """Return the required parameters that have no argument, in the schema's order."""
-    required = schema.get("required")
-    if not isinstance(required, Sequence) or isinstance(required, str):
-        return []
-    names = cast("Sequence[Any]", required)
-    return [name for name in names if isinstance(name, str) and name not in arguments]
+    names = [name for name in array_or_empty(schema.get("required")) if isinstance(name, str)]
+    return [name for name in names if name not in arguments]
 
 
-def coerce(word: str, schema: Mapping[str, Any], *, root: Mapping[str, Any], key: str) -> Any:
+def coerce(word: str, schema: JsonObject, *, root: JsonObject, key: str) -> Any:
     """Return a word converted by a parameter's schema; a string stays unchanged.
 
     Raises:
-        CommandError: The word is no value of any type the schema allows (exit code 1).
+        CommandError: The word is not a value of any type the schema allows (exit code 1).
     """
+    # A choice is compared first: it may be a word that a type would read in another way, such as "1" or "null".
     for choice in choices_of(schema, root):
         if word == (choice if isinstance(choice, str) else json.dumps(choice)):
             return choice
     types = allowed_types(schema, root)
     if not types or "string" in types:
         return word
-    for name in ("null", "boolean", "integer", "number", "array", "object"):
-        if name in types:
-            value = _READERS[name](word)
-            if value is not _NOTHING:
-                return value
+    for name in ("null", "boolean", "integer", "number", "array", "object"):  # the narrowest type first
+        value = _READERS[name](word) if name in types else _NOTHING
+        if value is not _NOTHING:
+            return value
     expected = " or ".join(sorted(types))
+    hint = None
     if types & {"array", "object"}:
         hint = f"lists and objects are written as JSON: {key}:='[...]'"
-    else:
-        hint = None
     raise CommandError(f"argument {key!r}: expected {expected}, got {word!r}", code=ExitCode.TOOL_ERROR, hint=hint)
 
 
-def allowed_types(schema: Mapping[str, Any], root: Mapping[str, Any]) -> frozenset[str]:
+def allowed_types(schema: JsonObject, root: JsonObject) -> frozenset[str]:
     """Return the JSON types that a parameter's schema allows; empty when it does not restrict them."""
     found = (name for view in views(schema, root) for name in types_of(view))
     return frozenset(name for name in found if isinstance(name, str))  # pyright: ignore[reportUnnecessaryIsInstance]
 
 
-def choices_of(schema: Mapping[str, Any], root: Mapping[str, Any]) -> list[Any]:
+def choices_of(schema: JsonObject, root: JsonObject) -> list[Any]:
     """Return the values that a parameter's schema lists; none when it does not."""
-    lists = (view.get("enum") for view in views(schema, root))
-    return [choice for listed in lists if isinstance(listed, list) for choice in cast("list[Any]", listed)]
-
-
-def property_schema(schema: Mapping[str, Any], name: str, root: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the schema of one member of an object, empty when there is none."""
+    choices: list[Any] = []
     for view in views(schema, root):
-        properties = view.get("properties")
-        if isinstance(properties, Mapping):
-            found = cast("Mapping[str, Any]", properties).get(name)
-        else:
-            found = None
-        if isinstance(found, Mapping):
-            return cast("Mapping[str, Any]", found)
+        choices += array_or_empty(view.get("enum"))
+    return choices
+
+
+def property_schema(schema: JsonObject, name: str, root: JsonObject) -> JsonObject:
+    """Return the schema of one member of an object, empty for a member that is not described."""
+    for view in views(schema, root):
+        found = as_object(object_or_empty(view.get("properties")).get(name))
+        if found is not None:
+            return found
     return {}
 
 
-def _read_pair(token: str, words: dict[str, str], values: dict[str, Any]) -> None:
+def _read_pair(token: str, words: dict[str, str], values: Json) -> None:
     pair = re.fullmatch(_PAIR, token)
     if pair is None or not pair["key"]:
         raise CommandError(
@@ -197,10 +195,9 @@ def _read_file(name: str, token: str) -> str:
     except UnicodeDecodeError:
         raise CommandError(f"argument {token!r}: file {name!r} is not UTF-8 text") from None
     except (OSError, ValueError) as exc:
-        reason = getattr(exc, "strerror", None) or str(exc)
-        if token.startswith("@"):
-            hint = None
-        else:
+        reason = exc.strerror if isinstance(exc, OSError) and exc.strerror else str(exc)
+        hint = None
+        if not token.startswith("@"):
             hint = f"for a text that starts with @ write it as JSON: key:='\"@{name}\"'"
         raise CommandError(f"argument {token!r}: cannot read file {name!r}: {reason}", hint=hint) from None
 
@@ -215,8 +212,8 @@ def _parse_json(text: str, source: str) -> Any:
         raise CommandError(f"{source}: not valid JSON: {exc}") from None
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    result: dict[str, Any] = {}
+def _unique(pairs: list[tuple[str, Any]]) -> Json:
+    result: Json = {}
     for key, value in pairs:
         if key in result:
             raise ValueError(f"key {key!r} is given twice")
@@ -225,7 +222,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON number")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def _finite(text: str) -> float:
@@ -235,14 +232,16 @@ def _finite(text: str) -> float:
     return _no_constant(text)
 
 
-def _kind(value: Any) -> str:
-    names = {list: "a list", str: "a string", bool: "a boolean", type(None): "null"}
-    return names.get(cast("type[Any]", type(value)), "a number")
+def _kind(value: object) -> str:
+    names: dict[type[object], str] = {list: "a list", str: "a string", bool: "a boolean", type(None): "null"}
+    kind: type[object] = type(value)
+    return names.get(kind, "a number")
 
 
-def _path(key: str, schema: Mapping[str, Any], root: Mapping[str, Any]) -> tuple[str, ...]:
-    first, dot, rest = key.partition(".")
-    if not dot or not first or not rest or property_schema(schema, key, root):
+def _path(key: str, schema: JsonObject, root: JsonObject) -> tuple[str, ...]:
+    first, _, rest = key.partition(".")
+    is_dotted = first != "" and rest != ""
+    if not is_dotted or property_schema(schema, key, root):
         return (key,)
     owner = property_schema(schema, first, root)
     if "object" in allowed_types(owner, root):
@@ -250,18 +249,18 @@ def _path(key: str, schema: Mapping[str, Any], root: Mapping[str, Any]) -> tuple
     return (key,)
 
 
-def _at(schema: Mapping[str, Any], path: tuple[str, ...]) -> Mapping[str, Any]:
+def _at(schema: JsonObject, path: tuple[str, ...]) -> JsonObject:
     root = schema
     for name in path:
         schema = property_schema(schema, name, root)
     return schema
 
 
-def _set(arguments: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
+def _set(arguments: Json, path: tuple[str, ...], value: Any) -> None:
     for name in path[:-1]:
-        inner = arguments.get(name)
-        arguments[name] = dict(cast("Mapping[str, Any]", inner)) if isinstance(inner, Mapping) else {}
-        arguments = arguments[name]
+        inner = dict(object_or_empty(arguments.get(name)))  # a copy: the object may be the caller's
+        arguments[name] = inner
+        arguments = inner
     arguments[path[-1]] = value
 
 
@@ -281,9 +280,8 @@ def _number(word: str) -> Any:
         value = json.loads(word.removeprefix("+"), parse_constant=_no_constant, parse_float=_finite)
     except (ValueError, RecursionError):
         return _NOTHING
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return value
-    return _NOTHING
+    number = as_number(value)
+    return _NOTHING if number is None else number
 
 
 def _integer(word: str) -> Any:
@@ -293,6 +291,10 @@ def _integer(word: str) -> Any:
             return int(value)
         return _NOTHING
     return value
+
+
+def _null(word: str) -> Any:
+    return None if word == "null" else _NOTHING
 
 
 def _json_of(kind: type) -> Callable[[str], Any]:
@@ -309,7 +311,7 @@ def _json_of(kind: type) -> Callable[[str], Any]:
 
 
 _READERS: Mapping[str, Callable[[str], Any]] = {
-    "null": lambda word: None if word == "null" else _NOTHING,
+    "null": _null,
     "boolean": _boolean,
     "integer": _integer,
     "number": _number,

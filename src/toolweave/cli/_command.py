@@ -13,6 +13,7 @@ from dataclasses import MISSING, fields, is_dataclass
 from types import NoneType, UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
+from toolweave._json_types import JsonObject
 from toolweave.cli._exit_codes import ExitCode
 
 Complete = Callable[[str], Sequence[str]]
@@ -105,7 +106,7 @@ class CommandParameter:
         declared: The declaration.
         kind: The type of one value, such as `str` or an enumeration.
         many: Whether it is a tuple of them.
-        default: What it is when it is not given; `MISSING` where it has to be.
+        default: Its value when it is not given; `MISSING` if it has to be given.
     """
 
     def __init__(self, name: str, hint: Any, default: Any) -> None:  # a hint is any type
@@ -132,7 +133,7 @@ class CommandParameter:
     @property
     def choices(self) -> tuple[str, ...]:
         """The values of an enumeration; empty for every other type."""
-        members: Mapping[str, Any] = getattr(self.kind, "__members__", {})
+        members: JsonObject = getattr(self.kind, "__members__", {})
         return tuple(str(member.value) for member in members.values())
 
 
@@ -170,7 +171,7 @@ class Command:
         """The words after `--`, if it takes any."""
         return next((one.declared for one in self.parameters if isinstance(one.declared, Remainder)), None)
 
-    def run(self, values: Mapping[str, Any]) -> ExitCode:
+    def run(self, values: JsonObject) -> ExitCode:
         """Call the function with the values of all parameters, those of a group as one value."""
         arguments = dict(values)
         for name, group in self._groups.items():

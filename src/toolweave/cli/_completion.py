@@ -81,7 +81,7 @@ def _typed() -> tuple[list[str], str]:
 
 
 def _option_before_value(incomplete: str) -> str:
-    """Return `--name=` of `--name=value`, which only bash completes as a word of its own."""
+    """Return `--name=` of `--name=value`, whose value only bash completes as a separate word."""
     option, equals, _ = incomplete.partition("=")
     if option.startswith("-"):
         return option + equals if equals else ""
@@ -97,7 +97,7 @@ def _words(text: str) -> list[str]:
     words: list[str] = []
     try:
         for word in split:
-            words.append(word)  # noqa: PERF402 - what was read before an open quote stays
+            words.append(word)  # noqa: PERF402 - words before an open quote stay
     except ValueError:  # a quote that is still open
         words.append(split.token)
     return words

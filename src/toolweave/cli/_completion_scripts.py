@@ -79,7 +79,7 @@ def script() -> str:
     """Return the script for the shell that started this process.
 
     Raises:
-        CommandError: There is no script for this shell.
+        CommandError: The shell has no script.
     """
     return _SCRIPTS[_shell()].strip()
 
@@ -88,7 +88,7 @@ def install() -> str:
     """Install the script for the shell that started this process, and return a description of that.
 
     Raises:
-        CommandError: There is no script for this shell.
+        CommandError: The shell has no script.
     """
     shell = _shell()
     path = _placed(shell, f"{_SCRIPTS[shell].strip()}\n")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Any
 
+from toolweave._json_types import Json
 from toolweave.errors import (
     ConfigError,
     ErrorKind,
@@ -79,7 +79,7 @@ def exit_code_of(error: BaseException) -> ExitCode:
     return ExitCode.TOOL_ERROR
 
 
-def error_json(error: BaseException, code: ExitCode) -> dict[str, Any]:
+def error_json(error: BaseException, code: ExitCode) -> Json:
     """Return an error that ended a command as JSON, in the form of a call's error."""
     if isinstance(error, CommandError):
         kind = ErrorKind.INVALID_INPUT.value

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import anyio
 
+from toolweave._json_types import Json, JsonObject
 from toolweave.cli._exit_codes import ExitCode
 from toolweave.cli._progress import starting
 
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
 
 async def examine_all(
     selection: LoadedConfig,
-    findings: Mapping[str, dict[str, Any]],
-    examine: Callable[[ServerConfig], Awaitable[Mapping[str, Any]]],
+    findings: Mapping[str, Json],
+    examine: Callable[[ServerConfig], Awaitable[JsonObject]],
 ) -> None:
     """Examine every server that can be started, and add the results to its finding."""
     with starting(list(selection.servers)) as done:
@@ -32,7 +33,7 @@ async def examine_all(
 
 
 def exit_code_of_findings(
-    findings: Mapping[str, Mapping[str, Any]], *, strict: bool, failed: Callable[[Mapping[str, Any]], bool]
+    findings: Mapping[str, JsonObject], *, strict: bool, failed: Callable[[JsonObject], bool]
 ) -> ExitCode:
     """Return the exit code of findings with `error` and `exit_code`.
 

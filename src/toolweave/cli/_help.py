@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:  # the help of the whole command needs none of them
     from toolweave.cli._command import Command, CommandParameter, Option, Positional
 
-_WIDEST = 110
-_NARROWEST = 50
+_MAX_WIDTH = 110
+_MIN_WIDTH = 50
 _INDENT = 2
-_LONGEST_NAME = 30
+_MAX_NAME = 30
 """The text of a longer name in a list begins below it."""
 HELP_NAMES = ("-h", "--help")
 _HELP = (", ".join(HELP_NAMES), "Show this message and exit.")
@@ -60,7 +60,7 @@ def _page(usage: str, text: str, lists: Mapping[str, Sequence[tuple[str, str]]])
 def _list(rows: Iterable[tuple[str, str]], width: int) -> Iterator[str]:
     """Yield names with their texts beside them, all beginning in one column."""
     rows = list(rows)
-    column = min(max(len(name) for name, _ in rows), _LONGEST_NAME) + 2 * _INDENT
+    column = min(max(len(name) for name, _ in rows), _MAX_NAME) + 2 * _INDENT
     for name, text in rows:
         first, *more = _filled(text, width, column) or [""]
         begun = f"{' ' * _INDENT}{name}"
@@ -83,26 +83,31 @@ def _filled(text: str, width: int, indent: int) -> list[str]:
 
 def _names(one: CommandParameter, option: Option) -> str:
     """Return how an option is typed, its short name first."""
-    shown = option.metavar or (f"[{'|'.join(one.choices)}]" if one.choices else "NUMBER")
-    value = "" if one.is_flag else f" {shown}"
-    return ", ".join(sorted(option.names, key=len)) + value
+    names = ", ".join(sorted(option.names, key=len))
+    if one.is_flag:
+        return names
+    if option.metavar:
+        return f"{names} {option.metavar}"
+    if one.choices:
+        return f"{names} [{'|'.join(one.choices)}]"
+    return f"{names} NUMBER"
 
 
 def _text(one: CommandParameter, declared: Option | Positional) -> str:
     """Return the help of an option or an argument: its text, its default, its bound and its relations to others."""
-    if one.is_flag or one.required or not one.default:
-        told = []
-    else:
-        told = [f"default: {one.default}"]
-    minimum: float | None = getattr(declared, "minimum", None)
-    told += [f"at least {minimum:g}"] if minimum is not None else []
     from toolweave.cli._command import Option  # late: the help of the whole command does not need it
 
+    facts: list[str] = []
+    has_value = not one.is_flag and not one.required
+    if has_value and one.default:
+        facts.append(f"default: {one.default}")
     if isinstance(declared, Option):
-        told += [f"with {needed}" for needed in declared.needs]
-        told += [f"not with {other}" for other in declared.excludes]
-    if told:
-        return f"{declared.help}  [{'; '.join(told)}]"
+        if declared.minimum is not None:
+            facts.append(f"at least {declared.minimum:g}")
+        facts += (f"with {needed}" for needed in declared.needs)
+        facts += (f"not with {other}" for other in declared.excludes)
+    if facts:
+        return f"{declared.help}  [{'; '.join(facts)}]"
     return declared.help
 
 
@@ -116,4 +121,4 @@ def _width() -> int:
             columns = os.get_terminal_size().columns
     except OSError:
         columns = 80
-    return max(min(columns, _WIDEST) - _INDENT, _NARROWEST)
+    return max(min(columns, _MAX_WIDTH) - _INDENT, _MIN_WIDTH)

@@ -45,7 +45,7 @@ ServerOption = Annotated[
     tuple[str, ...],
     Option("--server", "-s", metavar="NAME", help="Only this server; may be repeated.", complete=complete_servers),
 ]
-JsonOption = Annotated[bool, Option("--json", help="Print JSON instead of a view for people.")]
+JsonOption = Annotated[bool, Option("--json", help="Print JSON instead of a readable view.")]
 StrictOption = Annotated[bool, Option("--strict", help="Exit with 3 when any server fails.")]
 VerboseOption = Annotated[bool, Option("--verbose", "-v", help="Write more to standard error.")]
 

@@ -10,12 +10,13 @@ import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from toolweave._json_types import Json, JsonObject
 from toolweave.cli._command import Command, CommandParameter, Option, Positional, Remainder
 from toolweave.cli._exit_codes import CommandError
 from toolweave.cli._help import HELP_NAMES
 
 
-def parse(command: Command, words: Sequence[str]) -> dict[str, Any] | None:
+def parse(command: Command, words: Sequence[str]) -> Json | None:
     """Return the values of all parameters by name, None when help is asked for.
 
     Raises:
@@ -45,7 +46,7 @@ def parse(command: Command, words: Sequence[str]) -> dict[str, Any] | None:
     return values
 
 
-def _check_combination(command: Command, values: Mapping[str, Any]) -> None:
+def _check_combination(command: Command, values: JsonObject) -> None:
     """Check the relations that options declare; an option with its default value counts as not given.
 
     Raises:
@@ -80,7 +81,7 @@ def _meant(command: Command, words: Sequence[str], free: Sequence[str]) -> str |
 
 
 def _split(words: Sequence[str]) -> tuple[Sequence[str], tuple[str, ...] | None]:
-    """Return the words before the first `--`, and those after it; None where there is none.
+    """Return the words before the first `--`, and those after it; None without one.
 
     Raises:
         CommandError: Nothing follows it.
@@ -135,7 +136,7 @@ def _takes_value(name: str, by_name: Mapping[str, CommandParameter]) -> bool:
     if name in HELP_NAMES:
         return False
     if name not in by_name:
-        raise CommandError(f"there is no option {name}", hint=did_you_mean(name, by_name))
+        raise CommandError(f"unknown option {name}", hint=did_you_mean(name, by_name))
     return not by_name[name].is_flag
 
 

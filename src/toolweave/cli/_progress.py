@@ -10,7 +10,14 @@ from toolweave.cli._screen import stderr_console
 from toolweave.tools._call import Progress
 
 _MESSAGE = 60
-_WORTH_TELLING = 3  # seconds
+_SHOWN_FROM = 3  # seconds of silence
+
+
+def _silence(seconds: float) -> str:
+    """Return the text for a time without a sign of life; `""` for a short one."""
+    if seconds < _SHOWN_FROM:
+        return ""
+    return f"no sign of life for {int(seconds)} s"
 
 
 @contextmanager
@@ -30,8 +37,8 @@ def starting(
     from rich.text import Text  # rich takes as long to import as the rest of the command
 
     def named(name: str) -> str:
-        seconds = int(silences().get(name, 0))
-        return safe_text(name) + (f" (nothing heard for {seconds} s)" if seconds >= _WORTH_TELLING else "")
+        silence = _silence(silences().get(name, 0))
+        return f"{safe_text(name)} ({silence})" if silence else safe_text(name)
 
     class StartingLine:
         """The line with the starting servers, rebuilt at every refresh."""
@@ -66,8 +73,7 @@ def call_progress(*names: str) -> Generator[list[Callable[[Progress], None]]]:
         max_refresh = 0.5
 
         def render(self, task: Task) -> Text:
-            seconds = int(task.get_time() - task.fields["heard"])
-            return Text(f"nothing heard for {seconds} s" if seconds >= _WORTH_TELLING else "")
+            return Text(_silence(task.get_time() - task.fields["last_sign"]))
 
     columns = (
         TextColumn("{task.fields[label]}", markup=False),
@@ -77,7 +83,7 @@ def call_progress(*names: str) -> Generator[list[Callable[[Progress], None]]]:
     )
     with Bars(*columns, console=console, transient=True) as bars:
         now = bars.get_time()
-        tasks = [bars.add_task("", total=None, label=safe_text(name), message="", heard=now) for name in names]
+        tasks = [bars.add_task("", total=None, label=safe_text(name), message="", last_sign=now) for name in names]
 
         def listener(task: int) -> Callable[[Progress], None]:
             def show(progress: Progress) -> None:
@@ -87,7 +93,7 @@ def call_progress(*names: str) -> Generator[list[Callable[[Progress], None]]]:
                     completed=progress.progress,
                     total=progress.total,
                     message=message,
-                    heard=bars.get_time(),
+                    last_sign=bars.get_time(),
                 )
 
             return show

@@ -30,7 +30,7 @@ async def ask_line(question: str, *, hidden: bool = False) -> str | None:
 
     Args:
         question: The question, in one line.
-        hidden: Whether what is typed is not shown, as it is a secret.
+        hidden: Whether the answer is not shown while it is typed, as it is a secret.
     """
     with _without_echo() if hidden else nullcontext():  # before the question: who answers may be quick
         while not await _answered(question):
@@ -108,7 +108,7 @@ async def _show_pages(lines: list[str], page: int) -> None:
     for start in range(0, len(lines), page):
         note("\n".join(lines[start : start + page]))
         left = len(lines) - start - page
-        if left > 0 and await ask_line(f"--- {left} more lines; Enter goes on, q ends: ") != "":
+        if left > 0 and await ask_line(f"--- {left} more lines; Enter continues, q ends: ") != "":
             return
 
 

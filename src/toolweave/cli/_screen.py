@@ -26,7 +26,7 @@ _repeat_question: Callable[[], object] | None = None
 
 
 def answer(text: str) -> None:
-    """Write text to standard output, escaped; a closed pipe is no error."""
+    """Write text to standard output, escaped; a closed pipe is not an error."""
     write(sys.stdout, safe_text(text, multiline=True).rstrip("\n") + "\n")
 
 
@@ -41,13 +41,13 @@ def answer_json(value: Any) -> None:  # any JSON value
 
 
 def answer_bytes(data: bytes) -> None:
-    """Write bytes to standard output unchanged; only if that is no terminal."""
+    """Write bytes to standard output unchanged; only if that is not a terminal."""
     sys.stdout.flush()
     quietly(sys.stdout, lambda: (sys.stdout.buffer.write(data), sys.stdout.buffer.flush()))
 
 
 def show(*views: RenderableType, piped_width: int = _PIPED_WIDTH) -> None:
-    """Write views for people to standard output; their texts were escaped when they were built.
+    """Write readable views to standard output; their texts were escaped when they were built.
 
     Without a terminal and without `COLUMNS` they are `piped_width` columns wide: by default so wide that each row of a
     table is one line, for programs that search lines.
@@ -60,7 +60,7 @@ def show(*views: RenderableType, piped_width: int = _PIPED_WIDTH) -> None:
 
 
 def note(text: str) -> None:
-    """Write a line for people to standard error, escaped."""
+    """Write a readable line to standard error, escaped."""
     _write_below(safe_text(text, multiline=True) + "\n")
 
 
@@ -104,7 +104,7 @@ def announce(name: str, *details: str) -> None:
 
 def complain(error: Exception, *, label: str = "error") -> None:
     """Write an error and its hint to standard error."""
-    # what a server said may have lines of its own: indented, they cannot pass for ours
+    # a server's text may have several lines: indented, they cannot pass for ours
     note(wrapped(safe_text(f"{label}: {error}".replace("\n", "\n  "), multiline=True), stream=sys.stderr))
     if isinstance(error, CommandError):
         hint = error.hint
@@ -171,5 +171,5 @@ def _console(stream: TextIO, piped_width: int = _PIPED_WIDTH) -> Console:
 
 
 def _takes_unicode(stream: TextIO | None) -> bool:
-    encoding = None if stream is None else stream.encoding  # there is none if the process began without it
+    encoding = None if stream is None else stream.encoding  # None if the process began without it
     return (encoding or "utf-8").lower().replace("-", "").startswith("utf")

@@ -8,10 +8,11 @@ from __future__ import annotations
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import anyio
 
+from toolweave._json_types import Json
 from toolweave.cli._exit_codes import ExitCode
 from toolweave.cli._progress import starting
 from toolweave.cli._render.text import safe_text
@@ -67,11 +68,11 @@ class OpenServers:
         """Return the connections that answered, in the config's order."""
         return [self.hub.clients[name] for name in self.answered]
 
-    def servers_json(self) -> dict[str, Any]:
+    def servers_json(self) -> Json:
         """Return the JSON of every server, by its name."""
         return {name: self.server_json(name) for name in names_in(self.selection)}
 
-    def server_json(self, name: str) -> dict[str, Any]:
+    def server_json(self, name: str) -> Json:
         """Return one server as JSON: its identity and start-up time, or its error."""
         connection = self._begun.get(name)
         error = self.errors.get(name)

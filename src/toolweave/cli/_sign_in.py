@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from toolweave._json_types import Json
 from toolweave.cli._exit_codes import CommandError
 from toolweave.cli._options import Target
 from toolweave.cli._questions import ask_line
@@ -60,7 +61,7 @@ async def server_named(name: str, target: Target) -> ServerConfig:
 
     Raises:
         CommandError: It is not reached over HTTP, or as each caller of a gateway, or its file is not trusted.
-        ConfigError: There is no such server, or its entry is wrong.
+        ConfigError: The server is unknown, or its entry is wrong.
     """
     from toolweave.cli._targets import select  # late: --help imports this module's users
 
@@ -100,7 +101,7 @@ def store_of(settings: OAuth) -> TokenStore:
     return settings.store or default_token_store()
 
 
-async def sign_in_json(config: ServerConfig) -> dict[str, Any] | None:
+async def sign_in_json(config: ServerConfig) -> Json | None:
     """Return the sign-in to a server as JSON; None where its config does not ask for one.
 
     A store that cannot be read is a `problem` of that server.
@@ -120,13 +121,13 @@ async def sign_in_json(config: ServerConfig) -> dict[str, Any] | None:
     return {name: row[name] for name in ("state", "expires_at", "issuer", "principal")} | {"problem": None}
 
 
-def record_json(record: TokenRecord) -> dict[str, Any]:
+def record_json(record: TokenRecord) -> Json:
     """Return a record as JSON, without its token."""
     status = SignInStatus.of(record)
     return {name: getattr(status, name) for name in status.__struct_fields__} | {"scopes": list(status.scopes)}
 
 
-def lasting(row: dict[str, Any]) -> str:
+def lasting(row: Json) -> str:
     """Return the state of a sign-in in words, with its end."""
     match row["state"]:
         case "unknown":

@@ -7,11 +7,12 @@ import math
 import os
 import stat
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import anyio
 
+from toolweave._json_types import Json, JsonObject
 from toolweave.cli._arguments import allowed_types, choices_of, coerce, property_schema
 from toolweave.cli._exit_codes import CommandError, ExitCode
 from toolweave.cli._questions import ask_line
@@ -28,19 +29,19 @@ def can_ask() -> bool:
     return wide(sys.stdin) and wide(sys.stderr)
 
 
-async def ask_for(names: Sequence[str], schema: Mapping[str, Any]) -> dict[str, Any]:
+async def ask_for(names: Sequence[str], schema: JsonObject) -> Json:
     """Ask for each of these parameters and return the answers, of the types the schema asks for.
 
     Raises:
         CommandError: The input ended, or an answer was wrong too often (exit code 1).
     """
-    answers: dict[str, Any] = {}
+    answers: Json = {}
     for name in names:
         answers[name] = await _ask(name, property_schema(schema, name, schema), schema)
     return answers
 
 
-async def _ask(name: str, parameter: Mapping[str, Any], root: Mapping[str, Any]) -> Any:
+async def _ask(name: str, parameter: JsonObject, root: JsonObject) -> Any:
     description = parameter.get("description")
     if isinstance(description, str) and description:
         note(f"  {clip(safe_text(description), 100)}")
@@ -75,7 +76,7 @@ def read_all() -> str:
 
 
 async def read_piped() -> str | None:
-    """Return the piped input, or None when there is none.
+    """Return the piped input, or None without any.
 
     Waits only `FIRST_BYTE_SECONDS` for the first byte: standard input is often a pipe without a writer.
 

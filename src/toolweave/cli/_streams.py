@@ -9,7 +9,7 @@ from typing import TextIO
 
 
 def write(stream: TextIO | None, text: str) -> None:
-    """Write text; characters that the encoding lacks are escaped, and a closed pipe is no error."""
+    """Write text; characters that the encoding lacks are escaped, and a closed pipe is not an error."""
     if stream is None:
         return
     encoding = stream.encoding or "utf-8"

@@ -27,8 +27,8 @@ async def select(target: Target) -> LoadedConfig:
     Servers of a file that was discovered in the project start only if that file is trusted: see `require_trust`.
 
     Raises:
-        CommandError: There is no config, no server in it, the options contradict each other, or a file is not trusted.
-        ConfigError: A file cannot be read, there is no such server, or the one made on the spot cannot be right.
+        CommandError: No config or no server was found, the options contradict each other, or a file is not trusted.
+        ConfigError: A file cannot be read, a server is unknown, or the one of the command line cannot be right.
     """
     if target.ad_hoc:
         return _timed(await _from_command_line(target), target.timeout)
@@ -92,7 +92,7 @@ async def _from_command_line(target: Target) -> LoadedConfig:
 
 
 def _alone(config: ServerConfig) -> LoadedConfig:
-    """Return a config of one server, whose tools and prompts have their own names: there is none to confuse it with."""
+    """Return a config of one server; its tools and prompts keep their own names, as no other server has the same."""
     return LoadedConfig(servers={config.name: config.replace(tool_prefix="")})
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from toolweave._json_types import Json, JsonObject
 from toolweave.cli._exit_codes import ExitCode, exit_code_of
 from toolweave.cli._options import Target
 from toolweave.cli._screen import answer, answer_json, note, show, wrapped
@@ -40,11 +41,11 @@ async def through_gateway(target: Target, *, gateway: str | None, as_json: bool,
     )
 
 
-def _failed(error: Exception | None) -> dict[str, Any]:
+def _failed(error: Exception | None) -> Json:
     return {"error": None if error is None else str(error), "exit_code": int(ExitCode.USAGE), "clients": []}
 
 
-async def _examine(config: ServerConfig, gateway: str | None) -> dict[str, Any]:
+async def _examine(config: ServerConfig, gateway: str | None) -> Json:
     import msgspec  # late, as above
 
     from toolweave.errors import ToolweaveError
@@ -57,7 +58,7 @@ async def _examine(config: ServerConfig, gateway: str | None) -> dict[str, Any]:
     return {"error": None, "exit_code": 0, "clients": msgspec.to_builtins(found)}
 
 
-def _show(findings: Mapping[str, Mapping[str, Any]]) -> None:
+def _show(findings: Mapping[str, JsonObject]) -> None:
     from toolweave.cli._render.text import safe_text  # late, as above
     from toolweave.cli._render.views import heading
 

@@ -93,7 +93,7 @@ class BundleArchive:
                 left -= self._write(member, target, mode, left)
 
     def _write(self, member: zipfile.ZipInfo, target: Path, mode: int, max_bytes: int) -> int:
-        # The sizes in the archive's directory are the publisher's: only what was written counts.
+        # The sizes in the archive's directory are the publisher's: only the written bytes count.
         size = 0
         # exclusive: nothing that is there is written over, and no link is followed
         with os.fdopen(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:

@@ -34,7 +34,7 @@ class FoundProgram(Value, frozen=True, kw_only=True):
     needs_path: bool
 
     def remark(self, reader: str) -> str:
-        """Return the readable remark for a program that is to start it; `""` if there is none.
+        """Return the readable remark for a program that is to start it; `""` without one.
 
         Args:
             reader: The name of the program that starts it.

@@ -128,7 +128,7 @@ class ArgumentSlot(Value, frozen=True, kw_only=True):
 
 
 def _nth(found: Sequence[str | SecretWord], at: int) -> str | SecretWord:
-    """Return the answer at a position, the last one beyond the end, and an empty text if there is none."""
+    """Return the answer at a position, the last one beyond the end, and an empty text without answers."""
     if found:
         return found[min(at, len(found) - 1)]
     return ""

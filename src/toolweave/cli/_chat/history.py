@@ -67,11 +67,11 @@ class SavedConversations:
         """Return the last text of a conversation.
 
         Raises:
-            CommandError: There is none of this name.
+            CommandError: No conversation has this name.
         """
         messages = await self._conversations.load(name)
         if not messages:
-            raise CommandError(f"there is no conversation {name!r}", hint="/resume without a name lists them")
+            raise CommandError(f"unknown conversation {name!r}", hint="/resume without a name lists them")
         return clip(_text(messages[-1]), _LAST)
 
 

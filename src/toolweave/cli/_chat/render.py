@@ -83,7 +83,7 @@ class RunView:
                 self._say(text)
             case TurnRestarted(error=error):
                 self._end_line()
-                note(f"{error}; asking again: what was said of this answer does not count")
+                note(f"{error}; asking again: the part of the answer above does not count")
             case StepStarted():
                 self._step_began = True
             case ToolStarted(call=call):

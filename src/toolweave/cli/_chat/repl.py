@@ -71,7 +71,7 @@ class ChatSession:
         note("")
 
     def interrupted(self) -> bool:
-        """Cancel the current answer; return False when there is none."""
+        """Cancel the current answer; return False if no answer is under way."""
         if self._by_hand is not None:
             self._by_hand.cancel()
             return True
@@ -88,7 +88,7 @@ class ChatSession:
         if command is not None:
             await command(rest.strip())
         elif text.startswith("/") and not self._offline:
-            raise CommandError(f"there is no command {word!r}", hint="/help lists them")
+            raise CommandError(f"unknown command {word!r}", hint="/help lists them")
         else:
             await self._send(text)
 

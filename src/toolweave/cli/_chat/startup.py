@@ -6,8 +6,8 @@ import os
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
 
+from toolweave._json_types import Json
 from toolweave.agent._approval import Attended
 from toolweave.cli._chat.options import AGENT, ChatOptions
 from toolweave.cli._chat.stores import opened_store
@@ -35,7 +35,7 @@ class OpenedAgent:
     """The open resources of a conversation.
 
     Attributes:
-        fleet: The servers, or None when there are none.
+        fleet: The servers, or None without servers.
     """
 
     agent: Agent
@@ -64,7 +64,7 @@ async def opened(
             store = backend.store
         else:
             store = await stack.enter_async_context(opened_store(options.store))
-        kept: dict[str, Any] = {"backend": backend} if backend else {"store": store}
+        kept: Json = {"backend": backend} if backend else {"store": store}
         fleet = None
         if selection is not None:
             waits = backend is not None or attended == "later"
@@ -83,7 +83,7 @@ async def opened(
 
 
 async def servers_of(options: ChatOptions) -> LoadedConfig | None:
-    """Return the requested servers; None when none are requested and there is no config either.
+    """Return the requested servers; None if none are requested and no config was found.
 
     Raises:
         CommandError: The options contradict each other, or a file is not trusted.
@@ -91,7 +91,7 @@ async def servers_of(options: ChatOptions) -> LoadedConfig | None:
     """
     named = options.config or options.server or options.ad_hoc or options.header or options.bearer_env
     if not named and not names_in(default_config()):
-        note("no servers: there is no config")
+        note("no servers: no config was found")
         return None
     return await select(options)
 

@@ -27,10 +27,10 @@ def is_url(place: str) -> bool:
 
 
 def backend_named(option: str | None) -> str | None:
-    """Return the URL of the backend with workers, from the option or `TOOLWEAVE_BACKEND`; None when there is none.
+    """Return the URL of the backend with workers, from the option or `TOOLWEAVE_BACKEND`; None without one.
 
     Raises:
-        CommandError: The option is no URL, or names a file or the memory of this process.
+        CommandError: The option is not a URL, or names a file or the memory of this process.
     """
     if option is None:
         found = os.environ.get(BACKEND, "").strip()

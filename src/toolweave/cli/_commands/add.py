@@ -29,8 +29,8 @@ def add(
 ) -> ExitCode:
     """Copy a component's source code into this project.
 
-    The code is yours from then on: edit it. `toolweave components update` brings what is new in later versions,
-    beside your edits. What was copied is written down in toolweave-components.json and toolweave-components.lock;
+    The code is yours from then on: edit it. `toolweave components update` brings the changes of later versions,
+    beside your edits. The copied versions are recorded in toolweave-components.json and toolweave-components.lock;
     keep both in your version control. Exits with 1 when a file is there that differs; nothing is changed then.
     """
     from toolweave.components import Project, component  # --help imports this module
@@ -46,7 +46,7 @@ def add(
         return ExitCode.OK
     show_jobs([job])
     if job.refused:
-        hint = "--overwrite replaces what is there; --dir names another folder"
+        hint = "--overwrite replaces those files; --dir names another folder"
         raise CommandError(f"nothing was copied: {_files(len(job.refused))}", code=ExitCode.TOOL_ERROR, hint=hint)
     if dry_run:
         note("nothing was changed (--dry-run)")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
+from toolweave._json_types import Json
 from toolweave.cli._command import Command, CommandGroup, Option, Positional
 from toolweave.cli._exit_codes import CommandError, ExitCode
 from toolweave.cli._options import ConfigOption, JsonOption, Target, VerboseOption, complete_servers
@@ -137,7 +138,7 @@ def _settings(config: Any, options: SignInOptions) -> OAuth:  # a ServerConfig, 
     return settings_of(config).replace(**changes)
 
 
-def _details(row: dict[str, Any]) -> str:
+def _details(row: Json) -> str:
     lines = [("resource", row["resource"]), ("issuer", row["issuer"]), ("principal", row["principal"])]
     lines.append(("scopes", " ".join(row["scopes"])))
     return "\n".join(f"  {name}: {text}" for name, text in lines if text)
@@ -157,7 +158,7 @@ def list_sign_ins(
         from toolweave.oauth import default_token_store
 
         names = configured_names(_loaded(config))
-        rows: list[dict[str, Any]] = [
+        rows: list[Json] = [
             {"servers": names.get(record.key.resource, []), **record_json(record)}
             for record in await default_token_store().records(principal=principal)
         ]
@@ -240,7 +241,7 @@ def _loaded(config: ConfigOption) -> Any:  # a LoadedConfig, or None: names are 
         return None
 
 
-def _signed_out_json(done: SignedOut) -> dict[str, Any]:
+def _signed_out_json(done: SignedOut) -> Json:
     key = done.key
     return {
         "resource": key.resource,

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
+from toolweave._json_types import Json, JsonObject
 from toolweave.cli._command import Command, Option, Positional
 from toolweave.cli._exit_codes import CommandError, ExitCode, exit_code_of, is_expected
 from toolweave.cli._options import JsonOption, Target, complete_arguments, complete_tools
@@ -67,7 +67,8 @@ def call(
         try:
             tool, result, seconds = await _call(target, name, given)
         except Exception as error:  # boundary: with --json what a call ends in is an answer too
-            if not as_json or not is_expected(error) or isinstance(error, ConfigError):
+            is_of_the_call = is_expected(error) and not isinstance(error, ConfigError)
+            if not as_json or not is_of_the_call:
                 raise
             answer_json(_failure_json(error, time.monotonic() - started))
             complain(error)
@@ -86,7 +87,7 @@ def call(
 def _exit_code(result: ToolResult) -> ExitCode:
     if not result.is_error:
         return ExitCode.OK
-    # a server that answered was reached, whatever it says of its own error
+    # a server that responded was reached, whatever its own error is about
     if result.raw is not None:
         return ExitCode.TOOL_ERROR
     return exit_code_of(result.require_error())
@@ -122,11 +123,13 @@ async def _find(fleet: OpenServers, selection: LoadedConfig, name: str) -> Tool:
     tool = _look_up(fleet, name)
     from toolweave.cli._targets import names_in  # late, as above
 
-    others = [server for server in names_in(selection) if server not in names_in(fleet.selection)]
-    if tool is None and others and fleet.answered:
+    if tool is None and fleet.answered:
         # the name only looked as if it began with a server's: it may be another server's own
-        await fleet.add(selection.select(others))
-        tool = _look_up(fleet, name)
+        started = names_in(fleet.selection)
+        others = [server for server in names_in(selection) if server not in started]
+        if others:
+            await fleet.add(selection.select(others))
+            tool = _look_up(fleet, name)
     if tool is not None:
         return tool
     from toolweave.connect._hints import hint_of  # as above
@@ -134,7 +137,8 @@ async def _find(fleet: OpenServers, selection: LoadedConfig, name: str) -> Tool:
 
     if not fleet.answered and len(fleet.errors) == 1:
         ((failed, error),) = fleet.errors.items()
-        if advice := hint_of(fleet.selection.servers.get(failed), error):
+        advice = hint_of(fleet.selection.servers.get(failed), error)
+        if advice:
             error.add_note(advice)
         raise error
     fleet.show_failures()
@@ -152,7 +156,7 @@ def _look_up(fleet: OpenServers, name: str) -> Tool | None:
     from toolweave.tools._selection import own_names
 
     own = [tool for tool in tools if name in own_names(tool.spec)]
-    if not own:  # `server_tool`, also where another prefix or none is before the tool's name
+    if not own:  # `server_tool`, even if the tool's name has another prefix or none
         own = [tool for tool in tools if tool.spec.server and name == expose(tool.spec.server, tool.spec.original_name)]
     if len(own) > 1:
         choices = ", ".join(tool.name for tool in own)
@@ -162,30 +166,32 @@ def _look_up(fleet: OpenServers, name: str) -> Tool | None:
     return None
 
 
-async def _complete(given: RawArguments, tool: Tool) -> dict[str, Any]:
+async def _complete(given: RawArguments, tool: Tool) -> Json:
     from toolweave.cli._arguments import fit_arguments, missing_arguments, read_arguments  # late, as above
     from toolweave.cli._stdin import ask_for, can_ask, read_piped
 
     arguments = fit_arguments(given, tool.input_schema)
     missing = missing_arguments(arguments, tool.input_schema)
-    if missing and not given and not can_ask():
-        piped = await read_piped()
-        if piped is not None:
-            whole = read_arguments(["-"], json_args=None, stdin=lambda: piped)
-            arguments = fit_arguments(whole, tool.input_schema)
-            missing = missing_arguments(arguments, tool.input_schema)
-    if missing and can_ask():
-        arguments |= await ask_for(missing, tool.input_schema)
-    elif missing:
+    if not missing:
+        return arguments
+    if can_ask():
+        return arguments | await ask_for(missing, tool.input_schema)
+    piped = None if given else await read_piped()
+    if piped is not None:
+        whole = read_arguments(["-"], json_args=None, stdin=lambda: piped)
+        arguments = fit_arguments(whole, tool.input_schema)
+        missing = missing_arguments(arguments, tool.input_schema)
+    if missing:
+        example = " ".join(f"{name}=..." for name in missing)
         raise CommandError(
             f"tool {tool.name!r} needs {', '.join(missing)}",
             code=ExitCode.TOOL_ERROR,
-            hint=f"toolweave call {tool.name} " + " ".join(f"{name}=..." for name in missing),
+            hint=f"toolweave call {tool.name} {example}",
         )
     return arguments
 
 
-def _result_json(result: ToolResult, seconds: float) -> Mapping[str, Any]:
+def _result_json(result: ToolResult, seconds: float) -> JsonObject:
     from toolweave.protocol.content import block_json  # late, as above
 
     return {
@@ -197,12 +203,9 @@ def _result_json(result: ToolResult, seconds: float) -> Mapping[str, Any]:
     }
 
 
-def _failure_json(error: Exception, seconds: float) -> Mapping[str, Any]:
+def _failure_json(error: Exception, seconds: float) -> JsonObject:
     if isinstance(error, CommandError):
-        if error.code is ExitCode.TOOL_ERROR:
-            kind = ErrorKind.INVALID_INPUT
-        else:
-            kind = ErrorKind.NOT_FOUND
+        kind = ErrorKind.INVALID_INPUT if error.code is ExitCode.TOOL_ERROR else ErrorKind.NOT_FOUND
         error = ToolError(error.message, kind=kind)
     from toolweave.tools import ToolResult  # late, as above
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
+from toolweave._json_types import Json
 from toolweave.cli._chat.options import ChatOptions
 from toolweave.cli._command import Command, Option
 from toolweave.cli._exit_codes import CommandError, ExitCode
@@ -40,7 +41,7 @@ def chat(
     """Talk to a model that uses the servers' tools.
 
     Without --model, it is that of TOOLWEAVE_MODEL, or of the provider whose API key is set. The model "command" needs
-    neither key nor network: it takes /call TOOL {JSON} and searches for other words. What is piped in is one message,
+    neither key nor network: it takes /call TOOL {JSON} and searches for other words. Piped input is one message,
     like -m; that exits with 1 when the last calls were all refused or failed. You are asked before a tool runs that may
     destroy something; where no one can be asked, it does not run.
     """
@@ -119,7 +120,7 @@ async def _spawned(options: ChatOptions, run_id: str) -> ExitCode:
     return ExitCode.OK
 
 
-def _result_json(sent: Run, result: RunResult) -> dict[str, Any]:
+def _result_json(sent: Run, result: RunResult) -> Json:
     return {
         "run_id": sent.id,
         "status": result.status,

@@ -6,8 +6,9 @@ import difflib
 from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
+from toolweave._json_types import Json
 from toolweave.cli._command import Command, CommandGroup, Option, Positional
 from toolweave.cli._exit_codes import CommandError, ExitCode
 from toolweave.cli._options import JsonOption
@@ -71,14 +72,15 @@ def list_components(as_json: JsonOption = False) -> ExitCode:
 
     project = Project.at(Path.cwd())
     names = sorted({*component_names(), *project.manifest.folders})
-    entries: list[dict[str, Any]] = []
+    entries: list[Json] = []
     for name in names:
+        description = "not in this version's catalog"
         if name in component_names():
             description = component(name).description
-        else:
-            description = "not in this version's catalog"
-        entry: dict[str, Any] = {"component": name, "description": description, "dir": None}
-        entries.append(entry | (_state(project, name) if name in project.manifest.folders else {}))
+        entry: Json = {"component": name, "description": description, "dir": None}
+        if name in project.manifest.folders:
+            entry |= _state(project, name)
+        entries.append(entry)
     if as_json:
         answer_json({"project": str(project.root), "components": entries})
         return ExitCode.OK
@@ -98,11 +100,16 @@ def diff(names: _ComponentNames = (), as_json: JsonOption = False) -> ExitCode:
         return ExitCode.OK
     for name, files in found.items():
         folder = project.manifest.folders[name]
-        edits = [line for file in files if file.edited for line in _edits(folder, file)]
-        news = [line for file in files if file.outdated for line in _news(folder, file)]
+        edits: list[str] = []
+        updates: list[str] = []
+        for file in files:
+            if file.edited:
+                edits += _edits(folder, file)
+            if file.outdated:
+                updates += _updates(folder, file)
         _show_diff(f"{name}: your edits", edits)
-        _show_diff(f"{name}: new in the catalog", news)
-        if not edits and not news:
+        _show_diff(f"{name}: new in the catalog", updates)
+        if not edits and not updates:
             note(f"{name}: as it was copied, and the catalog has nothing new")
     return ExitCode.OK
 
@@ -122,13 +129,15 @@ def update(
 ) -> ExitCode:
     """Merge the changes of the catalog with your edits.
 
-    A three-way merge by lines: what was copied, what you made of it, what the catalog has now. No edit of yours is
+    A three-way merge by lines: the copied files, your edits of them, the catalog's files now. No edit of yours is
     lost. Exits with 1 when you and the catalog changed the same lines; nothing is changed then, in any file, unless
     --on-conflict says otherwise.
     """
     project, chosen = _chosen(names)
     jobs = [project.update(name, on_conflict=on_conflict.value) for name in chosen if names or name in offered("")]
-    refused = [f"{job.folder}/{step.path}" for job in jobs for step in job.refused]
+    refused: list[str] = []
+    for job in jobs:
+        refused += (f"{job.folder}/{step.path}" for step in job.refused)
     if not dry_run and not refused:
         project.carry_out(*jobs)
     if as_json:
@@ -161,7 +170,9 @@ def remove(
     jobs = [project.remove(name, force=force) for name in chosen]
     if not dry_run:
         project.carry_out(*jobs)
-    kept = [f"{job.folder}/{path}" for job in jobs for path in job.plan.originals]
+    kept: list[str] = []
+    for job in jobs:
+        kept += (f"{job.folder}/{path}" for path in job.plan.originals)
     code = ExitCode.TOOL_ERROR if kept else ExitCode.OK
     if as_json:
         answer_json({"components": [job_json(job, dry_run=dry_run) for job in jobs]})
@@ -181,19 +192,22 @@ def show_jobs(jobs: Iterable[ComponentChange]) -> None:
     """Show the action on each file that is affected."""
     from toolweave.cli._render.views import table
 
-    steps = [(job.folder, step) for job in jobs for step in job.plan.steps if step.why or step.before != step.after]
-    if steps:
-        rows = [(f"{folder}/{step.path}", step.action.value, step.why) for folder, step in steps]
+    rows: list[tuple[str, str, str]] = []
+    for job in jobs:
+        steps = [step for step in job.plan.steps if step.why or step.before != step.after]
+        rows += ((f"{job.folder}/{step.path}", step.action.value, step.why) for step in steps)
+    if rows:
         show(table(["file", "action", "why"], rows))
 
 
-def job_json(job: ComponentChange, *, dry_run: bool, refused: bool = False) -> dict[str, Any]:
+def job_json(job: ComponentChange, *, dry_run: bool, refused: bool = False) -> Json:
     """Return the planned change of a component as JSON; `refused` if another component prevented it."""
+    steps = job.plan.steps
     return {
         "component": job.component,
         "dir": job.folder,
-        "done": not (dry_run or refused or job.refused),
-        "files": [{"path": step.path, "action": step.action.value, "why": step.why or None} for step in job.plan.steps],
+        "done": not any((dry_run, refused, job.refused)),
+        "files": [{"path": step.path, "action": step.action.value, "why": step.why or None} for step in steps],
     }
 
 
@@ -208,7 +222,7 @@ def _chosen(names: Sequence[str]) -> tuple[Project, list[str]]:
     return project, chosen
 
 
-def _state(project: Project, name: str) -> dict[str, Any]:
+def _state(project: Project, name: str) -> Json:
     copied = project.lock.components.get(name)
     files = project.files(name)
     return {
@@ -219,10 +233,10 @@ def _state(project: Project, name: str) -> dict[str, Any]:
     }
 
 
-def _in_words(entry: dict[str, Any]) -> str:
+def _in_words(entry: Json) -> str:
     if entry["dir"] is None:
         return ""
-    words = [f"{len(entry[what])} {what}" for what in ("edited", "outdated") if entry[what]]
+    words = [f"{len(entry[state])} {state}" for state in ("edited", "outdated") if entry[state]]
     return ", ".join(words) or "as copied"
 
 
@@ -230,37 +244,39 @@ def _edits(folder: str, file: FileState) -> Iterator[str]:
     return _unified(file.original, file.mine, f"copied/{file.path}", f"{folder}/{file.path}")
 
 
-def _news(folder: str, file: FileState) -> Iterator[str]:
+def _updates(folder: str, file: FileState) -> Iterator[str]:
     return _unified(file.original, file.catalog, f"copied/{file.path}", f"catalog/{file.path}")
 
 
 def _unified(old: str | None, new: str | None, before: str, after: str) -> Iterator[str]:
-    before, after = ("/dev/null" if text is None else name for name, text in ((before, old), (after, new)))
+    if old is None:
+        before = "/dev/null"
+    if new is None:
+        after = "/dev/null"
     return difflib.unified_diff(_lines(old), _lines(new), before, after, lineterm="")
 
 
 def _lines(text: str | None) -> list[str]:
-    *lines, last = (text or "").split("\n")
+    if text is None:
+        return []
+    *lines, last = text.split("\n")
     if last:
         return [*lines, f"{last}\n\\ No newline at end of file"]
     return lines
 
 
-def _diff_json(project: Project, name: str, files: Sequence[FileState]) -> dict[str, Any]:
+def _diff_json(project: Project, name: str, files: Sequence[FileState]) -> Json:
     folder = project.manifest.folders[name]
+    return {"component": name, "dir": folder, "files": [_file_json(folder, file) for file in files]}
+
+
+def _file_json(folder: str, file: FileState) -> Json:
     return {
-        "component": name,
-        "dir": folder,
-        "files": [
-            {
-                "path": file.path,
-                "edited": file.edited,
-                "outdated": file.outdated,
-                "edits": "\n".join(_edits(folder, file)) if file.edited else None,
-                "news": "\n".join(_news(folder, file)) if file.outdated else None,
-            }
-            for file in files
-        ],
+        "path": file.path,
+        "edited": file.edited,
+        "outdated": file.outdated,
+        "edits": "\n".join(_edits(folder, file)) if file.edited else None,
+        "news": "\n".join(_updates(folder, file)) if file.outdated else None,
     }
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from toolweave._json_types import Json, JsonObject
 from toolweave.cli._command import Command, CommandGroup
 from toolweave.cli._exit_codes import CommandError, ExitCode
 from toolweave.cli._options import ConfigOption, JsonOption, ServerOption
@@ -73,7 +74,7 @@ def _remarks_in_the_view() -> Generator[None]:
         logger.setLevel(before)
 
 
-def _files(loaded: LoadedConfig) -> list[dict[str, Any]]:
+def _files(loaded: LoadedConfig) -> list[Json]:
     from toolweave.config import TrustedFiles  # late, as above
 
     trusted = TrustedFiles()
@@ -89,7 +90,7 @@ def _files(loaded: LoadedConfig) -> list[dict[str, Any]]:
     ]
 
 
-def _found(loaded: LoadedConfig) -> list[dict[str, Any]]:
+def _found(loaded: LoadedConfig) -> list[Json]:
     """Return the config files that exist and are not used, because others have precedence."""
     from toolweave.config import discover_config_files  # late, as above
     from toolweave.config._dialect_rules import dialect_of
@@ -101,7 +102,7 @@ def _found(loaded: LoadedConfig) -> list[dict[str, Any]]:
     ]
 
 
-def _entry(entry: ConfigEntry) -> dict[str, Any]:
+def _entry(entry: ConfigEntry) -> Json:
     from toolweave.config._summary import summary_of  # late, as above
 
     return {
@@ -116,7 +117,7 @@ def _entry(entry: ConfigEntry) -> dict[str, Any]:
     }
 
 
-def _show(files: list[dict[str, Any]], rows: list[dict[str, Any]]) -> None:
+def _show(files: list[Json], rows: list[Json]) -> None:
     from toolweave.cli._render.views import heading  # late, as above
     from toolweave.cli._screen import wrapped
 
@@ -136,7 +137,7 @@ def _show(files: list[dict[str, Any]], rows: list[dict[str, Any]]) -> None:
                 answer("\n".join(wrapped(line, indent=4) for line in _lines(row)))
 
 
-def _lines(row: Mapping[str, Any]) -> list[str]:
+def _lines(row: JsonObject) -> list[str]:
     place = f" (line {row['line']})" if row["line"] else ""
     server = row["server"]
     if server:

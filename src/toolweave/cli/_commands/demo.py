@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
+from toolweave._json_types import Json
 from toolweave.cli._command import Command, Option
 from toolweave.cli._exit_codes import ExitCode
 from toolweave.cli._runner import run
@@ -23,17 +24,17 @@ toolweave demo --config > mcp.json
 
 _MISSING = "missing"
 """The server that cannot start."""
-_SLOW: tuple[tuple[str, dict[str, Any]], ...] = (
+_SLOW: tuple[tuple[str, Json], ...] = (
     ("notes_index_notes", {}),
     ("numbers_primes", {"limit": 5000}),
     ("words_spell", {"word": "toolweave"}),
 )
-_QUICK: tuple[tuple[str, dict[str, Any]], ...] = (
+_QUICK: tuple[tuple[str, Json], ...] = (
     ("notes_search_notes", {"query": "plants"}),
     ("numbers_add", {"values": [1, 2.5, 4]}),
     ("words_count", {"text": "three small words"}),
 )
-_WRONG: tuple[tuple[str, dict[str, Any], str], ...] = (
+_WRONG: tuple[tuple[str, Json, str], ...] = (
     ("numbers_divide", {"value": 1, "by": 0}, "the tool says no"),
     ("numbers_primes", {"limit": "many"}, "checked here, the server was not asked"),
     ("notes_forget", {}, "no such tool"),
@@ -78,7 +79,7 @@ def _print_config() -> ExitCode:
     return ExitCode.OK
 
 
-def _program(name: str) -> dict[str, Any]:
+def _program(name: str) -> Json:
     # -P: whatever folder it is started in, no module is looked for there
     return {"command": sys.executable, "args": ["-P", "-m", f"toolweave.cli.demo.{name}"]}
 
@@ -139,7 +140,7 @@ async def _call_several(fleet: OpenServers) -> None:
     answer(wrapped("\nSix calls at once, three of them slow:", indent=0))
     rows: dict[str, tuple[str, str, str]] = {}
 
-    async def one(name: str, arguments: dict[str, Any], on_progress: ProgressCallback | None) -> None:
+    async def one(name: str, arguments: Json, on_progress: ProgressCallback | None) -> None:
         started = time.monotonic()
         result = await fleet.hub.execute(name, arguments, CallContext(on_progress=on_progress))
         rows[name] = (name, _brief(result), f"{time.monotonic() - started:.2f} s")

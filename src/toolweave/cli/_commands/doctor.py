@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
+from toolweave._json_types import Json
 from toolweave.cli._command import Command, Option
 from toolweave.cli._conformance.report import conformance
 from toolweave.cli._exit_codes import ExitCode, exit_code_of
@@ -48,7 +49,7 @@ def doctor(
     """Diagnose why a server does not answer, or misbehaves.
 
     For each server: where it is configured, each step that was tried and how long it took, until when you are signed
-    in, what was left out of its tools, withheld or looks suspicious, and why, the last lines of its standard error, and
+    in, the tools that were left out or withheld, or look suspicious, and why, the last lines of its standard error, and
     what to do next.
 
     With --conformance: 17 boxes, each passed, warned of, failed or not applicable, with the reason. Only tools that are
@@ -83,7 +84,7 @@ def doctor(
     return run(body, verbose=target.verbose)
 
 
-def _of_entry(selection: LoadedConfig, name: str) -> dict[str, Any]:
+def _of_entry(selection: LoadedConfig, name: str) -> Json:
     config = selection.servers.get(name)
     error = selection.errors.get(name)
     source = config.source if config is not None else None
@@ -110,7 +111,7 @@ def _of_entry(selection: LoadedConfig, name: str) -> dict[str, Any]:
     }
 
 
-async def _examine(config: ServerConfig) -> dict[str, Any]:
+async def _examine(config: ServerConfig) -> Json:
     from toolweave.cli._install.editor_path import remarks_on_path  # late, as above
     from toolweave.cli._sign_in import sign_in_json
     from toolweave.connect import McpConnection
@@ -144,7 +145,7 @@ async def _examine(config: ServerConfig) -> dict[str, Any]:
     }
 
 
-def _show(findings: dict[str, dict[str, Any]], selection: LoadedConfig) -> None:
+def _show(findings: dict[str, Json], selection: LoadedConfig) -> None:
     from toolweave.cli._render.text import safe_text  # late, as above
     from toolweave.cli._render.views import heading
     from toolweave.cli._screen import wrapped
@@ -161,7 +162,7 @@ def _show(findings: dict[str, dict[str, Any]], selection: LoadedConfig) -> None:
         answer(wrapped(safe_text(f"config: {warning}", multiline=True)))
 
 
-def _lines(finding: dict[str, Any]) -> list[str]:
+def _lines(finding: Json) -> list[str]:
     from toolweave.cli._render.text import clip  # late, as above
     from toolweave.cli._sign_in import lasting
     from toolweave.errors import LAST_WORDS
@@ -194,7 +195,7 @@ def _lines(finding: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _left_out_line(one: dict[str, Any]) -> str:
+def _left_out_line(one: Json) -> str:
     part = "" if one["part"] == "tool" else f" ({one['part']})"
     return f"    {one['tool'] or '-'}{part}: {one['reason']}"
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated, get_args
 
+from toolweave._json_types import Json, JsonObject
 from toolweave.cli._command import Command, Option, Positional
 from toolweave.cli._exit_codes import CommandError, ExitCode
 from toolweave.cli._options import JsonOption, Target, complete_tools
@@ -70,13 +71,13 @@ def _profiles(wanted: Sequence[str]) -> Sequence[SchemaProfile]:
     from toolweave.schema import SchemaProfile
 
     known: tuple[SchemaProfile, ...] = get_args(SchemaProfile)
-    for one in wanted:
-        if one not in known:
+    for name in wanted:
+        if name not in known:
             raise CommandError(
-                f"there is no profile {one!r}", hint=did_you_mean(one, known) or f"there are {', '.join(known)}"
+                f"unknown profile {name!r}", hint=did_you_mean(name, known) or f"known: {', '.join(known)}"
             )
     if wanted:
-        return [one for one in known if one in wanted]
+        return [profile for profile in known if profile in wanted]
     return known
 
 
@@ -91,23 +92,27 @@ def _found(fleet: OpenServers, name: str) -> Sequence[ToolExplanation]:
     fleet.show_failures()
     if not fleet.answered:
         raise CommandError("no server could be reached", code=fleet.exit_code())
-    server = next((one for mark in ":/_" if (one := name.partition(mark)[0]) in fleet.selection.disabled), None)
-    if server is not None:
-        raise CommandError(f"tool {name!r}: server {server!r} is not started: {fleet.selection.why_disabled(server)}")
-    clients = fleet.hub.clients.values()
-    known = {tool for client in clients for tool in (*client.left_out, *client.withheld)}
-    known.update(one.name for client in clients for one in client.left_out_by_server if one.name)
-    known.update(own for spec in fleet.specs for own in (spec.name, *own_names(spec)))
+    for mark in ":/_":
+        server = name.partition(mark)[0]
+        if server in fleet.selection.disabled:
+            reason = fleet.selection.why_disabled(server)
+            raise CommandError(f"tool {name!r}: server {server!r} is not started: {reason}")
+    known: set[str] = set()
+    for client in fleet.hub.clients.values():
+        known.update(client.left_out, client.withheld)
+        known.update(part.name for part in client.left_out_by_server if part.name)
+    for spec in fleet.specs:
+        known.update((spec.name, *own_names(spec)))
     raise ToolError(unknown_tool(name, sorted(known)), kind=ErrorKind.NOT_FOUND)
 
 
 def _explained(
     fleet: OpenServers, one: ToolExplanation, profiles: Sequence[SchemaProfile], selection: LoadedConfig
-) -> dict[str, Any]:
+) -> Json:
     spec = one.spec
     config = fleet.hub.clients[one.server].config
-    rules = [{"rule": rule.rule, "changes": [config.redact(text) for text in rule.changes]} for rule in one.rules]
-    return {
+    rules = [{"rule": rule.rule, "changes": list(map(config.redact, rule.changes))} for rule in one.rules]
+    explained: Json = {
         "server": one.server,
         "tool": one.tool,
         "name": one.name,
@@ -116,27 +121,36 @@ def _explained(
         "source": None if config.source is None else str(config.source),
         "rules": rules,
         "problems": _problems(fleet, one),
-        "definition": None if spec is None else _definition(spec),
-        "original": None if spec is None or spec.shape is None else _definition(spec.unshaped),
-        "views": {} if spec is None else _views(fleet, spec, selection),
-        "providers": {} if spec is None else {profile: _seen_by(fleet, spec, profile) for profile in profiles},
+        "definition": None,
+        "original": None,
+        "views": {},
+        "providers": {},
     }
+    if spec is not None:
+        explained["definition"] = _definition(spec)
+        if spec.shape is not None:
+            explained["original"] = _definition(spec.unshaped)
+        explained["views"] = _views(fleet, spec, selection)
+        explained["providers"] = {profile: _seen_by(fleet, spec, profile) for profile in profiles}
+    return explained
 
 
 def _problems(fleet: OpenServers, one: ToolExplanation) -> list[str]:
     """Return the problems of a tool: those that the connection found, and the parts that its server leaves out."""
     client = fleet.hub.clients[one.server]
-    parts = [part for part in client.left_out_by_server if part.name == one.tool and part.part != "tool"]
-    return [*(text for text in client.problems if repr(one.tool) in text), *map(str, parts)]
+    problems = [text for text in client.problems if repr(one.tool) in text]
+    parts = [part for part in client.left_out_by_server if part.name == one.tool]
+    problems += (str(part) for part in parts if part.part != "tool")
+    return problems
 
 
-def _definition(spec: ToolSpec) -> Mapping[str, Any]:
+def _definition(spec: ToolSpec) -> JsonObject:
     from toolweave.tools._mcp import tool_definition  # late, as above
 
     return tool_definition(spec, modern=True)
 
 
-def _views(fleet: OpenServers, spec: ToolSpec, selection: LoadedConfig) -> dict[str, Any]:
+def _views(fleet: OpenServers, spec: ToolSpec, selection: LoadedConfig) -> Json:
     """Return a tool as the virtual servers of a gateway's config show it."""
     if not selection.paths:
         return {}
@@ -147,19 +161,16 @@ def _views(fleet: OpenServers, spec: ToolSpec, selection: LoadedConfig) -> dict[
     return {name: _view_json(explain_view(view, fleet.hub, spec), spec) for name, view in views.items()}
 
 
-def _view_json(seen: ViewedTool, inner: ToolSpec) -> dict[str, Any]:
+def _view_json(seen: ViewedTool, inner: ToolSpec) -> Json:
     from toolweave.hub._explain import rules_of  # late, as above
 
     known = rules_of(inner)
-    if seen.spec is None:
-        rules = []
-    else:
-        rules = [rule for rule in rules_of(seen.spec) if rule not in known]
-    changes = [{"rule": rule.rule, "changes": list(rule.changes)} for rule in rules]
-    return {"name": seen.name, "offered": seen.name is not None, "reason": seen.reason or None, "rules": changes}
+    added = [] if seen.spec is None else [rule for rule in rules_of(seen.spec) if rule not in known]
+    rules = [{"rule": rule.rule, "changes": list(rule.changes)} for rule in added]
+    return {"name": seen.name, "offered": seen.name is not None, "reason": seen.reason or None, "rules": rules}
 
 
-def _seen_by(fleet: OpenServers, spec: ToolSpec, profile: SchemaProfile) -> dict[str, Any]:
+def _seen_by(fleet: OpenServers, spec: ToolSpec, profile: SchemaProfile) -> Json:
     """Return a definition as a model's API gets it."""
     from toolweave.schema import lower  # late, as above
     from toolweave.tools import NameMap
@@ -181,24 +192,32 @@ def _seen_by(fleet: OpenServers, spec: ToolSpec, profile: SchemaProfile) -> dict
     }
 
 
-def _show(one: Mapping[str, Any], *, schemas: bool) -> None:
+def _show(one: JsonObject, *, schemas: bool) -> None:
     from toolweave.cli._render.views import heading, table  # late, as above
 
-    show(heading(one["name"] or f"{one['server']}:{one['tool']}", "offered" if one["offered"] else "not offered"))
+    name = one["name"] or f"{one['server']}:{one['tool']}"
+    show(heading(name, "offered" if one["offered"] else "not offered"))
     rows = [("server", one["server"]), ("own name", one["tool"])]
-    rows += [("config", one["source"])] if one["source"] else []
-    rows += [("why not", one["reason"])] if one["reason"] else []
-    rows += [(rule["rule"], change) for rule in one["rules"] for change in rule["changes"]]
+    for label, key in (("config", "source"), ("why not", "reason")):
+        if one[key]:
+            rows.append((label, one[key]))
+    rows += _rule_rows(one["rules"])
     rows += [("problem", text) for text in one["problems"]]
-    for name, view in one["views"].items():
-        rows.append((f"/mcp/{name}", view["name"] or f"not offered: {view['reason']}"))
-        rows += [(rule["rule"], change) for rule in view["rules"] for change in rule["changes"]]
+    for view_name, view in one["views"].items():
+        rows.append((f"/mcp/{view_name}", view["name"] or f"not offered: {view['reason']}"))
+        rows += _rule_rows(view["rules"])
     show(table(["", ""], rows))
     if one["providers"]:
         _show_providers(one["providers"], schemas=schemas)
 
 
-def _show_providers(providers: Mapping[str, Any], *, schemas: bool) -> None:
+def _rule_rows(rules: Iterable[JsonObject]) -> Iterator[tuple[str, str]]:
+    for rule in rules:
+        for change in rule["changes"]:
+            yield rule["rule"], change
+
+
+def _show_providers(providers: JsonObject, *, schemas: bool) -> None:
     from rich.text import Text  # late, as above
 
     from toolweave.cli._render.text import safe_json, safe_text
@@ -215,7 +234,7 @@ def _show_providers(providers: Mapping[str, Any], *, schemas: bool) -> None:
             show(Text(safe_text(seen["description"], multiline=True)), Text(safe_json(seen["parameters"])))
 
 
-def _row(seen: Mapping[str, Any]) -> tuple[str, str]:
+def _row(seen: JsonObject) -> tuple[str, str]:
     if "refused" in seen:
         return seen["name"], f"refused: {seen['refused']}"
     changes = len(seen["changes"])

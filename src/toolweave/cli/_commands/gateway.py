@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Awaitable, Callable, Generator, Mapping
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
+from toolweave._json_types import Json, JsonObject
 from toolweave.cli._command import Command, CommandGroup, Option, Positional, Remainder
 from toolweave.cli._exit_codes import CommandError, ExitCode
 from toolweave.cli._install.clients import InstallClient
@@ -193,8 +194,8 @@ def _serve_http(
                 stack.enter_context(_kept(int(base.rpartition(":")[2]), token))
             facts = _facts(manager, base)
             if worker is None:
-                _tell(facts, as_json=options.as_json)
-                _tell_console(manager, base, as_json=options.as_json)
+                _announce(facts, as_json=options.as_json)
+                _announce_console(manager, base, as_json=options.as_json)
             else:
                 from toolweave.cli._serve.workers import say_ready
 
@@ -209,11 +210,11 @@ def _serve_http(
             raise CommandError(f"cannot listen on {where}: {error.strerror or error}") from None
 
 
-def _http_settings(manager: GatewayManager, options: GatewayRunOptions, host: str) -> dict[str, Any]:
+def _http_settings(manager: GatewayManager, options: GatewayRunOptions, host: str) -> Json:
     """Return the options of the app."""
     from toolweave.serve import HttpLimits  # late, as above
 
-    settings: dict[str, Any] = {
+    settings: Json = {
         "stateless": options.stateless,
         "allowed_hosts": list(options.allow_host),
         "trusted_proxies": list(options.trusted_proxy),
@@ -244,7 +245,7 @@ def _admin_token(options: GatewayRunOptions, host: str) -> str | None:
     return None
 
 
-def _facts(manager: GatewayManager, base: str) -> dict[str, Any]:
+def _facts(manager: GatewayManager, base: str) -> Json:
     """Return the facts to print about a gateway that has started."""
     paths = {one.name: base + one.path for one in manager.status().virtual}
     tools = len(manager.hub.snapshot())
@@ -252,7 +253,7 @@ def _facts(manager: GatewayManager, base: str) -> dict[str, Any]:
     return facts | ({"console": f"{base}/ui/"} if manager.has_console else {})
 
 
-def _tell(facts: Mapping[str, Any], *, as_json: bool, workers: int = 1) -> None:
+def _announce(facts: JsonObject, *, as_json: bool, workers: int = 1) -> None:
     from toolweave.cli._screen import announce  # late, as above
 
     if as_json:
@@ -271,7 +272,7 @@ def _tell(facts: Mapping[str, Any], *, as_json: bool, workers: int = 1) -> None:
     announce(facts["name"], facts["url"], counted, *views, *several, "Ctrl-C stops it")
 
 
-def _tell_console(manager: GatewayManager, base: str, *, as_json: bool) -> None:
+def _announce_console(manager: GatewayManager, base: str, *, as_json: bool) -> None:
     """Print the address of the console; a link only where it does not end in a log, which others may read."""
     from toolweave.cli._streams import is_terminal  # late, as above
 
@@ -302,7 +303,7 @@ def _serve_with_workers(options: GatewayRunOptions, where: str) -> ExitCode:
     own = options.admin_token_env is None and served.admin_token is not None
     return served.run(
         keep=_kept if own else None,
-        tell=lambda facts: _tell(facts, as_json=options.as_json, workers=options.workers),
+        announce=lambda facts: _announce(facts, as_json=options.as_json, workers=options.workers),
     )
 
 
@@ -369,7 +370,7 @@ def add(
     return _with_admin(target, body)
 
 
-def _entry(server_url: str | None, entry: str | None, command: tuple[str, ...]) -> dict[str, Any]:
+def _entry(server_url: str | None, entry: str | None, command: tuple[str, ...]) -> Json:
     """Return the entry of a new server."""
     if sum((server_url is not None, entry is not None, bool(command))) != 1:
         raise CommandError("one of --server-url URL, --entry JSON and -- COMMAND ARGS... is expected")
@@ -382,7 +383,7 @@ def _entry(server_url: str | None, entry: str | None, command: tuple[str, ...]) 
     try:
         value: Any = json.loads(entry)
     except ValueError as error:
-        raise CommandError(f"--entry is no JSON: {error}") from None
+        raise CommandError(f"--entry is not JSON: {error}") from None
     if not isinstance(value, dict):
         raise CommandError('--entry must be an object, such as \'{"command": "notes-server"}\'')
     return value  # pyright: ignore[reportUnknownVariableType]  # the gateway reads it

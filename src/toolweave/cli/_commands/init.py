@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
+from toolweave._json_types import Json
 from toolweave.cli._command import Command, Option, Positional
 from toolweave.cli._exit_codes import CommandError, ExitCode
 from toolweave.cli._render.text import safe_json
@@ -18,7 +19,7 @@ toolweave init --from cursor
 toolweave init servers.json --force
 """
 
-_STARTER: dict[str, Any] = {
+_STARTER: Json = {
     "mcpServers": {
         "time": {"command": "uvx", "args": ["mcp-server-time"]},
         "files": {"command": "npx", "args": ["-y", "@modelcontextprotocol/server-filesystem", "."]},
@@ -41,7 +42,7 @@ def init(
 ) -> ExitCode:
     """Write a first config file.
 
-    With two servers to start with, or with those of an editor. What was written by it is trusted.
+    With two servers to start with, or with those of an editor. The file that it writes is trusted.
     """
     if file.exists() and not force:
         raise CommandError(f"{str(file)!r} exists", hint="--force replaces it; or name another file")
@@ -59,14 +60,14 @@ _KINDS = {
 }
 
 
-def _taken_from(editor: EditorSource) -> dict[str, Any]:
+def _taken_from(editor: EditorSource) -> Json:
     """Return the servers of an editor's files unchanged: variables and inputs are not expanded."""
     from toolweave.config import discover_config_files  # imports are late: --help imports this module
     from toolweave.config._documents import read_document
     from toolweave.config._locate import find_servers
 
-    servers: dict[str, Any] = {}
-    inputs: dict[str, Any] = {}
+    servers: Json = {}
+    inputs: Json = {}
     paths = [file.path for file in discover_config_files() if file.kind in _KINDS[editor]]
     for path in paths:
         found = find_servers(read_document(path).value)

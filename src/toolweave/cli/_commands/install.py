@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
+from toolweave._json_types import Json
 from toolweave.cli._command import Command, Option, Positional
 from toolweave.cli._commands.search import RegistryOption
 from toolweave.cli._exit_codes import CommandError, ExitCode
@@ -196,7 +197,7 @@ def _conclude(plan: InstallPlan, options: InstallOptions) -> None:
         note(f"restart {options.client} to see it")
 
 
-def _json(plan: InstallPlan, options: InstallOptions) -> dict[str, Any]:
+def _json(plan: InstallPlan, options: InstallOptions) -> Json:
     return {
         "name": plan.name,
         "server": plan.found.name,

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
+from toolweave._json_types import Json
 from toolweave.cli._command import Command, CommandGroup, Option, Positional
 from toolweave.cli._exit_codes import CommandError, ExitCode
 from toolweave.cli._options import JsonOption, Target, complete_servers
@@ -118,7 +119,11 @@ def check(target: Target, names: _ServerNames = (), lock: _LockOption = None, as
         async with open_fleet(await _selected(target, names)) as fleet:
             locks = _LockFiles(lock, await _offers(fleet))
             compared = locks.readable(fleet)
-            found = {name: changes for name in compared if (changes := locks.changes(fleet, name))}
+            found: dict[str, list[PinChange]] = {}
+            for name in compared:
+                changes = locks.changes(fleet, name)
+                if changes:
+                    found[name] = changes
             if as_json:
                 failures = _failures(fleet, locks)
                 answer_json({"ok": not found and not failures["errors"], "servers": _json(found), **failures})
@@ -224,7 +229,7 @@ class _LockFiles:
             note(f"{name}: not pinned, so not compared: {', '.join(missing)}; toolweave pin {name} pins them")
 
     def has(self, fleet: OpenServers, name: str) -> bool:
-        """Whether anything of a server is pinned."""
+        """Return whether anything of a server is pinned."""
         return name in self._read(self.path(fleet, name)).servers
 
     def changes(self, fleet: OpenServers, name: str) -> list[PinChange]:
@@ -254,7 +259,8 @@ class _LockFiles:
         path = self.path(fleet, server)
         pins = self._read(path)
         identity = ServerIdentity.of(connection.config, connection.server_info)
-        found = [one for one in self.changes(fleet, server) if one.part == kind.value and one.name == name]
+        changes = self.changes(fleet, server)
+        found = [change for change in changes if (change.part, change.name) == (kind.value, name)]
         if not found and not self._offered(fleet, server, kind, name):
             raise CommandError(f"server {server!r} has no {kind.value} {name!r}", hint=_hint(server, kind))
         for change in found:
@@ -269,7 +275,7 @@ class _LockFiles:
         return f"{server}: {subject} {verb} {'no longer pinned' if removed else 'pinned'} in {path}"
 
     def _offered(self, fleet: OpenServers, server: str, kind: PinKind, name: str) -> bool:
-        """Whether a server offers a definition of that name now, and its part is pinned at all."""
+        """Return whether a server offers a definition of that name now, and its part is pinned at all."""
         offers = self._offers[server]
         match kind:
             case PinKind.TOOL:
@@ -282,7 +288,7 @@ class _LockFiles:
                 listed = offers.resources
             case PinKind.TEMPLATE:
                 listed = offers.templates
-        return name in (listed or ())
+        return listed is not None and name in listed
 
     def write(self) -> None:
         """Write the files that changed."""
@@ -299,7 +305,7 @@ class _LockFiles:
 
 
 async def _selected(target: Target, names: Iterable[str]) -> LoadedConfig:
-    """Return the servers, with the pins off: all that they say has to be seen."""
+    """Return the servers, with the pins off: all their definitions have to be visible."""
     from toolweave.cli._targets import select  # late, as above
 
     chosen = tuple(dict.fromkeys((*target.server, *names)))
@@ -316,8 +322,8 @@ async def _offers(fleet: OpenServers) -> dict[str, OfferedDefinitions]:
 def _split(named: str, kind: PinKind) -> tuple[str, str]:
     if kind is PinKind.INSTRUCTIONS:
         return named, ""
-    server, colon, name = named.partition(":")
-    if not colon or not server or not name:
+    server, _, name = named.partition(":")
+    if not server or not name:
         raise CommandError(f"{named!r} names no server", hint="write it as SERVER:TOOL, such as github:create_issue")
     return server, name
 
@@ -339,26 +345,24 @@ def _show_changes(found: Mapping[str, Sequence[PinChange]]) -> None:
                 answer(f"    {safe_text(line)}")
 
 
-def _json(found: Mapping[str, Sequence[PinChange]]) -> dict[str, Any]:
+def _json(found: Mapping[str, Sequence[PinChange]]) -> Json:
+    return {name: list(map(_change_json, changes)) for name, changes in found.items()}
+
+
+def _change_json(change: PinChange) -> Json:
     return {
-        name: [
-            {
-                "kind": one.kind,
-                "part": one.part,
-                "name": one.name,
-                "tool": one.tool,
-                "fields": list(one.fields),
-                "text": one.text,
-                "before": one.before,
-                "after": one.after,
-            }
-            for one in changes
-        ]
-        for name, changes in found.items()
+        "kind": change.kind,
+        "part": change.part,
+        "name": change.name,
+        "tool": change.tool,
+        "fields": list(change.fields),
+        "text": change.text,
+        "before": change.before,
+        "after": change.after,
     }
 
 
-def _failures(fleet: OpenServers, locks: _LockFiles) -> dict[str, Any]:
+def _failures(fleet: OpenServers, locks: _LockFiles) -> Json:
     errors = {name: str(error) for name, error in fleet.errors.items()}
     return {"errors": errors | dict.fromkeys(locks.unreadable(fleet), "its lists could not be read")}
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
+from toolweave._json_types import Json
 from toolweave.cli._command import Command, Option, Positional
 from toolweave.cli._exit_codes import CommandError, ExitCode
 from toolweave.cli._options import JsonOption, StrictOption, Target
@@ -65,7 +66,7 @@ def _values(tokens: Sequence[str]) -> dict[str, str]:
     return values
 
 
-async def _list(connection: McpConnection) -> list[dict[str, Any]]:
+async def _list(connection: McpConnection) -> list[Json]:
     return [
         {
             "server": connection.name,
@@ -81,7 +82,7 @@ async def _list(connection: McpConnection) -> list[dict[str, Any]]:
     ]
 
 
-def _show(lists: dict[str, list[dict[str, Any]]]) -> None:
+def _show(lists: dict[str, list[Json]]) -> None:
     from toolweave.cli._render.views import heading, summary, table  # late, as above
 
     for name, rows in lists.items():
@@ -91,12 +92,12 @@ def _show(lists: dict[str, list[dict[str, Any]]]) -> None:
             show(table(["prompt", "arguments", "description"], cells))
 
 
-def _signature(arguments: list[dict[str, Any]]) -> str:
+def _signature(arguments: list[Json]) -> str:
     return " ".join(one["name"] if one["required"] else f"[{one['name']}]" for one in arguments)
 
 
 async def _get(
-    fleet: OpenServers, lists: dict[str, list[dict[str, Any]]], name: str, values: dict[str, str], as_json: bool
+    fleet: OpenServers, lists: dict[str, list[Json]], name: str, values: dict[str, str], as_json: bool
 ) -> ExitCode:
     server, prompt = _find(fleet, lists, name)
     missing = [one["name"] for one in prompt["arguments"] if one["required"] and one["name"] not in values]
@@ -113,7 +114,7 @@ async def _get(
     return ExitCode.OK
 
 
-def _find(fleet: OpenServers, lists: dict[str, list[dict[str, Any]]], name: str) -> tuple[str, dict[str, Any]]:
+def _find(fleet: OpenServers, lists: dict[str, list[Json]], name: str) -> tuple[str, Json]:
     rows = [(server, row) for server, rows in lists.items() for row in rows]
     found = [(server, row) for server, row in rows if name in (row["name"], f"{server}:{row['name']}")]
     if len(found) == 1:

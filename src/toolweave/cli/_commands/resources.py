@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
+from toolweave._json_types import Json
 from toolweave.cli._command import Command, Option
 from toolweave.cli._exit_codes import CommandError, ExitCode
 from toolweave.cli._options import JsonOption, StrictOption, Target
@@ -33,7 +34,7 @@ def resources(
 ) -> ExitCode:
     """List the resources of every server, or read one.
 
-    Binary content goes to standard output as it is when that is no terminal.
+    Binary content goes to standard output as it is, if that is not a terminal.
     """
 
     async def body() -> ExitCode:
@@ -54,7 +55,7 @@ def resources(
     return run(body, verbose=target.verbose)
 
 
-async def _list(connection: McpConnection) -> list[dict[str, Any]]:
+async def _list(connection: McpConnection) -> list[Json]:
     found = [
         {
             "server": connection.name,
@@ -80,7 +81,7 @@ async def _list(connection: McpConnection) -> list[dict[str, Any]]:
     ]
 
 
-def _lists_json(fleet: OpenServers, lists: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
+def _lists_json(fleet: OpenServers, lists: dict[str, list[Json]]) -> Json:
     rows = [row for rows in lists.values() for row in rows]
     return {
         "servers": fleet.servers_json(),
@@ -89,7 +90,7 @@ def _lists_json(fleet: OpenServers, lists: dict[str, list[dict[str, Any]]]) -> d
     }
 
 
-def _show(lists: dict[str, list[dict[str, Any]]]) -> None:
+def _show(lists: dict[str, list[Json]]) -> None:
     from toolweave.cli._render.views import heading, summary, table  # late, as above
 
     for name, rows in lists.items():

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import shlex
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
+from toolweave._json_types import Json, JsonObject
 from toolweave.cli._chat.options import AGENT, AgentOptions, ChatOptions, StoreOption, chat_options
 from toolweave.cli._chat.stores import backend_named
 from toolweave.cli._command import Command, CommandGroup, Option, Positional
@@ -106,7 +107,7 @@ def spawn(
 ) -> ExitCode:
     """Begin a run that continues without this terminal.
 
-    Prints its id; `toolweave runs show` shows its result. It runs in a process of its own. Where a call needs a
+    Prints its id; `toolweave runs show` shows its result. It runs in a separate process. If a call needs a
     yes it ends as waiting: `toolweave runs approve` answers, and then `toolweave runs resume` starts its process again.
     With --backend, or a TOOLWEAVE_BACKEND with workers, it runs in one of those, with that worker's model and servers,
     and continues after the answer.
@@ -135,7 +136,7 @@ def spawn(
         if url is not None:
             run_id = await submit(url, agent or AGENT, message, session=options.resume, key=key)
         else:
-            await servers_of(options)  # what is wrong here is better told now than found in the store later
+            await servers_of(options)  # a mistake is better reported now than found in the store later
             await choose_model(options.model)
             run_id = await begin(options, message)
         if as_json:
@@ -149,9 +150,9 @@ def spawn(
 
 
 def _check_submitted(options: ChatOptions) -> None:
-    """Reject options that a worker has of its own."""
+    """Reject options that each worker has itself."""
     if options.store is not None:
-        raise CommandError("--store and --backend exclude each other: a backend keeps what is done there")
+        raise CommandError("--store and --backend exclude each other: a backend keeps its runs itself")
     given = given_options(options, ChatOptions, but=("resume", "verbose", "store"))
     if given:
         raise CommandError(
@@ -181,7 +182,7 @@ def resume(options: AgentOptions, run_id: RunId, store: StoreOption = None, as_j
             answer_json({"run_id": one.run_id})
         else:
             answer(one.run_id)
-            note(f"toolweave runs show {one.run_id[:_SHORT]} tells what came of it")
+            note(f"toolweave runs show {one.run_id[:_SHORT]} shows its result")
         return ExitCode.OK
 
     return _with_store(store, body)
@@ -394,7 +395,7 @@ def answer_question(
             return await statuses.answer(run, call, getattr(ElicitationResult, said[0])())
         asked = [one for one in await statuses.waiting(run) if call in (one.call_id, one.of_call)]
         question = asked[0].question if len(asked) == 1 else None
-        schema: Mapping[str, Any] = {} if question is None else question.schema
+        schema: JsonObject = {} if question is None else question.schema
         return await statuses.answer(run, call, ElicitationResult.accept(fit_arguments(given, schema)))
 
     return _answered(run_id, call_id, give, store, backend, as_json=as_json)
@@ -426,7 +427,7 @@ def _answered(
     as_json: bool,
 ) -> ExitCode:
     if store is not None and backend is not None:
-        raise CommandError("--store and --backend exclude each other: a backend keeps what is done there")
+        raise CommandError("--store and --backend exclude each other: a backend keeps its runs itself")
     url = None if store is not None else backend_named(backend)
 
     async def body(kept: Store, statuses: RunStatuses) -> ExitCode:
@@ -508,10 +509,10 @@ async def _found(statuses: RunStatuses, run_id: str) -> RunInfo:
         return begun[0]
     if begun:
         raise CommandError(f"{len(begun)} runs begin with {run_id!r}", hint="write more of the id")
-    raise CommandError(f"there is no run {run_id!r}", hint="toolweave runs list shows those that there are")
+    raise CommandError(f"unknown run {run_id!r}", hint="toolweave runs list shows the known ones")
 
 
-def _run_json(one: RunInfo) -> dict[str, Any]:
+def _run_json(one: RunInfo) -> Json:
     record = asdict(one.record)
     record.pop("revision", None)
     return {**record, "status": one.status}
@@ -546,7 +547,7 @@ def _call_text(call: WaitingCall) -> str:
     if call.repeats and call.question is None:
         repeated = "; it had begun when its worker died, and may have been carried out"
     elif call.repeats:
-        repeated = "; with an answer it is made again from its start, and may do twice what it did before it asked"
+        repeated = "; with an answer it is made again from its start, and may repeat its effects before the question"
     return f"{call.tool}{where} {arguments}".rstrip() + repeated
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
+from toolweave._json_types import Json
 from toolweave.cli._command import Command, Option, Positional
 from toolweave.cli._exit_codes import ExitCode
 from toolweave.cli._options import JsonOption
@@ -24,7 +25,7 @@ RegistryOption = Annotated[
     str | None,
     Option("--registry", metavar="URL", help="Another registry with the same API; or set TOOLWEAVE_REGISTRY."),
 ]
-_MOST_PROBLEMS = 5
+_MAX_PROBLEMS = 5
 
 
 def search(
@@ -36,9 +37,9 @@ def search(
 ) -> ExitCode:
     """Find servers in the registry of MCP servers.
 
-    For each: how it can be had (a package of npm, pypi, oci, nuget, an mcpb bundle; http or sse where it runs
-    elsewhere), and whether its publisher still stands by it. Without WORDS: all servers, page by page. What is shown
-    are the publishers' own words. Exits with 3 when the registry is not reached.
+    For each: how it can be had (a package of npm, pypi, oci, nuget, an mcpb bundle; http or sse if it runs
+    elsewhere), and whether its publisher has withdrawn it. Without WORDS: all servers, page by page. The texts are the
+    publishers' own. Exits with 3 when the registry cannot be reached.
     """
 
     async def body() -> ExitCode:
@@ -46,7 +47,7 @@ def search(
         from toolweave.install import McpRegistry
 
         found = await McpRegistry(registry).search(*words, cursor=cursor, limit=limit)
-        remember_published([one.name for one in found.servers])
+        remember_published([server.name for server in found.servers])
         if as_json:
             answer_json(_json(found))
         else:
@@ -56,7 +57,7 @@ def search(
     return run(body)
 
 
-def server_json(server: PublishedServer) -> dict[str, Any]:
+def server_json(server: PublishedServer) -> Json:
     """Return a published server as JSON."""
     return {
         "name": server.name,
@@ -71,9 +72,9 @@ def server_json(server: PublishedServer) -> dict[str, Any]:
     }
 
 
-def _json(found: RegistryPage) -> dict[str, Any]:
+def _json(found: RegistryPage) -> Json:
     return {
-        "servers": [server_json(one) for one in found.servers],
+        "servers": list(map(server_json, found.servers)),
         "next_cursor": found.next_cursor or None,
         "problems": list(found.problems),
     }
@@ -85,21 +86,20 @@ def _show(found: RegistryPage, words: tuple[str, ...]) -> None:
     from toolweave.cli._render.text import safe_text
     from toolweave.cli._render.views import summary, table
 
-    if found.servers:
-        rows = [
-            (one.name, one.version, " ".join(one.kinds), _state(one), summary(one.description)) for one in found.servers
-        ]
-        columns = ["name", "version", "how", "state", "description"]
-        if all(one.status == "active" for one in found.servers):
-            columns = [*columns[:3], columns[4]]
-            rows = [(*row[:3], row[4]) for row in rows]
+    with_state = any(server.status != "active" for server in found.servers)
+    columns = ["name", "version", "how", *(["state"] if with_state else []), "description"]
+    rows: list[tuple[str, ...]] = []
+    for server in found.servers:
+        state = (_state(server),) if with_state else ()
+        rows.append((server.name, server.version, " ".join(server.kinds), *state, summary(server.description)))
+    if rows:
         show(table(columns, rows))
     else:
         answer(f"no server matches {' '.join(words)}" if words else "the registry has no server")
-    for problem in found.problems[:_MOST_PROBLEMS]:
+    for problem in found.problems[:_MAX_PROBLEMS]:
         note(f"left out: {problem}")
-    if len(found.problems) > _MOST_PROBLEMS:
-        note(f"left out: {len(found.problems) - _MOST_PROBLEMS} more")
+    if len(found.problems) > _MAX_PROBLEMS:
+        note(f"left out: {len(found.problems) - _MAX_PROBLEMS} more")
     if found.next_cursor:
         note(safe_text(f"there are more: --cursor {shlex.quote(found.next_cursor)}"))
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
+from toolweave._json_types import Json
 from toolweave.cli._command import Command, Option, Positional
 from toolweave.cli._exit_codes import CommandError, ExitCode
 from toolweave.cli._install.clients import InstallClient
@@ -250,7 +251,7 @@ def _run_http(server: ServerRunners, options: ServeOptions, where: str) -> None:
     from toolweave.cli._screen import note  # late, as above
 
     host, port = listening(where)
-    settings: dict[str, Any] = {
+    settings: Json = {
         **event_settings(options.event_store, options.retry_seconds),
         "path": options.path,
         "stateless": options.stateless,
@@ -270,7 +271,7 @@ def _run_http(server: ServerRunners, options: ServeOptions, where: str) -> None:
 
     def started(base: str) -> None:
         keep_started_objects()
-        _tell(server, base + options.path, as_json=options.as_json)
+        _announce(server, base + options.path, as_json=options.as_json)
 
     try:
         server.run_http(host, port, on_started=started, **settings)
@@ -278,7 +279,7 @@ def _run_http(server: ServerRunners, options: ServeOptions, where: str) -> None:
         raise CommandError(f"cannot listen on {where}: {error.strerror or error}") from None
 
 
-def _tell(server: ServerRunners, url: str, *, as_json: bool) -> None:
+def _announce(server: ServerRunners, url: str, *, as_json: bool) -> None:
     from toolweave.cli._screen import announce, answer  # late, as above
 
     tools = len(server.tools.snapshot())

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from toolweave._json_types import Json
 from toolweave.cli._command import Command
 from toolweave.cli._exit_codes import ExitCode
 from toolweave.cli._options import JsonOption, StrictOption, Target
@@ -62,7 +63,7 @@ async def _ping(connection: McpConnection, pings: dict[str, float | None]) -> No
         pings[connection.name] = round(time.monotonic() - started, 6)
 
 
-async def _row(fleet: OpenServers, name: str, pings: dict[str, float | None]) -> dict[str, Any]:
+async def _row(fleet: OpenServers, name: str, pings: dict[str, float | None]) -> Json:
     from toolweave.cli._sign_in import sign_in_json  # late, as above
 
     client = fleet.hub.clients.get(name)
@@ -76,7 +77,7 @@ async def _row(fleet: OpenServers, name: str, pings: dict[str, float | None]) ->
     }
 
 
-def _show(rows: dict[str, dict[str, Any]]) -> None:
+def _show(rows: dict[str, Json]) -> None:
     from toolweave.cli._render.views import seconds_text, software_text, table  # late, as above
     from toolweave.cli._sign_in import lasting
 

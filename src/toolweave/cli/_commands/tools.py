@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
+from toolweave._json_types import JsonObject
 from toolweave.cli._command import Command, Option
 from toolweave.cli._exit_codes import ExitCode
 from toolweave.cli._options import JsonOption, StrictOption, Target
@@ -64,7 +65,7 @@ def approximate_tokens(specs: Sequence[ToolSpec]) -> int:
     return sum(len(json.dumps(dict(one), ensure_ascii=False, separators=(",", ":")).encode()) for one in made) // 4
 
 
-def _tool_json(spec: ToolSpec) -> Mapping[str, Any]:
+def _tool_json(spec: ToolSpec) -> JsonObject:
     return {
         "name": spec.name,
         "server": spec.server,

@@ -111,29 +111,29 @@ async def _work(options: WorkerOptions, url: str, found: WorkerTargets | None) -
     from toolweave.cli._worker.log import ReportingBackend, WorkerReporter
     from toolweave.cli._worker.signals import ended_by_signals
 
-    telling: WorkerReporter | None = None
+    reporter: WorkerReporter | None = None
 
     def stopping() -> None:
-        if telling is not None:
-            telling.stopping()
+        if reporter is not None:
+            reporter.stopping()
 
     with ended_by_signals(stopping, grace_seconds=options.grace) as shutdown:
         async with AsyncExitStack() as stack:
             backend = await stack.enter_async_context(opened_backend(url))
-            telling = WorkerReporter(statuses=RunStatuses(backend.store), as_json=options.as_json, quiet=options.quiet)
-            told = ReportingBackend(backend, telling)
+            reporter = WorkerReporter(statuses=RunStatuses(backend.store), as_json=options.as_json, quiet=options.quiet)
+            reporting = ReportingBackend(backend, reporter)
             if found is None:
-                chat = opened(chat_options(options), backend=told)
+                chat = opened(chat_options(options), backend=reporting)
                 opened_agent = await stack.enter_async_context(chat)
                 agents = [opened_agent.agent]
                 tasks = None
             else:
                 agents = found.agents
-                tasks = await open_all(found, told, stack)
+                tasks = await open_all(found, reporting, stack)
             with anyio.CancelScope() as shutdown.work:
                 await work_runs(
                     agents,
-                    told,
+                    reporting,
                     also=tasks,
                     concurrency=options.concurrency,
                     on_unknown=None if options.on_unknown is None else options.on_unknown.value,

@@ -7,13 +7,12 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from toolweave._json_types import JsonObject
+from toolweave._json_types import JsonObject, object_or_empty
 from toolweave.cli._conformance.findings import (
     Evidence,
     Judgement,
     ServerAnswer,
     fail,
-    members,
     not_applicable,
     ok,
     warn,
@@ -50,7 +49,7 @@ def envelope(evidence: Evidence) -> Judgement:
     seen = [answer for answer in evidence.of_tools if answer.result is not None]
     wrong: list[str] = []
     for answer in seen:
-        problem = _odd_result(members(answer.result), evidence.modern)
+        problem = _odd_result(object_or_empty(answer.result), evidence.modern)
         if problem is not None:
             wrong.append(f"{answer.what}: the result {problem}")
     if wrong:
@@ -89,7 +88,7 @@ def content_types(evidence: Evidence) -> Judgement:
 
 def error_flags(evidence: Evidence) -> Judgement:
     """Box 8: arguments that do not fit are answered with `isError: true`."""
-    flags = [(answer.what, members(answer.result).get("isError", False)) for answer in evidence.of_tools]
+    flags = [(answer.what, object_or_empty(answer.result).get("isError", False)) for answer in evidence.of_tools]
     odd = [f"{what}: isError is not a boolean" for what, flag in flags if not isinstance(flag, bool)]
     if odd:
         return fail(odd)
@@ -123,7 +122,7 @@ def structured_output(evidence: Evidence) -> Judgement:
     odd: list[str] = []
     seen = 0
     for answer in evidence.calls:
-        schema = members(answer.tool).get("outputSchema")
+        schema = object_or_empty(answer.tool).get("outputSchema")
         if schema is None or answer.result is None or answer.is_error:
             continue
         seen += 1
@@ -203,14 +202,14 @@ def validation_details(evidence: Evidence) -> Judgement:
 
 
 def _odd_block(block: Any) -> str | None:
-    kind = members(block).get("type")
+    kind = object_or_empty(block).get("type")
     if not isinstance(kind, str):
         return "a content block has no type"
     if kind not in _NEEDED:
         return f"a content block has the unknown type {kind!r}"
-    inner = members(block)
+    inner = object_or_empty(block)
     if kind == "resource":
-        inner = members(inner.get("resource"))
+        inner = object_or_empty(inner.get("resource"))
         has_content = "text" in inner or "blob" in inner
         if not has_content or not isinstance(inner.get("uri"), str):
             return "an embedded resource needs a uri, and text or blob"
@@ -233,7 +232,7 @@ def _unfit(schema: Any, result: JsonObject) -> str | None:
 
 
 def _mirrored(answer: ServerAnswer) -> bool:
-    wanted = members(answer.result).get("structuredContent")
+    wanted = object_or_empty(answer.result).get("structuredContent")
     for text in _texts(answer):
         for value in (text, _parsed(text)):
             if wanted in (value, {"result": value}):  # a scalar may be wrapped
@@ -242,7 +241,7 @@ def _mirrored(answer: ServerAnswer) -> bool:
 
 
 def _texts(answer: ServerAnswer) -> Iterator[str]:
-    for block in map(members, answer.blocks):
+    for block in map(object_or_empty, answer.blocks):
         if block.get("type") == "text":
             yield str(block.get("text"))
 

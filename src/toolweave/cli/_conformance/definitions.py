@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from toolweave._json_types import JsonObject, as_array, as_object, text_or_empty
-from toolweave.cli._conformance.findings import Evidence, Judgement, fail, members, not_applicable, ok, warn
+from toolweave._json_types import JsonObject, as_array, as_object, object_or_empty, text_or_empty
+from toolweave.cli._conformance.findings import Evidence, Judgement, fail, not_applicable, ok, warn
 from toolweave.errors import SchemaError
 from toolweave.schema import Validator
 
@@ -65,7 +65,7 @@ def closed_inputs(evidence: Evidence) -> Judgement:
     """Box 4: input schemas reject unknown properties; recommended only."""
     open_ones: list[str] = []
     for name, tool in _tools(evidence):
-        if members(tool.get("inputSchema")).get("additionalProperties") is not False:
+        if object_or_empty(tool.get("inputSchema")).get("additionalProperties") is not False:
             open_ones.append(f"{name} accepts any other property")
     return _judged(evidence, [], open_ones, "every schema has additionalProperties: false")
 
@@ -84,7 +84,7 @@ def _odd_fields(tool: JsonObject, modern: bool) -> Iterator[str]:
     for key in ("annotations", "_meta"):
         if as_object(tool.get(key, {})) is None:
             yield f"{key} is not an object"
-    hints = members(tool.get("annotations"))
+    hints = object_or_empty(tool.get("annotations"))
     for key in _HINTS:
         if not isinstance(hints.get(key, True), bool):
             yield f"annotations.{key} is not a boolean"
@@ -94,7 +94,7 @@ def _odd_fields(tool: JsonObject, modern: bool) -> Iterator[str]:
             yield problem
     icons = as_array(tool.get("icons", []))
     for icon in [None] if icons is None else icons:
-        if not text_or_empty(members(icon).get("src")).startswith(("https:", "data:")):
+        if not text_or_empty(object_or_empty(icon).get("src")).startswith(("https:", "data:")):
             yield "an icon has no src of https: or data:"
 
 
@@ -104,7 +104,7 @@ def _output_problem(schema: object, modern: bool) -> str | None:
         is_schema = is_schema or isinstance(schema, bool)
     if not is_schema:
         return "outputSchema is not a schema"
-    if not modern and members(schema).get("type") != "object":
+    if not modern and object_or_empty(schema).get("type") != "object":
         return "before 2026-07-28 an outputSchema has type 'object' at its root"
     problem = _problem(schema)
     return None if problem is None else f"outputSchema: {problem}"
@@ -131,11 +131,11 @@ def _problem(schema: Any) -> str | None:
 def _tools(evidence: Evidence) -> Iterator[tuple[str, JsonObject]]:
     for place, tool in enumerate(evidence.tools, 1):
         name = _name(tool)
-        yield repr(name) if name else f"tool {place}", members(tool)
+        yield repr(name) if name else f"tool {place}", object_or_empty(tool)
 
 
 def _name(tool: object) -> str:
-    return text_or_empty(members(tool).get("name"))
+    return text_or_empty(object_or_empty(tool).get("name"))
 
 
 def _fits(name: str) -> bool:

@@ -19,9 +19,10 @@ from toolweave._json_types import (
     as_object,
     as_text,
     object_entries,
+    object_or_empty,
     text_or_empty,
 )
-from toolweave.cli._conformance.findings import Evidence, ServerAnswer, members
+from toolweave.cli._conformance.findings import Evidence, ServerAnswer
 from toolweave.connect import McpConnection
 from toolweave.errors import ProtocolError, SchemaError, ServerError, ToolError
 from toolweave.protocol import methods
@@ -61,10 +62,10 @@ def unfit(schema: JsonObject) -> tuple[Json, tuple[str, ...]] | None:
     names = _required(schema)
     if names:
         candidates.append(({}, names))
-    for name, part in members(schema.get("properties")).items():
-        kind = text_or_empty(members(part).get("type"))
+    for name, part in object_or_empty(schema.get("properties")).items():
+        kind = text_or_empty(object_or_empty(part).get("type"))
         if kind in _WRONG:
-            candidates.append(({**members(fitting(schema)), name: _WRONG[kind]}, (name,)))
+            candidates.append(({**object_or_empty(fitting(schema)), name: _WRONG[kind]}, (name,)))
             break
     try:
         validator = Validator(schema)
@@ -78,7 +79,7 @@ def unfit(schema: JsonObject) -> tuple[Json, tuple[str, ...]] | None:
 
 def _value(schema: object, depth: int) -> object:
     """Return a value that a schema probably allows; `depth` bounds schemas that contain themselves."""
-    part = members(schema)
+    part = object_or_empty(schema)
     for key in ("const", "default"):
         if key in part:
             return part[key]
@@ -101,7 +102,7 @@ def _value(schema: object, depth: int) -> object:
 def _object(schema: JsonObject, depth: int) -> Json:
     if not depth:
         return {}
-    properties = members(schema.get("properties"))
+    properties = object_or_empty(schema.get("properties"))
     return {name: _value(properties.get(name), depth - 1) for name in _required(schema)}
 
 
@@ -138,7 +139,7 @@ async def gather(connection: McpConnection, *, bold: bool = False) -> Evidence:
     evidence.unknown_method = await _ask(connection, "toolweave/no-such-method", {}, what="an unknown method")
     await _look_around(connection, evidence)
     for tool in _refusing(evidence, bold):
-        arguments, wrong = unfit(members(tool["inputSchema"])) or ({}, ())
+        arguments, wrong = unfit(object_or_empty(tool["inputSchema"])) or ({}, ())
         evidence.refused.append(await _call(connection, tool, arguments, wrong=wrong))
     for tool, arguments in _callable(evidence, bold):
         evidence.calls.append(await _call(connection, tool, arguments))
@@ -151,8 +152,8 @@ async def _list_tools(connection: McpConnection, evidence: Evidence) -> None:
     while len(evidence.pages) < _MAX_PAGES:
         page = await _ask(connection, methods.TOOLS_LIST, params)
         evidence.pages.append(page)
-        evidence.tools += array_or_empty(members(page.result).get("tools"))
-        cursor = members(page.result).get("nextCursor")
+        evidence.tools += array_or_empty(object_or_empty(page.result).get("tools"))
+        cursor = object_or_empty(page.result).get("nextCursor")
         if not isinstance(cursor, str) or cursor in cursors:
             return
         cursors.add(cursor)
@@ -171,12 +172,12 @@ async def _look_around(connection: McpConnection, evidence: Evidence) -> None:
     evidence.unknown_resource = await _ask(
         connection, methods.RESOURCES_READ, {"uri": UNKNOWN_URI}, what="an unknown resource"
     )
-    listed = array_or_empty(members(evidence.lists[methods.RESOURCES_LIST].result).get("resources"))
-    first = as_text(members(listed[0]).get("uri")) if listed else None
+    listed = array_or_empty(object_or_empty(evidence.lists[methods.RESOURCES_LIST].result).get("resources"))
+    first = as_text(object_or_empty(listed[0]).get("uri")) if listed else None
     if first is None:
         return
     evidence.contents = await _ask(connection, methods.RESOURCES_READ, {"uri": first}, what=f"resource {first!r}")
-    if members(declared).get("subscribe") is True and not evidence.modern:
+    if object_or_empty(declared).get("subscribe") is True and not evidence.modern:
         evidence.subscribed = await _ask(connection, methods.RESOURCES_SUBSCRIBE, {"uri": first})
         await _ask(connection, methods.RESOURCES_UNSUBSCRIBE, {"uri": first})
 
@@ -185,7 +186,7 @@ def _refusing(evidence: Evidence, bold: bool) -> Iterator[JsonObject]:
     """Yield tools that can be called with arguments that their schema rejects; read-only ones first."""
     found: list[JsonObject] = []
     for tool in _named(evidence):
-        if unfit(members(tool.get("inputSchema"))) is None:
+        if unfit(object_or_empty(tool.get("inputSchema"))) is None:
             continue
         if bold or not _destroys(tool):
             found.append(tool)
@@ -198,7 +199,7 @@ def _callable(evidence: Evidence, bold: bool) -> Iterator[tuple[JsonObject, Json
     for tool in _named(evidence):
         if not bold and not _reads_only(tool):
             continue
-        arguments = fitting(members(tool.get("inputSchema")))
+        arguments = fitting(object_or_empty(tool.get("inputSchema")))
         if arguments is not None:
             found.append((tool, arguments))
     yield from sorted(found, key=lambda pair: "outputSchema" not in pair[0])[:_MAX_CALLS]
@@ -213,11 +214,11 @@ def _is_callable(tool: JsonObject) -> bool:
 
 
 def _reads_only(tool: JsonObject) -> bool:
-    return members(tool.get("annotations")).get("readOnlyHint") is True
+    return object_or_empty(tool.get("annotations")).get("readOnlyHint") is True
 
 
 def _destroys(tool: JsonObject) -> bool:
-    return members(tool.get("annotations")).get("destructiveHint") is True and not _reads_only(tool)
+    return object_or_empty(tool.get("annotations")).get("destructiveHint") is True and not _reads_only(tool)
 
 
 async def _ask(connection: McpConnection, method: str, params: JsonObject, *, what: str = "") -> ServerAnswer:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, cast
+from typing import Any
 
+from toolweave._json_types import JsonObject, array_or_empty, object_or_empty
 from toolweave.tools._call import Progress
 
 
@@ -34,9 +35,9 @@ class ServerAnswer:
     """The answer to one request.
 
     Attributes:
-        what: The request, for people.
-        result: The result as it came; None when there was none.
-        code: The code of the JSON-RPC error; None when there was none.
+        what: The readable name of the request.
+        result: The result as it came; None for an error.
+        code: The code of the JSON-RPC error; None for any other response.
         message: The message of the error, or of the failure of the request.
         data: The error's `data`.
         tool: The definition of the tool that was called, as it came; None for other requests.
@@ -45,11 +46,11 @@ class ServerAnswer:
     """
 
     what: str
-    result: Mapping[str, Any] | None = None
+    result: JsonObject | None = None
     code: int | None = None
     message: str = ""
     data: Any = None  # any JSON value
-    tool: Mapping[str, Any] | None = None
+    tool: JsonObject | None = None
     wrong: tuple[str, ...] = ()
     progress: tuple[Progress, ...] = ()
 
@@ -61,17 +62,14 @@ class ServerAnswer:
     @property
     def blocks(self) -> Sequence[Any]:
         """The content of the result, valid or not."""
-        content = (self.result or {}).get("content")
-        if isinstance(content, list):
-            return cast("list[Any]", content)
-        return ()
+        return array_or_empty(object_or_empty(self.result).get("content"))
 
     @property
     def text(self) -> str:
         """Its text: the error message, or the text blocks."""
         if self.result is None:
             return self.message
-        return "\n".join(str(members(block).get("text", "")) for block in self.blocks)
+        return "\n".join(str(object_or_empty(block).get("text", "")) for block in self.blocks)
 
     def __str__(self) -> str:
         if self.code is not None:
@@ -92,7 +90,7 @@ class Evidence:
         tools: Its tool definitions as they came, of all pages.
         pages: The answers to `tools/list`, page by page.
         bad_cursor: The answer to a cursor that it never gave.
-        unknown_tool: The answer to a call of a tool that is not there.
+        unknown_tool: The answer to a call of a tool that does not exist.
         unknown_method: The answer to an unknown method.
         unknown_resource: The answer to a URI that it does not know; None when it has no resources.
         refused: The answers to calls with wrong arguments.
@@ -104,7 +102,7 @@ class Evidence:
 
     version: str
     modern: bool
-    capabilities: Mapping[str, Any]
+    capabilities: JsonObject
     tools: list[Any] = field(default_factory=list[Any])
     pages: list[ServerAnswer] = field(default_factory=list[ServerAnswer])
     bad_cursor: ServerAnswer | None = None
@@ -126,15 +124,9 @@ class Evidence:
     @property
     def errors(self) -> list[ServerAnswer]:
         """The answers that are errors, of whichever kind."""
-        asked = [self.unknown_method, self.unknown_resource, self.bad_cursor, *self.of_tools, *self.lists.values()]
-        return [one for one in asked if one is not None and (one.code is not None or one.is_error)]
-
-
-def members(value: Any) -> Mapping[str, Any]:
-    """Return a JSON object's members; none for any other value."""
-    if isinstance(value, Mapping):
-        return cast("Mapping[str, Any]", value)
-    return {}
+        answers = [self.unknown_method, self.unknown_resource, self.bad_cursor, *self.of_tools, *self.lists.values()]
+        given = [answer for answer in answers if answer is not None]
+        return [answer for answer in given if answer.is_error or answer.code is not None]
 
 
 def ok(reason: str) -> Judgement:
@@ -161,11 +153,10 @@ def _sentence(reasons: str | Iterable[str]) -> str:
     if isinstance(reasons, str):
         return reasons
     some = list(reasons)
+    text = "; ".join(some[:_SHOWN])
     if len(some) > _SHOWN:
-        more = f"; and {len(some) - _SHOWN} more"
-    else:
-        more = ""
-    return "; ".join(some[:_SHOWN]) + more
+        return f"{text}; and {len(some) - _SHOWN} more"
+    return text
 
 
 _SHOWN = 3

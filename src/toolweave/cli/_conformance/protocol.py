@@ -6,13 +6,12 @@ import re
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 
-from toolweave._json_types import JsonObject, array_or_empty, as_object, text_or_empty
+from toolweave._json_types import JsonObject, array_or_empty, as_object, object_or_empty, text_or_empty
 from toolweave.cli._conformance.findings import (
     Evidence,
     Judgement,
     ServerAnswer,
     fail,
-    members,
     not_applicable,
     ok,
     warn,
@@ -125,7 +124,7 @@ def _odd_members(declared: JsonObject) -> Iterator[str]:
 
 
 def _odd_entries(entries: list[object]) -> Iterator[tuple[int, str]]:
-    for place, entry in enumerate(map(members, entries), 1):
+    for place, entry in enumerate(map(object_or_empty, entries), 1):
         uri = entry.get("uri")
         if not _URI.fullmatch(text_or_empty(uri)):
             yield place, f"has no absolute URI: {str(uri)[:80]!r}"
@@ -140,19 +139,19 @@ def _odd_contents(answer: ServerAnswer) -> Iterator[str]:
     contents = _items(answer, "contents")
     if not contents:
         yield "the response has no contents"
-    for part in map(members, contents):
+    for part in map(object_or_empty, contents):
         has_content = "text" in part or "blob" in part
         if not has_content or not isinstance(part.get("uri"), str):
             yield "contents need a uri, and text or blob"
 
 
 def _items(answer: ServerAnswer, name: str) -> list[object]:
-    return array_or_empty(members(answer.result).get(name))
+    return array_or_empty(object_or_empty(answer.result).get(name))
 
 
 def _has_items(answer: ServerAnswer) -> bool:
-    return any(_items(answer, name) for name in members(answer.result))
+    return any(_items(answer, name) for name in object_or_empty(answer.result))
 
 
 def _cursors(answer: ServerAnswer) -> bool:
-    return members(answer.result).get("nextCursor") is not None
+    return object_or_empty(answer.result).get("nextCursor") is not None

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from toolweave._json_types import Json, JsonObject
 from toolweave.cli._conformance import answers, definitions, protocol
 from toolweave.cli._conformance.findings import Evidence, Judgement
 from toolweave.cli._exit_codes import ExitCode, exit_code_of
@@ -55,7 +56,7 @@ BOXES: tuple[Box, ...] = (
     *_group(
         "errors",
         ("errors carry their codes", answers.codes),
-        ("errors say what was wrong", answers.messages),
+        ("errors name the mistake", answers.messages),
         ("no stack trace leaves the server", answers.no_stacks),
         ("refused arguments are named", answers.validation_details),
     ),
@@ -92,7 +93,7 @@ async def conformance(target: Target, *, as_json: bool, strict: bool, bold: bool
     )
 
 
-def _of_entry(selection: LoadedConfig, name: str) -> dict[str, Any]:
+def _of_entry(selection: LoadedConfig, name: str) -> Json:
     error = selection.errors.get(name)
     return {
         "protocol_version": None,
@@ -102,7 +103,7 @@ def _of_entry(selection: LoadedConfig, name: str) -> dict[str, Any]:
     }
 
 
-async def _examine(config: ServerConfig, bold: bool) -> dict[str, Any]:
+async def _examine(config: ServerConfig, bold: bool) -> Json:
     from toolweave.cli._conformance.evidence import gather
     from toolweave.connect import McpConnection
     from toolweave.errors import ToolweaveError
@@ -115,10 +116,10 @@ async def _examine(config: ServerConfig, bold: bool) -> dict[str, Any]:
             evidence = await gather(connection, bold=bold)
     except ToolweaveError as error:
         return {"error": str(error), "exit_code": int(exit_code_of(error))}
-    judged = [(number, box, box.judge(evidence)) for number, box in enumerate(BOXES, 1)]
-    return {
-        "protocol_version": evidence.version,
-        "boxes": [
+    boxes: list[Json] = []
+    for number, box in enumerate(BOXES, 1):
+        judgement = box.judge(evidence)
+        boxes.append(
             {
                 "number": number,
                 "group": box.group,
@@ -126,12 +127,11 @@ async def _examine(config: ServerConfig, bold: bool) -> dict[str, Any]:
                 "outcome": judgement.outcome.value,
                 "reason": config.redact(judgement.reason),
             }
-            for number, box, judgement in judged
-        ],
-    }
+        )
+    return {"protocol_version": evidence.version, "boxes": boxes}
 
 
-def _show(findings: Mapping[str, Mapping[str, Any]]) -> None:
+def _show(findings: Mapping[str, JsonObject]) -> None:
     from toolweave.cli._render.views import heading, table  # late, as above
 
     for name, finding in findings.items():
@@ -141,4 +141,4 @@ def _show(findings: Mapping[str, Mapping[str, Any]]) -> None:
         counts = Counter(box["outcome"] for box in finding["boxes"])
         summary = ", ".join(f"{counts[outcome]} {outcome}" for outcome in _MARKS if counts[outcome])
         rows = [(f"{_MARKS[box['outcome']]} {box['number']}", box["title"], box["reason"]) for box in finding["boxes"]]
-        show(heading(name, finding["protocol_version"] or "", summary), table(["box", "what is asked", "found"], rows))
+        show(heading(name, finding["protocol_version"] or "", summary), table(["box", "question", "found"], rows))

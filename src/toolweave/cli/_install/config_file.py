@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from toolweave._json_types import Json, JsonObject
 from toolweave.cli._exit_codes import CommandError
 
 if TYPE_CHECKING:
@@ -22,12 +23,12 @@ class EditedConfig:
 
     Attributes:
         path: The file; a link was followed, so that it stays one.
-        text: What is in it; empty where there is none.
+        text: Its text; empty for a new file.
         new_text: What would be in it.
         encoding: In which it is read and written.
         section: The path of the object that holds the servers.
         exists: Whether it has a server of the name already.
-        there: The entry of that server; None where there is none.
+        there: The entry of that server; None for a new one.
     """
 
     path: Path
@@ -121,10 +122,10 @@ def open_config(form: ClientFormat, path: Path | None, name: str) -> EditedConfi
     inside: Any = value
     for key in section:
         if isinstance(inside, dict):
-            inside = cast("dict[str, Any]", inside).get(key, {})
+            inside = cast("Json", inside).get(key, {})
         else:
             inside = {}
-    servers: Mapping[str, Any] = cast("dict[str, Any]", inside) if isinstance(inside, dict) else {}
+    servers: JsonObject = cast("Json", inside) if isinstance(inside, dict) else {}
     return EditedConfig(
         path=file,
         text=text,
@@ -136,9 +137,7 @@ def open_config(form: ClientFormat, path: Path | None, name: str) -> EditedConfi
     )
 
 
-def edited(
-    config: EditedConfig, name: str, entry: Mapping[str, Any], inputs: Sequence[Mapping[str, Any]] = ()
-) -> EditedConfig:
+def edited(config: EditedConfig, name: str, entry: JsonObject, inputs: Sequence[JsonObject] = ()) -> EditedConfig:
     """Return the file with an entry, and with the definitions of the values that its client asks for.
 
     Raises:
@@ -158,7 +157,7 @@ def edited(
     return replace(config, new_text=text)
 
 
-def _read(text: str, file: Path) -> dict[str, Any]:
+def _read(text: str, file: Path) -> Json:
     from toolweave.cli._install.toml_text import read_toml  # late, as above
     from toolweave.cli._serve.editor_config import read_object
 
@@ -167,7 +166,7 @@ def _read(text: str, file: Path) -> dict[str, Any]:
     return read_object(text, str(file))
 
 
-def _section(form: ClientFormat, value: Mapping[str, Any], file: Path) -> tuple[str, ...]:
+def _section(form: ClientFormat, value: JsonObject, file: Path) -> tuple[str, ...]:
     """Return where the servers of a file are: for our own, where some are already."""
     from toolweave.config._locate import SECTIONS  # late, as above
 
@@ -177,7 +176,7 @@ def _section(form: ClientFormat, value: Mapping[str, Any], file: Path) -> tuple[
         inside: Any = value
         for key in path:
             if isinstance(inside, dict):
-                inside = cast("dict[str, Any]", inside).get(str(key))
+                inside = cast("Json", inside).get(str(key))
             else:
                 inside = None
         if isinstance(inside, dict) and path not in (("mcp",), ("extensions",)):  # others call other things so

@@ -55,7 +55,7 @@ async def find_server(target: str, *, registry: str | None, via: str | None) -> 
 
     Raises:
         CommandError: It was deleted, or cannot be used that way.
-        RegistryError: There is no such server, the registry is not reached, or a bundle is refused.
+        RegistryError: The server does not exist, the registry cannot be reached, or a bundle is refused.
     """
     from toolweave.install import McpRegistry, ServerBundle  # imports are late: --help imports the command
 

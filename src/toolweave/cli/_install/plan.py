@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from toolweave._json_types import Json
 
 if TYPE_CHECKING:
     from toolweave.cli._install.config_file import EditedConfig
@@ -34,10 +36,10 @@ class InstallPlan:
     name: str
     launch: ServerLaunch
     config: EditedConfig
-    entry: dict[str, Any]
-    inputs: list[dict[str, Any]]
+    entry: Json
+    inputs: list[Json]
     secrets: SecretFiles
-    relay: tuple[Path, dict[str, Any]] | None = None
+    relay: tuple[Path, Json] | None = None
     notes: list[str] = field(default_factory=list[str])
     secret_files: list[Path] = field(default_factory=list[Path])
     backup: Path | None = None
@@ -79,7 +81,7 @@ def planned(
 
     launch = found.option.build(answers)
     programs = list[FoundProgram]()
-    if form.kind:  # a program with a PATH of its own starts it
+    if form.kind:  # a program with another PATH starts it
         launch, programs = with_full_path(launch)
     secrets = SecretFiles(name, found.name, str(config.path))
     inputs = form.inputs(launch, server=name)
@@ -108,15 +110,15 @@ def planned(
 
 def _warnings(launch: ServerLaunch) -> list[str]:
     names = ", ".join(launch.secrets_in_arguments)
-    told = f"the server takes {names} on its command line, where other programs of this machine can read it"
+    warning = f"the server takes {names} on its command line, where other programs of this machine can read it"
     if names:
-        return [told]
+        return [warning]
     return []
 
 
 def _relayed(
     launch: ServerLaunch, form: ClientFormat, name: str, secrets: SecretFiles
-) -> tuple[dict[str, Any], tuple[Path, dict[str, Any]]]:
+) -> tuple[Json, tuple[Path, Json]]:
     """Return the client's entry, which starts Toolweave, and the config that this one reads."""
     from toolweave.cli._serve.install import own_launch  # late, as above
     from toolweave.install import OWN_FORMAT
@@ -127,7 +129,7 @@ def _relayed(
     return form.entry(relay, {}, server=name), (path, {"mcpServers": {name: own}})
 
 
-def _write_relay(path: Path, document: dict[str, Any]) -> None:
+def _write_relay(path: Path, document: Json) -> None:
     import json  # late, as above
 
     from toolweave.cli._exit_codes import CommandError

@@ -8,6 +8,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
+from toolweave._json_types import Json, JsonObject
 from toolweave.cli._exit_codes import CommandError
 from toolweave.cli._serve.editor_config import BY_HAND, with_value
 
@@ -15,11 +16,11 @@ _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _HEADER = re.compile(r"[ \t]*(\[\[?)[^\n]*")
 
 
-def read_toml(text: str, source: str) -> dict[str, Any]:
+def read_toml(text: str, source: str) -> Json:
     """Return the value of a TOML text.
 
     Raises:
-        CommandError: It is none.
+        CommandError: The text is not TOML.
     """
     try:
         return tomllib.loads(text)
@@ -27,7 +28,7 @@ def read_toml(text: str, source: str) -> dict[str, Any]:
         raise CommandError(f"{source}: this is not valid TOML: {error}") from None
 
 
-def with_table(text: str, path: Sequence[str], value: Mapping[str, Any], source: str) -> str:
+def with_table(text: str, path: Sequence[str], value: JsonObject, source: str) -> str:
     """Return the text with the table at `path` set to `value`: replaced if it is there, else at the end.
 
     Raises:
@@ -84,7 +85,7 @@ def _tail(lines: list[str]) -> list[str]:
 
 
 def _header_path(line: str) -> list[str]:
-    """Return the keys of a header, by the reader of TOML itself; none where it is no header."""
+    """Return the keys of a header, by the reader of TOML itself; none for any other line."""
     try:
         value: Any = tomllib.loads(line)
     except ValueError:
@@ -94,12 +95,12 @@ def _header_path(line: str) -> list[str]:
         if isinstance(value, list):
             value = cast("list[Any]", value)[0]
             continue
-        ((key, value),) = cast("dict[str, Any]", value).items()
+        ((key, value),) = cast("Json", value).items()
         keys.append(key)
     return keys
 
 
-def table_lines(path: Sequence[str], value: Mapping[str, Any]) -> list[str]:
+def table_lines(path: Sequence[str], value: JsonObject) -> list[str]:
     """Return the lines of a table with one key a line."""
     return [f"[{'.'.join(map(_key, path))}]", *(f"{_key(name)} = {_inline(item)}" for name, item in value.items())]
 
@@ -112,7 +113,7 @@ def _key(name: str) -> str:
 
 def _inline(value: Any) -> str:
     if isinstance(value, Mapping):
-        items = cast("Mapping[str, Any]", value).items()
+        items = cast("JsonObject", value).items()
         return "{ " + ", ".join(f"{_key(name)} = {_inline(item)}" for name, item in items) + " }"
     if isinstance(value, list):
         return "[" + ", ".join(map(_inline, cast("list[Any]", value))) + "]"
@@ -122,5 +123,5 @@ def _inline(value: Any) -> str:
 
 
 def _text(value: str) -> str:
-    """Return a basic string: JSON's escapes are TOML's, but for DEL, which has to be one."""
+    """Return a basic string: JSON's escapes are TOML's, except that DEL has to be escaped as well."""
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

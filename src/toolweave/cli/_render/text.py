@@ -15,7 +15,7 @@ _JOINERS = "\u200c\u200d"
 
 
 def safe_text(text: str, *, multiline: bool = False) -> str:
-    r"""Return `text` with every character that is no visible text written out, such as `\x1b` or `\u202e`.
+    r"""Return `text` with every character that is not visible text written out, such as `\x1b` or `\u202e`.
 
     The result is printable, encodable as UTF-8, and one line unless `multiline`, which lets line feeds
     and tabs through and turns CR LF into a line feed; see `visible`.

@@ -1,13 +1,14 @@
-"""Views for people: tables of tools, servers, resources and prompts. Their JSON equivalents are in the commands.
+"""Readable views: tables of tools, servers, resources and prompts. Their JSON equivalents are in the commands.
 
 Builds views from values; prints nothing. Every text goes through `safe_text`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
+from toolweave._json_types import JsonObject
 from toolweave.cli._render.text import clip, safe_text
 from toolweave.errors import LAST_WORDS
 
@@ -114,7 +115,7 @@ def summary(description: str) -> str:
 
 
 def seconds_text(seconds: float | None) -> str:
-    """Return a duration for people, `""` for none."""
+    """Return a readable duration, `""` for None."""
     if seconds is None:
         return ""
     if seconds < 1:
@@ -123,10 +124,10 @@ def seconds_text(seconds: float | None) -> str:
 
 
 def size_text(tokens: int) -> str:
-    """Return an approximate number of tokens for people."""
+    """Return a readable, approximate number of tokens."""
     return f"~{tokens:,} tokens"
 
 
-def software_text(info: Mapping[str, Any]) -> str:
+def software_text(info: JsonObject) -> str:
     """Return the name and the version that a server gives itself, `""` without them."""
     return " ".join(str(info.get(key, "")) for key in ("name", "version")).strip()

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from toolweave._json_types import Json, JsonObject
 from toolweave.cli._exit_codes import CommandError
 from toolweave.cli._screen import note
 from toolweave.cli._serve.listen import secret_in
@@ -66,9 +67,7 @@ def api_server(
     """
     from toolweave.openapi import openapi_tools  # --help imports this module
 
-    headers: Mapping[str, Any] = (
-        {} if headers_env is None else _object(secret_in(headers_env, "--headers-env"), headers_env)
-    )
+    headers: JsonObject = {} if headers_env is None else _object(secret_in(headers_env, "--headers-env"), headers_env)
     try:
         toolset = openapi_tools(
             source,
@@ -129,11 +128,11 @@ def _credentials(text: str, variable: str) -> Any:  # what `openapi_tools` takes
     return {name: tuple(cast("list[Any]", one)) if isinstance(one, list) else one for name, one in given.items()}
 
 
-def _object(text: str, variable: str) -> Mapping[str, Any]:
+def _object(text: str, variable: str) -> JsonObject:
     try:
         value = json.loads(text)
     except ValueError:
         value = None
     if not isinstance(value, dict):
         raise CommandError(f"environment variable {variable!r} must hold a JSON object")
-    return cast("dict[str, Any]", value)
+    return cast("Json", value)

@@ -27,7 +27,7 @@ def server_of(found: ServedObject, *, name: str | None, state_keys: Sequence[str
     A server object of another library is served behind a gateway, so that clients of every revision can use it.
 
     Raises:
-        CommandError: It is a server with a name of its own, or its tools cannot be served.
+        CommandError: It is a server that has a name already, or its tools cannot be served.
     """
     from toolweave.cli._exit_codes import CommandError  # --help imports this module
     from toolweave.serve import create_mcp_server
@@ -37,7 +37,7 @@ def server_of(found: ServedObject, *, name: str | None, state_keys: Sequence[str
             raise CommandError(f"--name is for tools without a server; {found.place} is named {found.server.name!r}")
         if state_keys is not None:
             raise CommandError(
-                f"{found.place} is a server with options of its own: give it request_state_keys in its code, not "
+                f"{found.place} is a server with its own options: give it request_state_keys in its code, not "
                 "--state-keys-env"
             )
         return found.server
@@ -108,7 +108,7 @@ def skill_server(
     name: str | None,
     state_keys: Sequence[str] | None = None,
 ) -> McpServer | Gateway:
-    """Return a server that offers the skills of folders: the given one, or one of its own.
+    """Return a server that offers the skills of folders: the given one, or a new one.
 
     Raises:
         CommandError: A folder has no skill that can be served, or the server of a file is no `McpServer`.
@@ -120,7 +120,9 @@ def skill_server(
         server = create_mcp_server(name=name or folders[0].resolve().name, request_state_keys=state_keys)
     for folder in folders:
         if not isinstance(server, McpServer):
-            raise CommandError(f"--skills adds to a server of tools; {server.name!r} is a gateway, give one of its own")
+            raise CommandError(
+                f"--skills adds to a server of tools; {server.name!r} is a gateway, serve them separately"
+            )
         try:
             server.resources.add(skills(folder))
         except (OSError, ValueError) as error:

@@ -8,9 +8,10 @@ import shutil
 import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from toolweave._files import read_file
+from toolweave._json_types import Json, JsonObject, as_array, as_object, object_or_empty
 from toolweave.cli._exit_codes import CommandError
 from toolweave.config._documents import MAX_BYTES
 from toolweave.config._jsonc import key_offsets, parse_json, strip_comments
@@ -20,11 +21,11 @@ _COLON = re.compile(r"\s*:\s*")
 BY_HAND = "--print or --dry-run shows the entry to put in by hand"
 
 
-def read_object(text: str, source: str) -> dict[str, Any]:
+def read_object(text: str, source: str) -> Json:
     """Return the object of a JSON file, with or without comments; an empty file is `{}`.
 
     Raises:
-        CommandError: It is no JSON object.
+        CommandError: The text is not a JSON object.
     """
     if not text.strip():
         return {}
@@ -35,16 +36,17 @@ def read_object(text: str, source: str) -> dict[str, Any]:
         raise CommandError(f"{source}: this is not valid JSON: {error.msg} ({where})") from None
     except (ValueError, RecursionError) as error:
         raise CommandError(f"{source}: this is not valid JSON: {error}") from None
-    if not isinstance(value, dict):
+    members = as_object(value)
+    if members is None:
         raise CommandError(f"{source}: it holds no JSON object")
-    return cast("dict[str, Any]", value)
+    return dict(members)
 
 
 def with_member(text: str, path: Sequence[str], value: Any, source: str) -> str:
     """Return the text with the member at `path` set to `value`; objects on the way are made as needed.
 
     Raises:
-        CommandError: The file is invalid, a parent is no object, or its syntax is not supported.
+        CommandError: The file is invalid, a parent is not an object, or its syntax is not supported.
     """
     before = read_object(text, source)
     wanted = with_value(before, path, value, source)
@@ -53,7 +55,9 @@ def with_member(text: str, path: Sequence[str], value: Any, source: str) -> str:
     newline = "\r\n" if "\r\n" in text else "\n"
     plain = text.replace("\r\n", "\n") if text.strip() else "{}\n"
     offsets = key_offsets(plain)
-    depth = next(length for length in range(len(path), -1, -1) if length == 0 or tuple(path[:length]) in offsets)
+    depth = len(path)  # of the innermost object on the way that is there
+    while depth and tuple(path[:depth]) not in offsets:
+        depth -= 1
     missing = list(path[depth:])
     if missing:
         rest: Any = value
@@ -63,25 +67,26 @@ def with_member(text: str, path: Sequence[str], value: Any, source: str) -> str:
     else:
         start, end = _value_span(plain, offsets, path)
         made = plain[:start] + _dumped(value, _indent(plain), depth) + plain[end:]
+    # The text is edited by positions, which a way of writing that nobody thought of may shift. Only a text that reads
+    # as the wanted document is kept.
     if read_object(made, source) != wanted:
         raise CommandError(f"{source}: it is written in a way that cannot be edited safely", hint=BY_HAND)
     return made.replace("\n", newline)
 
 
-def with_item(text: str, key: str, item: Mapping[str, Any], source: str) -> str:
+def with_item(text: str, key: str, item: JsonObject, source: str) -> str:
     """Return the text with an item added to the list at a key, replacing one with its `id`.
 
     Raises:
         CommandError: As `with_member`.
     """
     before = read_object(text, source)
-    found: Any = before.get(key, [])
-    if not isinstance(found, list):
-        raise CommandError(f"{source}: {key!r} is no list")
-    items = cast("list[Any]", found)
+    items = as_array(before.get(key, []))
+    if items is None:
+        raise CommandError(f"{source}: {key!r} is not a list")
     if item in items:
         return text
-    others = [one for one in items if _id_of(one) != item["id"]]
+    others = [other for other in items if object_or_empty(other).get("id") != item["id"]]
     if not items or len(others) < len(items):
         return with_member(text, (key,), [*others, item], source)
     newline = "\r\n" if "\r\n" in text else "\n"
@@ -92,27 +97,20 @@ def with_item(text: str, key: str, item: Mapping[str, Any], source: str) -> str:
     return made.replace("\n", newline)
 
 
-def _id_of(item: Any) -> Any:
-    if isinstance(item, dict):
-        return cast("dict[str, Any]", item).get("id")
-    return None
-
-
-def with_value(
-    whole: Mapping[str, Any], path: Sequence[str], value: Any, source: str, *, kind: str = "object"
-) -> dict[str, Any]:
+def with_value(whole: JsonObject, path: Sequence[str], value: Any, source: str, *, kind: str = "object") -> Json:
     """Return a document with a value at a path; `kind` is the format's word for an object.
 
     Raises:
-        CommandError: Something on the way to it is no object.
+        CommandError: A parent is not an object.
     """
     name, *rest = path
     if not rest:
         return {**whole, name: value}
-    inner = whole.get(name, {})
-    if not isinstance(inner, dict):
-        raise CommandError(f"{source}: {name!r} is no {kind}")
-    return {**whole, name: with_value(cast("dict[str, Any]", inner), rest, value, source, kind=kind)}
+    inner = as_object(whole.get(name, {}))
+    if inner is None:
+        article = "an" if kind[0] in "aeiou" else "a"
+        raise CommandError(f"{source}: {name!r} is not {article} {kind}")
+    return {**whole, name: with_value(inner, rest, value, source, kind=kind)}
 
 
 def _value_span(text: str, offsets: Mapping[Any, list[int]], path: Sequence[str]) -> tuple[int, int]:
@@ -139,17 +137,12 @@ def _inserted(text: str, span: tuple[int, int], name: str | None, value: Any, de
     start, end = span
     close = end - 1
     unit = _indent(text)
-    if name is None:
-        key = ""
-    else:
-        key = f"{json.dumps(name, ensure_ascii=False)}: "
+    key = "" if name is None else f"{json.dumps(name, ensure_ascii=False)}: "
     member = f"\n{unit * (depth + 1)}{key}{_dumped(value, unit, depth + 1)}"
     last = start + 1 + len(strip_comments(text[start:end])[1:-1].rstrip())
     tail = text[last:close].rstrip()  # comments, and a comma that need not be there
-    if last == start + 1 or _has_comma(tail):
-        comma = ""
-    else:
-        comma = ","
+    is_first = last == start + 1
+    comma = "" if is_first or _has_comma(tail) else ","
     return text[:last] + comma + tail + member + f"\n{unit * depth}" + text[close:]
 
 
@@ -169,17 +162,14 @@ def _dumped(value: Any, unit: str, depth: int) -> str:
 
 
 def read_text(path: Path) -> tuple[str, str]:
-    """Return the text of a file of servers and its encoding; no text where there is no file.
+    """Return the text of a file of servers and its encoding; `""` if the file does not exist.
 
     Raises:
         CommandError: It cannot be read, or is not UTF-8.
     """
     try:
         data = read_file(path, max_bytes=MAX_BYTES)
-        if data.startswith(b"\xef\xbb\xbf"):
-            encoding = "utf-8-sig"
-        else:
-            encoding = "utf-8"
+        encoding = "utf-8-sig" if data.startswith(b"\xef\xbb\xbf") else "utf-8"
         return data.decode(encoding), encoding
     except FileNotFoundError:
         return "", "utf-8"

@@ -138,7 +138,7 @@ def check_options(options: GatewayRunOptions) -> None:
     """Check the config, and the event store against several processes.
 
     Raises:
-        CommandError: There is no config, or an event store of one process in several.
+        CommandError: No config was found, or an event store of one process in several.
     """
     if not options.config:
         raise CommandError("a config is expected: toolweave gateway --config mcp.json --http 8000")

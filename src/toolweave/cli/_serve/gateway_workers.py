@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Any
 
 import anyio
 
+from toolweave._json_types import JsonObject
 from toolweave.cli._exit_codes import CommandError, ExitCode
 from toolweave.cli._serve.listen import listening
 from toolweave.cli._serve.processes import own_command
@@ -31,7 +32,7 @@ def replicas_of(
     Args:
         keys: The secrets that all of them have.
         redis: The URL of a Redis, or None.
-        worker: What the parent said to this worker; None for a process that is none.
+        worker: The settings of this worker from its parent; None for a process that is not a worker.
         config: The config files.
 
     Raises:
@@ -83,13 +84,13 @@ class ServedByWorkers:
         self,
         *,
         keep: Callable[[int, str], AbstractContextManager[None]] | None,
-        tell: Callable[[Mapping[str, Any]], None],
+        announce: Callable[[JsonObject], None],
     ) -> ExitCode:
         """Serve until a signal.
 
         Args:
             keep: Keeps the admin token for commands of this machine, by port.
-            tell: Called with what is said of a gateway once all workers are ready.
+            announce: Called with the facts of a gateway once all workers are ready.
 
         Raises:
             ConfigError: The config is wrong.
@@ -125,7 +126,7 @@ class ServedByWorkers:
                 count=self.workers,
                 env={**os.environ, **({METRICS_VARIABLE: str(figures)} if self.metrics else {})},
                 end_seconds=self.end_seconds,
-                on_ready=tell,
+                on_ready=announce,
                 on_gone=lambda process: _forget(figures, process) if self.metrics else None,
             )
             return anyio.run(pool.run)

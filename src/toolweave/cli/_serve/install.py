@@ -6,11 +6,11 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
+from toolweave._json_types import Json, JsonObject, array_or_empty, as_array, as_object, object_or_empty
 from toolweave.cli._exit_codes import CommandError, ExitCode
 from toolweave.cli._install.clients import InstallClient
-from toolweave.protocol.json_types import as_object
 
 if TYPE_CHECKING:
     from toolweave.config import ServerConfig
@@ -29,11 +29,11 @@ def own_launch(arguments: Sequence[str], environment: Mapping[str, str] | None =
     """
     from toolweave.install import ServerLaunch  # imports are late: --help imports the commands
 
-    return ServerLaunch(
-        command=sys.executable,
-        args=tuple((word,) for word in (*_COMMAND, *arguments)),
-        env={name: (value,) for name, value in (environment or {}).items()},
-    )
+    args = tuple((word,) for word in (*_COMMAND, *arguments))
+    if environment is None:
+        return ServerLaunch(command=sys.executable, args=args)
+    env = {name: (value,) for name, value in environment.items()}
+    return ServerLaunch(command=sys.executable, args=args, env=env)
 
 
 def install_command(
@@ -71,9 +71,10 @@ def install_command(
 
     form = format_named(client)
     programs = programs_of(servers)
-    remarks = [remark for program in programs if (remark := program.remark(client))]
+    remarks = [remark for remark in (program.remark(client) for program in programs) if remark]
     if any(program.needs_path for program in programs):
-        environment = {**own_path(), **(environment or {})}
+        given: Mapping[str, str] = {} if environment is None else environment
+        environment = {**own_path(), **given}
         remarks.append("so the entry has this PATH; install it again when your PATH changes")
     entry = form.entry(own_launch(arguments, environment), {}, server=name)
     for remark in remarks:
@@ -87,7 +88,7 @@ def _write(
     form: ClientFormat,
     client: InstallClient,
     name: str,
-    entry: Mapping[str, Any],
+    entry: JsonObject,
     remarks: Sequence[str],
     *,
     force: bool,
@@ -101,21 +102,32 @@ def _write(
     words = _words_of(config.there)
     if config.there is not None and not force:
         _check_same(words, _words_of(entry), name, config.path)
-    own: Mapping[str, Any] = {} if words is None else cast("dict[str, Any]", config.there)
+    own = object_or_empty(None if words is None else config.there)  # members of another server's entry do not stay
     config = edited(config, name, _merged(own, entry, form))
-    changed, backup = config.changed, config.write() if config.changed else None
+    backup = config.write() if config.changed else None
     if as_json:
-        copy = str(backup) if backup else None
-        written = {"path": str(config.path), "name": name, "entry": entry, "changed": changed, "backup": copy}
-        answer_json({**written, "warnings": remarks} if remarks else written)
-        return ExitCode.OK
-    kept = f"; as it was before: {backup.name}" if backup else ""
-    note(f"{name!r} is in {config.path}{kept}" if changed else f"{name!r} was in {config.path} already")
-    note(f"restart {client} to see it" if changed else "nothing was changed")
+        copy = None if backup is None else str(backup)
+        written: Json = {
+            "path": str(config.path),
+            "name": name,
+            "entry": entry,
+            "changed": config.changed,
+            "backup": copy,
+        }
+        if remarks:
+            written["warnings"] = remarks
+        answer_json(written)
+    elif config.changed:
+        kept = "" if backup is None else f"; as it was before: {backup.name}"
+        note(f"{name!r} is in {config.path}{kept}")
+        note(f"restart {client} to see it")
+    else:
+        note(f"{name!r} was in {config.path} already")
+        note("nothing was changed")
     return ExitCode.OK
 
 
-def _show(form: ClientFormat, name: str, entry: Mapping[str, Any], *, as_json: bool) -> ExitCode:
+def _show(form: ClientFormat, name: str, entry: JsonObject, *, as_json: bool) -> ExitCode:
     """Print the entry as it is put into the client's file by hand, which is not read."""
     from toolweave.cli._install.config_file import file_of  # late, as above
     from toolweave.cli._install.toml_text import table_lines
@@ -126,7 +138,7 @@ def _show(form: ClientFormat, name: str, entry: Mapping[str, Any], *, as_json: b
     if path.suffix == ".toml" and not as_json:
         answer("\n".join(table_lines(keys, entry)))
     else:
-        whole: Mapping[str, Any] = entry
+        whole: JsonObject = entry
         for key in reversed(keys):
             whole = {key: whole}
         answer_json(whole)
@@ -134,23 +146,22 @@ def _show(form: ClientFormat, name: str, entry: Mapping[str, Any], *, as_json: b
     return ExitCode.OK
 
 
-def _words_of(entry: Any) -> list[str] | None:
+def _words_of(entry: object) -> list[str] | None:
     """Return the words after `toolweave` in an entry of ours, None for any other entry."""
-    members = as_object(entry) or {}
-    command = members.get("command")
-    args = members.get("args")
-    words: list[Any] = []
-    if isinstance(command, list):  # the program and its arguments are one list
-        words = cast("list[Any]", command)[1:]
-    elif isinstance(args, list):
-        words = cast("list[Any]", args)
-    if any(words[: len(_COMMAND) + 1] == [*_COMMAND, serving] for serving in _SERVING):
-        return [str(word) for word in words[len(_COMMAND) :]]
-    return None
+    members = object_or_empty(entry)
+    command = as_array(members.get("command"))
+    if command is not None:  # the program and its arguments are one list
+        words = command[1:]
+    else:
+        words = array_or_empty(members.get("args"))
+    start = len(_COMMAND)
+    if tuple(words[:start]) != _COMMAND or not set(words[start : start + 1]) & set(_SERVING):
+        return None
+    return list(map(str, words[start:]))
 
 
 def _check_same(there: Sequence[str] | None, new: Sequence[str] | None, name: str, path: Path) -> None:
-    """Check that the entry of a name serves something that the new one serves too, or that is gone.
+    """Check that the entry of a name serves something that the new one also serves, or that is gone.
 
     Raises:
         CommandError: It starts another server.
@@ -159,7 +170,9 @@ def _check_same(there: Sequence[str] | None, new: Sequence[str] | None, name: st
     if there is None:
         raise CommandError(f"{path}: there is another server {name!r}", hint=hint)
     before = _served_by(there)
-    if before and before.isdisjoint(_served_by(new or ())) and not all(map(_is_gone, before)):
+    now = set[str]() if new is None else _served_by(new)
+    is_other = before.isdisjoint(now) and not all(map(_is_gone, before))
+    if before and is_other:
         served = ", ".join(sorted(before))
         raise CommandError(f"{path}: there is another server {name!r}, of {served}", hint=hint)
 
@@ -167,26 +180,23 @@ def _check_same(there: Sequence[str] | None, new: Sequence[str] | None, name: st
 def _served_by(words: Sequence[str]) -> set[str]:
     """Return the files, folders, modules and URLs that `serve` or `gateway` serves by these words."""
     named = {after for word, after in pairwise(words) if word in ("--config", "--openapi")}
-    if words[:1] == ["serve"] and len(words) > 1:
-        target = words[1]
-    else:
-        target = ""
+    target = "".join(words[1:2]) if words[:1] == ["serve"] else ""
     if target and not target.startswith("-"):
-        file, colon, path = target.rpartition(":")
-        is_object = bool(colon) and all(part.isidentifier() for part in path.split("."))
+        file, _, path = target.rpartition(":")
+        is_object = file != "" and all(map(str.isidentifier, path.split(".")))
         named.add(file if is_object else target)
     return named
 
 
 def _is_gone(served: str) -> bool:
-    """Whether it is a file or a folder that is no longer there, such as that of a project that was moved."""
+    """Return whether it is a file or a folder that is no longer there, such as that of a project that was moved."""
     path = Path(served)
     return path.is_absolute() and not path.exists()
 
 
-def _merged(there: Mapping[str, Any], entry: Mapping[str, Any], form: ClientFormat) -> dict[str, Any]:
+def _merged(there: JsonObject, entry: JsonObject, form: ClientFormat) -> Json:
     merged = {**there, **entry}
-    env = there.get(form.env)
-    if isinstance(env, dict):
-        merged[form.env] = {**cast("dict[str, Any]", env), **entry.get(form.env, {})}
+    env = as_object(there.get(form.env))
+    if env is not None:
+        merged[form.env] = {**env, **entry.get(form.env, {})}
     return merged

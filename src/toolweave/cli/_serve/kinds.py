@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any, cast, get_type_hints
 
+from toolweave._json_types import Json, JsonObject
 from toolweave.cli._exit_codes import CommandError
 from toolweave.cli._screen import note
 
@@ -48,7 +49,8 @@ class ObjectPath:
         return self.module.rpartition(".")[2]
 
     def __str__(self) -> str:
-        return f"{self.file or self.folder or self.module}{':' if self.path else ''}{self.path}"
+        source = self.file or self.folder or self.module
+        return f"{source}:{self.path}" if self.path else str(source)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,19 +119,27 @@ def served_object(place: ObjectPath, module: ModuleType, value: Any, name: str) 
     if _is_application(value):
         return ServedObject(place=place, api=_api(place, value, name))
     items = items_of(value)
-    agents = tuple(item for item in items if is_agent(item))
-    tools = tuple(item for item in items if not is_agent(item))
-    what = next((item for item in tools if isinstance(item, (type, ModuleType))), None)
-    if what is not None or not items:
-        if what is None:
-            kind = "empty"
-        elif isinstance(what, ModuleType):
-            kind = "a module"
-        else:
-            kind = f"the class {what.__name__}"
-        raise CommandError(f"{place}: {name!r} is {kind}", hint=_hint(place, module))
-    _check(place, module, tools, name)
-    return ServedObject(place=place, tools=tools, agents=agents)
+    reason = _reason_not_to_serve(items)
+    if reason is not None:
+        raise CommandError(f"{place}: {name!r} is {reason}", hint=_hint(place, module))
+    agents: list[Any] = []
+    tools: list[Any] = []
+    for item in items:
+        (agents if is_agent(item) else tools).append(item)
+    _check(place, module, tuple(tools), name)
+    return ServedObject(place=place, tools=tuple(tools), agents=tuple(agents))
+
+
+def _reason_not_to_serve(items: Sequence[object]) -> str | None:
+    """Return why these items cannot be served as tools; None if their kinds may be."""
+    if not items:
+        return "empty"
+    for item in items:
+        if isinstance(item, ModuleType):
+            return "a module"
+        if isinstance(item, type):
+            return f"the class {item.__name__}"
+    return None
 
 
 def items_of(value: object) -> tuple[Any, ...]:
@@ -142,23 +152,23 @@ def items_of(value: object) -> tuple[Any, ...]:
 
 
 def is_agent(value: object) -> bool:
-    """Whether a value is served as an agent: it has a `name` and `as_tool()`."""
-    return (
-        not isinstance(value, type)
-        and isinstance(getattr(value, "name", None), str)
-        and callable(getattr(value, "as_tool", None))
-    )
+    """Return whether a value is served as an agent: it has a `name` and `as_tool()`."""
+    if isinstance(value, type) or not callable(getattr(value, "as_tool", None)):
+        return False
+    return isinstance(getattr(value, "name", None), str)
 
 
 def is_sdk_server(value: object) -> bool:
-    """Whether a value is a server object of the official SDK or of FastMCP."""
+    """Return whether a value is a server object of the official SDK or of FastMCP."""
     from toolweave.serve._folder.plain_functions import packages_of  # as above
 
-    return bool(packages_of(type(value)).intersection(_SDK_PACKAGES)) and callable(getattr(value, "run", None))
+    if packages_of(type(value)).isdisjoint(_SDK_PACKAGES):
+        return False
+    return callable(getattr(value, "run", None))
 
 
 def _check(place: ObjectPath, module: ModuleType, tools: tuple[Any, ...], name: str) -> None:
-    """Reject values that are no tools."""
+    """Reject values that are not tools."""
     from toolweave.errors import ToolweaveError  # as above
     from toolweave.tools import as_toolset
 
@@ -198,20 +208,26 @@ def _is_application(value: object) -> bool:
 
 
 def _is_source(value: object) -> bool:
-    """Whether a value offers tools and is no function: an application, a server object, a toolset."""
+    """Return whether a value offers tools and is not a function: an application, a server object, a toolset."""
     from toolweave.openapi import OpenApiToolset  # as above
     from toolweave.tools import Toolset
 
     if isinstance(value, (type, ModuleType)):
         return False
-    return is_sdk_server(value) or isinstance(value, (Toolset, OpenApiToolset)) or _is_application(value)
+    if isinstance(value, (Toolset, OpenApiToolset)):
+        return True
+    return is_sdk_server(value) or _is_application(value)
 
 
 def _is_factory(value: object) -> bool:
-    """Whether a value is a function that, by its annotation, makes a server or an application of no arguments."""
+    """Return whether a value is a function that its annotation declares to return a server or an application.
+
+    Only functions without required arguments count.
+    """
     if not inspect.isfunction(value):
         return False
-    if any(one.default is one.empty for one in inspect.signature(value).parameters.values()):
+    parameters = inspect.signature(value).parameters.values()
+    if any(parameter.default is parameter.empty for parameter in parameters):
         return False
     try:
         made = get_type_hints(value).get("return")
@@ -222,27 +238,33 @@ def _is_factory(value: object) -> bool:
     from toolweave.serve._folder.plain_functions import packages_of  # as above
     from toolweave.serve._runners import ServerRunners
 
-    of_framework = packages_of(made).intersection((*_SDK_PACKAGES, "starlette", "django"))
-    return issubclass(made, ServerRunners) or bool(of_framework)
+    kind: type[object] = made
+    if issubclass(kind, ServerRunners):
+        return True
+    return not packages_of(kind).isdisjoint((*_SDK_PACKAGES, "starlette", "django"))
 
 
-def _named(module: ModuleType, wanted: Any) -> dict[str, Any]:  # wanted: a predicate of any value
-    return {name: value for name, value in vars(module).items() if not name.startswith("__") and wanted(value)}
+def _named(module: ModuleType, wanted: Callable[[object], bool]) -> Json:
+    found: Json = {}
+    for name, value in vars(module).items():
+        if not name.startswith("__") and wanted(value):
+            found[name] = value
+    return found
 
 
-def _only(place: ObjectPath, named: Mapping[str, Any], *, named_as: str) -> Any:
-    """Return the only object, or of several the one with a usual name; None for none.
+def _only(place: ObjectPath, named: JsonObject, *, named_as: str) -> Any:
+    """Return the only object, or of several the one with a usual name; None without any.
 
     Raises:
-        CommandError: There are several, and none has a usual name.
+        CommandError: There are several objects without a usual name.
     """
     different = {id(value): value for value in named.values()}
     if len(different) < 2:
         return next(iter(different.values()), None)
-    usual = next((named[name] for name in USUAL if name in named), None)
-    if usual is None:
-        raise CommandError(f"{place}: it has several {named_as}", hint=f"name one: {place}:{' or :'.join(named)}")
-    return usual
+    for name in USUAL:
+        if name in named:
+            return named[name]
+    raise CommandError(f"{place}: it has several {named_as}", hint=f"name one: {place}:{' or :'.join(named)}")
 
 
 def _own_tools(module: ModuleType) -> Iterator[Any]:
@@ -270,13 +292,11 @@ def _plain_tools(place: ObjectPath, module: ModuleType) -> tuple[Any, ...]:
 
 def _hint(place: ObjectPath, module: ModuleType) -> str:
     """Return a hint with the public names of a module and the kinds that are served."""
-    public = {name: value for name, value in vars(module).items() if not name.startswith("_")}
-    own = {name: value for name, value in public.items() if not isinstance(value, ModuleType)}
-    shown = [f"{name} ({_kind(value)})" for name, value in list(own.items())[:_MAX_SHOWN]]
-    if shown:
-        has = f"it has {', '.join(shown)}"
-    else:
-        has = "it has no public names"
+    shown: list[str] = []
+    for name, value in vars(module).items():
+        if not name.startswith("_") and not isinstance(value, ModuleType):
+            shown.append(f"{name} ({_kind(value)})")
+    has = f"it has {', '.join(shown[:_MAX_SHOWN])}" if shown else "it has no public names"
     return f"{has}; {_WHAT_WORKS}: name one as in {_example(place)}:NAME"
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1", "[::1]")
 """The hosts that only this machine reaches."""
-_LEAST_KEY_BYTES = 32
+_MIN_KEY_BYTES = 32
 _GC_THRESHOLDS = (20_000, 20, 50)
 
 
@@ -57,22 +57,22 @@ def state_keys_in(variable: str) -> list[str]:
     """Return the keys in an environment variable, the newest first.
 
     Raises:
-        CommandError: There is none, or one is too short.
+        CommandError: The variable holds no key, or one that is too short.
     """
     keys = os.environ.get(variable, "").split()
-    if not keys or any(len(key.encode()) < _LEAST_KEY_BYTES for key in keys):
+    if not keys or any(len(key.encode()) < _MIN_KEY_BYTES for key in keys):
         raise CommandError(
-            f"environment variable {variable!r} must hold keys of at least {_LEAST_KEY_BYTES} characters, separated by "
+            f"environment variable {variable!r} must hold keys of at least {_MIN_KEY_BYTES} characters, separated by "
             "spaces, the newest first; --state-keys-env names it"
         )
     return keys
 
 
 def keep_started_objects() -> None:
-    """Take all that was made until now out of the garbage collector, and let it run less often.
+    """Take all objects that exist out of the garbage collector, and let it run less often.
 
-    For a process that serves until its end: what was imported and connected stays, and going through it again and
-    again is a fifth of the time of a call under load.
+    For a process that serves until its end: its imports and connections stay, and going through them again and again
+    is a fifth of the time of a call under load.
     """
     gc.collect()
     gc.freeze()

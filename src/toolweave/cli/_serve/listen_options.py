@@ -68,7 +68,7 @@ ServingJsonOption = Annotated[
     bool,
     Option(
         "--json",
-        help="Print JSON instead of a view for people.",
+        help="Print JSON instead of a readable view.",
         needs={"--http or --install": "over stdio, standard output carries the protocol"},
     ),
 ]

@@ -70,7 +70,7 @@ def find(place: ObjectPath) -> ServedObject:
     """Import the code and return the object to serve.
 
     Raises:
-        CommandError: The code cannot be imported, there is no such object, or it cannot be served.
+        CommandError: The code cannot be imported, or the object does not exist or cannot be served.
     """
     if place.folder is not None:
         return ServedObject(place=place, folder=_parts_of_folder(place.folder))
@@ -86,7 +86,7 @@ def named_objects(place: ObjectPath) -> tuple[Any, ...]:
     """Import the code and return the named object, or the items of the list that it is.
 
     Raises:
-        CommandError: The code cannot be imported, or there is no such object.
+        CommandError: The code cannot be imported, or the object does not exist.
     """
     return items_of(_attribute(load(place), place))
 
@@ -95,7 +95,7 @@ def load(place: ObjectPath) -> ModuleType:
     """Import the file or module; a file's own folder is searched for its imports, as Python does for a script.
 
     Raises:
-        CommandError: It cannot be imported; the traceback of its own code is in the message.
+        CommandError: It cannot be imported; the message has the traceback of the user's code.
     """
     if place.folder is not None:
         raise CommandError(f"{place} is a folder", hint="name a file in it: FILE.py or FILE.py:object")

@@ -7,12 +7,12 @@ Answers the requests that the old process can no longer answer. Knows no process
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, cast
 
+from toolweave._json_types import Json, JsonObject
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR
-from toolweave.protocol.json_types import Json
 from toolweave.protocol.jsonrpc import encode_error, encode_notification
 from toolweave.protocol.meta import SUBSCRIPTION_ID
 from toolweave.protocol.subscriptions import LIST_CHANGED, LIST_FILTERS, RESOURCE_SUBSCRIPTIONS
@@ -203,13 +203,13 @@ class ReloadRelay:
         stamp = {"_meta": {SUBSCRIPTION_ID: identity}}
         for name, listed in LIST_FILTERS.items():
             if honoured.get(listed) is True:
-                self._tell(LIST_CHANGED[name], stamp)
+                self._notify(LIST_CHANGED[name], stamp)
         uris: Any = honoured.get(RESOURCE_SUBSCRIPTIONS)
         for uri in cast("list[Any]", uris) if isinstance(uris, list) else ():
-            self._tell(methods.NOTIFICATIONS_RESOURCES_UPDATED, {"uri": uri, **stamp})
+            self._notify(methods.NOTIFICATIONS_RESOURCES_UPDATED, {"uri": uri, **stamp})
         return True
 
-    def _tell(self, method: str, params: Json) -> None:
+    def _notify(self, method: str, params: Json) -> None:
         self._to_client(encode_notification(method, params))
 
     def _refuse(self, message: Json, why: str) -> None:
@@ -218,7 +218,7 @@ class ReloadRelay:
 
 
 def _parsed(line: bytes) -> Json | None:
-    """Return a parsed message; None for a line that is no message, which is passed on unparsed."""
+    """Return a parsed message; None for any other line, which is passed on unparsed."""
     try:
         value: Any = json.loads(line)
     except (ValueError, RecursionError):
@@ -228,7 +228,7 @@ def _parsed(line: bytes) -> Json | None:
     return None
 
 
-def _line(message: Mapping[str, Any]) -> bytes:
+def _line(message: JsonObject) -> bytes:
     return json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode()
 
 

@@ -18,23 +18,23 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import anyio
 import anyio.abc
 import msgspec
 
 from toolweave._json import decode_json
+from toolweave._json_types import JsonObject
 from toolweave.cli._exit_codes import CommandError, ExitCode
 from toolweave.cli._screen import note
 
 METRICS_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
 """The environment variable by which prometheus-client finds the figures of all workers."""
-_LEAST_PAUSE = 0.5
-_MOST_PAUSE = 30.0
+_MIN_PAUSE = 0.5
+_MAX_PAUSE = 30.0
 _STEADY_SECONDS = 30.0
 _END_SECONDS = 10.0
-_MOST_SETTINGS = 1_000_000
+_MAX_SETTINGS = 1_000_000
 
 
 class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,13 +67,13 @@ def take_settings() -> WorkerSettings:
     """Read the settings from standard input, and end this process, as SIGTERM does, when that ends.
 
     Raises:
-        CommandError: There are none: it was not started by a parent.
+        CommandError: The process was not started by a parent.
     """
     data = b""
     while not data.endswith(b"\n"):
         chunk = os.read(0, 65_536)
         data += chunk
-        if not chunk or len(data) > _MOST_SETTINGS:
+        if not chunk or len(data) > _MAX_SETTINGS:
             raise CommandError("--as-worker is for processes that --workers starts")
     settings = decode_json(data, WorkerSettings)
     threading.Thread(target=_end_with_parent, args=(settings.folder,), name="toolweave-parent", daemon=True).start()
@@ -87,7 +87,7 @@ def _end_with_parent(folder: str) -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def say_ready(facts: Mapping[str, Any]) -> None:
+def say_ready(facts: JsonObject) -> None:
     """Report to the parent that requests are accepted, with the facts that it may print."""
     sys.stdout.write(msgspec.json.encode(facts).decode() + "\n")
     sys.stdout.flush()
@@ -126,7 +126,7 @@ class WorkerPool:
         count: int,
         env: Mapping[str, str],
         end_seconds: float,
-        on_ready: Callable[[Mapping[str, Any]], object],
+        on_ready: Callable[[JsonObject], object],
         on_gone: Callable[[int], object],
     ) -> None:
         self._command = command
@@ -202,7 +202,7 @@ class WorkerPool:
             if steady:
                 pause = 0.0
             else:
-                pause = min(_MOST_PAUSE, max(_LEAST_PAUSE, 2 * pause))
+                pause = min(_MAX_PAUSE, max(_MIN_PAUSE, 2 * pause))
             note(f"worker {number + 1} ended unexpectedly ({_ending(code)}); it is started again")
             with anyio.move_on_after(pause):
                 await self._stopping.wait()

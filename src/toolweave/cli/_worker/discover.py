@@ -45,8 +45,8 @@ def find_all(targets: Sequence[str]) -> WorkerTargets:
     """Import all targets and return their agents and servers.
 
     Raises:
-        CommandError: A target cannot be imported or is no agent and no server, two have one name, or none of them has
-            any jobs, which is known before any backend is opened.
+        CommandError: A target cannot be imported or is neither an agent nor a server, two have one name, or none of
+            them has any jobs, which is known before any backend is opened.
     """
     from toolweave.serve import McpServer  # --help imports this module
 
@@ -85,7 +85,7 @@ def _check_names(kind: str, found: Iterable[WorkedAgent | McpServer]) -> None:
     names = [one.name for one in found]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise CommandError(f"two {kind} are named {twice!r}", hint="work is given by name: give each a name of its own")
+        raise CommandError(f"two {kind} are named {twice!r}", hint="work is given by name: give each another name")
 
 
 _WHAT = (

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 import anyio
 
@@ -30,9 +30,9 @@ _SHORT = 8
 class ReportingBackend:
     """A backend that reports its jobs, and otherwise delegates to another backend."""
 
-    def __init__(self, backend: Backend, telling: WorkerReporter) -> None:
+    def __init__(self, backend: Backend, reporter: WorkerReporter) -> None:
         self._backend = backend
-        self._telling = telling
+        self._reporter = reporter
 
     @property
     def store(self) -> Store:
@@ -67,12 +67,12 @@ class ReportingBackend:
         """Execute jobs and report each; see `WorkQueue`."""
 
         def begun() -> None:
-            self._telling.started(self._backend.where, handlers, concurrency)
+            self._reporter.started(self._backend.where, handlers, concurrency)
             if started is not None:
                 started()
 
-        told = self._telling.told(handlers)
-        await self._backend.queue.work(told, concurrency=concurrency, grace_seconds=grace_seconds, started=begun)
+        reported = self._reporter.reported(handlers)
+        await self._backend.queue.work(reported, concurrency=concurrency, grace_seconds=grace_seconds, started=begun)
 
     async def __aenter__(self) -> Self:
         await self._backend.__aenter__()
@@ -117,28 +117,28 @@ class WorkerReporter:
         elif not self.quiet:
             note("stopping: turns and calls under way may end, then runs are handed over; a second signal ends at once")
 
-    def told(self, handlers: Mapping[str, Handler]) -> dict[str, Handler]:
+    def reported(self, handlers: Mapping[str, Handler]) -> dict[str, Handler]:
         """Return the handlers, wrapped to report the start and end of each job."""
-        return {topic: self._told(handler) for topic, handler in handlers.items()}
+        return {topic: self._reported(handler) for topic, handler in handlers.items()}
 
-    def _told(self, handler: Handler) -> Handler:
+    def _reported(self, handler: Handler) -> Handler:
         async def handle(job: Job) -> None:
-            self._tell(job, "begun")
+            self._report(job, "begun")
             try:
                 await handler(job)
             except anyio.get_cancelled_exc_class():
-                self._tell(job, "handed over")
+                self._report(job, "handed over")
                 raise
             except HandOver:
-                self._tell(job, "handed over")
+                self._report(job, "handed over")
                 raise
             except Reschedule:  # another worker has it, or had it a moment ago
-                self._tell(job, "put off")
+                self._report(job, "put off")
                 raise
             except Exception as error:
-                self._tell(job, "failed", error=f"{type(error).__name__}: {error}")
+                self._report(job, "failed", error=f"{type(error).__name__}: {error}")
                 raise
-            self._tell(job, await self._outcome(job))
+            self._report(job, await self._outcome(job))
 
         return handle
 
@@ -153,18 +153,16 @@ class WorkerReporter:
                 return run.status
         return "ended"
 
-    def _tell(self, job: Job, what: str, **more: Any) -> None:
+    def _report(self, job: Job, event: str, **more: str) -> None:
         if self.as_json:
-            self._line(what, topic=job.topic, key=job.key, delivery=job.delivery, **more)
+            self._line(event, topic=job.topic, key=job.key, delivery=job.delivery, **more)
         elif not self.quiet:
-            if job.delivery > 1 and what == "begun":
-                again = f" (delivery {job.delivery})"
-            else:
-                again = ""
-            why = f": {more['error']}" if more else ""
-            note(f"{time.strftime('%H:%M:%S')}  {_one(job)}  {what}{again}{why}")
+            is_redelivered = job.delivery > 1 and event == "begun"
+            delivery = f" (delivery {job.delivery})" if is_redelivered else ""
+            reason = f": {more['error']}" if more else ""
+            note(f"{time.strftime('%H:%M:%S')}  {_described(job)}  {event}{delivery}{reason}")
 
-    def _line(self, event: str, **members: Any) -> None:
+    def _line(self, event: str, **members: object) -> None:
         answer(safe_json({"event": event, "time": round(time.time(), 3), **members}, indent=None))
 
 
@@ -173,7 +171,7 @@ def _words(topic: str) -> str:
     return {_RUNS: f"runs of agent {name!r}", _TASKS: f"tasks of server {name!r}"}.get(kind, topic)
 
 
-def _one(job: Job) -> str:
+def _described(job: Job) -> str:
     kind, _, name = job.topic.partition(":")
-    what = {_RUNS: "run", _TASKS: "task"}.get(kind, kind)
-    return f"{what} {job.key[:_SHORT]} of {name!r}"
+    noun = {_RUNS: "run", _TASKS: "task"}.get(kind, kind)
+    return f"{noun} {job.key[:_SHORT]} of {name!r}"

@@ -22,7 +22,7 @@ class Shutdown:
     """The scopes that a signal cancels: the one of the work while it is under way, else that of everything.
 
     Attributes:
-        work: The scope of the work, once it begins: what it uses stays open until it has ended.
+        work: The scope of the work, once it begins: its connections stay open until it has ended.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Serve a server over HTTP beside its client: in a thread of its own, for a block."""
+"""Serve a server over HTTP beside its client: in another thread, for a block."""
 
 from __future__ import annotations
 
