@@ -213,7 +213,7 @@ def test_every_option_of_every_command_has_a_help_and_a_name_of_its_own(name: st
         (["runs", "shwo"], 2, "did you mean show?"),
         (["statsu"], 2, "did you mean status?"),
         (["--nonsense"], 2, "unknown option --nonsense"),
-        (["components", "x"], 2, "toolweave components --help lists what there is"),
+        (["components", "x"], 2, "toolweave components --help lists all"),
     ],
 )
 def test_a_wrong_name_of_a_command_is_wrong_usage(cli: Cli, words: list[str], code: int, said: str) -> None:

@@ -133,7 +133,7 @@ def test_a_secret_is_not_taken_from_the_command_line(cli: Cli, folder: Path, reg
         ((), "a value is needed for NOTES_KEY, folder, and no one can be asked"),
         (("--set", "folder=x"), "a value is needed for NOTES_KEY"),
         (("--set", "folder"), "NAME=VALUE is expected"),
-        (("--set", "other=x"), "'other' is nothing that this server asks for; there is NOTES_KEY"),
+        (("--set", "other=x"), "'other' is not a value of this server; it has: NOTES_KEY"),
         (("--set-env", "NOTES_KEY=NO_SUCH_VARIABLE"), "'NO_SUCH_VARIABLE' is not set"),
         (("--set", "LOG_LEVEL=loud", "--set", "folder=x", "--set-env", "NOTES_KEY=HOME"), "expected debug, info"),
     ],

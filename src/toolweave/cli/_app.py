@@ -74,7 +74,8 @@ def _run(command: Command | CommandGroup, path: str, words: Sequence[str]) -> in
 
     while isinstance(command, CommandGroup):
         name, *rest = words or [""]
-        if command.default is not None and name not in command.commands and name not in HELP_NAMES:
+        is_named = name in command.commands or name in HELP_NAMES
+        if command.default is not None and not is_named:
             name = command.default
             rest = list(words)
         words = rest
@@ -87,7 +88,8 @@ def _run(command: Command | CommandGroup, path: str, words: Sequence[str]) -> in
     try:
         values = parse(command, words)
     except CommandError as error:
-        error.hint = error.hint or f"{path} --help shows its options"
+        if not error.hint:
+            error.hint = f"{path} --help shows its options"
         raise
     if values is None:
         return _print(command_help(command, path))
@@ -99,10 +101,8 @@ def _help_of_group(group: CommandGroup, path: str) -> str:
     from toolweave.cli._help import group_help, option_rows  # late, as above
 
     if group.default is None:
-        default = None
-    else:
-        default = group.commands[group.default]
-    return group_help(path, group.help, group.summaries, () if default is None else option_rows(default))
+        return group_help(path, group.help, group.summaries)
+    return group_help(path, group.help, group.summaries, option_rows(group.commands[group.default]))
 
 
 def _unknown(word: str, known: Iterable[str], path: str) -> Exception:
@@ -110,9 +110,8 @@ def _unknown(word: str, known: Iterable[str], path: str) -> Exception:
     from toolweave.cli._parse import did_you_mean
 
     kind = "option" if word.startswith("-") else "command"
-    return CommandError(
-        f"there is no {kind} {word}", hint=did_you_mean(word, known) or f"{path} --help lists what there is"
-    )
+    hint = did_you_mean(word, known) or f"{path} --help lists all"
+    return CommandError(f"unknown {kind} {word}", hint=hint)
 
 
 def _print(text: str, *, code: int = 0) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from toolweave._json_types import Json, JsonObject
@@ -24,7 +25,9 @@ def parse(command: Command, words: Sequence[str]) -> Json | None:
             there is one too many, or two options contradict each other.
     """
     before, after = _split(words)
-    by_name = {name: one for one, option in command.options for name in option.names}
+    by_name: dict[str, CommandParameter] = {}
+    for parameter, option in command.options:
+        by_name.update(dict.fromkeys(option.names, parameter))
     given: dict[str, list[str]] = {}
     free: list[str] = []
     try:
@@ -37,11 +40,16 @@ def parse(command: Command, words: Sequence[str]) -> Json | None:
                 free.append(word)
         _place(command, free, given)
     except CommandError as error:
-        error.hint = error.hint or _meant(command, before, free)
+        if not error.hint:
+            error.hint = _meant(command, before, free)
         raise
-    if after is not None and command.remainder is None:
+    if after is None:
+        after = ()
+    elif command.remainder is None:
         raise CommandError("no command is expected after --")
-    values = {one.name: _value(one, given.get(one.name), after or ()) for one in command.parameters}
+    values: Json = {}
+    for parameter in command.parameters:
+        values[parameter.name] = _value(parameter, given.get(parameter.name), after)
     _check_combination(command, values)
     return values
 
@@ -52,8 +60,8 @@ def _check_combination(command: Command, values: JsonObject) -> None:
     Raises:
         CommandError: An option is given without one that it needs, or beside one that contradicts it.
     """
-    chosen = [option for one, option in command.options if values[one.name] != one.default]
-    typed = {name for option in chosen for name in option.names}
+    chosen = [option for parameter, option in command.options if values[parameter.name] != parameter.default]
+    typed = set(chain.from_iterable(option.names for option in chosen))
     for option in chosen:
         for needed, reason in option.needs.items():
             if typed.isdisjoint(needed.split(" or ")):

@@ -25,7 +25,7 @@ from toolweave.errors import AuthRequiredError, ConfigError, ServerError, Toolwe
 from toolweave.hub import Hub, connect_mcp_servers
 from toolweave.tools import ToolSpec
 
-_LAST_WORDS = 5
+_MAX_OUTPUT_LINES = 5
 AnswerT = TypeVar("AnswerT")
 
 _STARTING = frozenset({ConnectionState.IDLE, ConnectionState.CONNECTING})
@@ -76,17 +76,23 @@ class OpenServers:
         """Return one server as JSON: its identity and start-up time, or its error."""
         connection = self._begun.get(name)
         error = self.errors.get(name)
-        why = str(error) if error is not None else None
-        if connection is not None and connection.state in _STARTING:
-            why = f"server {name!r}: no sign of life for {self.hub.silences.get(name, 0):.0f} s; it is still starting"
-        return {
+        row: Json = {
             "state": _state(connection, error),
-            "protocol_version": connection.protocol_version if connection is not None else None,
-            "server_info": (dict(connection.server_info) or None) if connection is not None else None,
+            "protocol_version": None,
+            "server_info": None,
             "tools": len(self.specs_of(name)),
-            "error": why,
-            "seconds": round(connection.report.seconds, 3) if connection is not None else 0.0,
+            "error": None if error is None else str(error),
+            "seconds": 0.0,
         }
+        if connection is None:
+            return row
+        row["protocol_version"] = connection.protocol_version
+        row["server_info"] = dict(connection.server_info) or None
+        row["seconds"] = round(connection.report.seconds, 3)
+        if connection.state in _STARTING:
+            silence = self.hub.silences.get(name, 0)
+            row["error"] = f"server {name!r}: no sign of life for {silence:.0f} s; it is still starting"
+        return row
 
     async def ask(self, question: Callable[[McpConnection], Awaitable[AnswerT]]) -> dict[str, AnswerT]:
         """Query all connected servers concurrently; one that fails is left out, with a note."""
@@ -128,10 +134,11 @@ class OpenServers:
 
     def exit_code(self, *, strict: bool = False) -> ExitCode:
         """Return `OK` when any server answered, and with `strict` only when all did."""
-        if self.answered and not (strict and self.errors):
-            return ExitCode.OK
-        wrong = [isinstance(error, ConfigError) for error in self.errors.values()]
-        if not self.answered and wrong and all(wrong):
+        if self.answered:
+            is_enough = not strict or not self.errors
+            return ExitCode.OK if is_enough else ExitCode.UNREACHABLE
+        errors = self.errors.values()
+        if errors and all(isinstance(error, ConfigError) for error in errors):
             return ExitCode.USAGE
         return ExitCode.UNREACHABLE
 
@@ -140,7 +147,9 @@ class OpenServers:
 
         A line on the terminal names the servers it waits for.
         """
-        names = [name for name, one in self._begun.items() if one.state in _STARTING]
+        # Listeners are added before the first wait, so that no change of state is missed: a server that is ready before
+        # is not among the names.
+        names = [name for name, connection in self._begun.items() if connection.state in _STARTING]
         with starting(names, lambda: self.hub.silences) as done:
 
             def changed(change: StateChanged) -> None:
@@ -159,10 +168,10 @@ class OpenServers:
 
 def _brief(text: str) -> str:
     """Return an error with only the last lines of the process's output, indented so that they cannot pass for ours."""
-    first, *said = text.split("\n")
-    if len(said) > _LAST_WORDS:
-        said = ["... (toolweave doctor shows more)", *said[-_LAST_WORDS:]]
-    return "\n  ".join([first, *said])
+    first, *output = text.split("\n")
+    if len(output) > _MAX_OUTPUT_LINES:
+        output = ["... (toolweave doctor shows more)", *output[-_MAX_OUTPUT_LINES:]]
+    return "\n  ".join([first, *output])
 
 
 @asynccontextmanager

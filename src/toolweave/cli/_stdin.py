@@ -12,7 +12,7 @@ from typing import Any
 
 import anyio
 
-from toolweave._json_types import Json, JsonObject
+from toolweave._json_types import Json, JsonObject, text_or_empty
 from toolweave.cli._arguments import allowed_types, choices_of, coerce, property_schema
 from toolweave.cli._exit_codes import CommandError, ExitCode
 from toolweave.cli._questions import ask_line
@@ -25,7 +25,7 @@ _TRIES = 5
 
 
 def can_ask() -> bool:
-    """Whether a person can be asked: standard input and standard error are terminals."""
+    """Return whether a person can be asked: standard input and standard error are terminals."""
     return wide(sys.stdin) and wide(sys.stderr)
 
 
@@ -42,16 +42,12 @@ async def ask_for(names: Sequence[str], schema: JsonObject) -> Json:
 
 
 async def _ask(name: str, parameter: JsonObject, root: JsonObject) -> Any:
-    description = parameter.get("description")
-    if isinstance(description, str) and description:
+    description = text_or_empty(parameter.get("description"))
+    if description:
         note(f"  {clip(safe_text(description), 100)}")
-    kinds = "/".join(sorted(allowed_types(parameter, root)))
-    choices = ", ".join(map(str, choices_of(parameter, root)))
-    if "default" in parameter:
-        default = f" [{json.dumps(parameter['default'])}]"
-    else:
-        default = ""
-    prompt = f"{name}{f' ({choices or kinds})' if choices or kinds else ''}{default}: "
+    expected = ", ".join(map(str, choices_of(parameter, root))) or "/".join(sorted(allowed_types(parameter, root)))
+    default = f" [{json.dumps(parameter['default'])}]" if "default" in parameter else ""
+    prompt = f"{name} ({expected}){default}: " if expected else f"{name}{default}: "
     for _ in range(_TRIES):
         word = await ask_line(prompt)
         if word is None:
@@ -92,6 +88,8 @@ async def read_piped() -> str | None:
         return _decoded(sys.stdin.buffer.read()) or None
     if not stat.S_ISFIFO(kind):
         return None
+    # The first byte shows that there is a writer. From then on the end of the pipe is awaited, however long it takes:
+    # half of a text would be worse than none.
     chunks: list[bytes] = []
     with anyio.move_on_after(FIRST_BYTE_SECONDS) as bound:
         while True:

@@ -60,11 +60,13 @@ async def opened(
     model = await choose_model(options.model)
     async with AsyncExitStack() as stack:
         stack.push_async_callback(_closed, model)
-        if backend:
-            store = backend.store
-        else:
+        # The order of closing is the reverse: the agent first, then its servers, the store and the model.
+        if backend is None:
             store = await stack.enter_async_context(opened_store(options.store))
-        kept: Json = {"backend": backend} if backend else {"store": store}
+            kept: Json = {"store": store}
+        else:
+            store = backend.store
+            kept = {"backend": backend}
         fleet = None
         if selection is not None:
             waits = backend is not None or attended == "later"
@@ -89,8 +91,8 @@ async def servers_of(options: ChatOptions) -> LoadedConfig | None:
         CommandError: The options contradict each other, or a file is not trusted.
         ConfigError: A config is wrong.
     """
-    named = options.config or options.server or options.ad_hoc or options.header or options.bearer_env
-    if not named and not names_in(default_config()):
+    named = (options.config, options.server, options.ad_hoc, options.header, options.bearer_env)
+    if not any(named) and not names_in(default_config()):
         note("no servers: no config was found")
         return None
     return await select(options)
@@ -113,8 +115,8 @@ async def choose_model(option: str | None) -> Model:
     if name is None and can_ask():
         note(f"no model: {VARIABLE} is not set, and neither is a key of a provider")
         answer = await ask_line("use the offline command model, which runs tools by name? [Y/n] ")
-        if answer is not None and answer.strip().lower() in ("", "y", "yes"):
-            name = OFFLINE
+        is_yes = answer is not None and answer.strip().lower() in ("", "y", "yes")
+        name = OFFLINE if is_yes else None
     if name is None:
         keys = ", ".join(variable for variable, _ in _KEYS)
         hint = f"--model NAME, or set {VARIABLE}, {keys}; --model {OFFLINE} runs tools by name, offline"
@@ -125,4 +127,9 @@ async def choose_model(option: str | None) -> Model:
 def named_model(option: str | None) -> str | None:
     """Return the model's name: that of the option, of `TOOLWEAVE_MODEL`, or of the first provider with a key."""
     given = option or os.environ.get(VARIABLE, "").strip()
-    return given or next((name for variable, name in _KEYS if os.environ.get(variable, "").strip()), None)
+    if given:
+        return given
+    for variable, name in _KEYS:
+        if os.environ.get(variable, "").strip():
+            return name
+    return None

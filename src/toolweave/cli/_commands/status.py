@@ -83,8 +83,11 @@ def _show(rows: dict[str, Json]) -> None:
 
     columns = ["server", "state", "protocol", "answers in", "started in", "tools", "restarts", "software"]
     signs_in = any(row["sign_in"] for row in rows.values())
-    cells = [
-        (
+    if signs_in:
+        columns.append("sign-in")
+    cells: list[list[str]] = []
+    for name, row in rows.items():
+        line = [
             name,
             row["state"],
             row["protocol_version"] or "",
@@ -93,11 +96,10 @@ def _show(rows: dict[str, Json]) -> None:
             str(row["tools"]),
             str(row["restarts"]),
             software_text(row["server_info"] or {}),
-            *([lasting(row["sign_in"]) if row["sign_in"] else ""] if signs_in else []),
-        )
-        for name, row in rows.items()
-    ]
-    columns += ["sign-in"] if signs_in else []
+        ]
+        if signs_in:
+            line.append(lasting(row["sign_in"]) if row["sign_in"] else "")
+        cells.append(line)
     show(table(columns, cells, right=("answers in", "started in", "tools", "restarts")))
 
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from toolweave.install import LaunchAnswers, LaunchQuestion
 
 _TRIES = 5
+_MAX_ANSWERS = 100
 _WIDTH = 200
 _HINT = "give it by --set NAME=VALUE, or a secret by --set-env NAME=VARIABLE"
 
@@ -24,7 +25,7 @@ def given_values(
     """Return the values of `--set NAME=VALUE` and `--set-env NAME=VARIABLE` by name.
 
     Raises:
-        CommandError: A word has no `=`, names nothing that is asked for, or would put a secret on a command line.
+        CommandError: A word has no `=`, names no value of the server, or would put a secret on a command line.
     """
     given: dict[str, list[str]] = {}
     for word in values:
@@ -52,8 +53,8 @@ def _split(questions: Sequence[LaunchQuestion], word: str, form: str) -> tuple[L
     name, equals, _ = word.partition("=")
     if not equals:
         raise CommandError(f"{form} is expected, got a word without =")
-    names = ", ".join(one.name for one in questions) or "nothing"
-    raise CommandError(f"{name!r} is nothing that this server asks for; there is {names}")
+    names = ", ".join(question.name for question in questions) or "none"
+    raise CommandError(f"{name!r} is not a value of this server; it has: {names}")
 
 
 async def answered(
@@ -65,7 +66,7 @@ async def answered(
         questions: The questions.
         given: The answers so far.
         deferred: Whether the client asks for secrets itself.
-        ask_all: Whether to ask for what has a default or can be left out, too.
+        ask_all: Whether to ask for optional values and for those with a default as well.
 
     Raises:
         CommandError: A value is missing and no one can be asked, or the input ended.
@@ -76,13 +77,18 @@ async def answered(
     from toolweave.install import LaunchAnswers
 
     answers = {name: list(values) for name, values in given.items()}
-    open_ones = [one for one in questions if one.name not in answers and not (deferred and one.secret)]
-    if can_ask():
-        for question in open_ones:
-            if ask_all or (question.required and not question.defaults):
+    missing: list[str] = []
+    for question in questions:
+        is_asked_later = deferred and question.secret
+        if is_asked_later or question.name in answers:
+            continue
+        is_needed = question.required and not question.defaults
+        if can_ask():
+            if ask_all or is_needed:
                 answers[question.name] = await _ask(question)
-    elif any(one.required and not one.defaults for one in open_ones):
-        missing = [one.name for one in open_ones if one.required and not one.defaults]
+        elif is_needed:
+            missing.append(question.name)
+    if missing:
         raise CommandError(f"a value is needed for {', '.join(missing)}, and no one can be asked", hint=_HINT)
     try:
         return LaunchAnswers(questions, answers, deferred=deferred)
@@ -99,12 +105,13 @@ async def _ask(question: LaunchQuestion) -> list[str]:
     if question.placeholder:
         note(f"  for example {clip(safe_text(question.placeholder), _WIDTH)}")
     answers: list[str] = []
-    for _ in range(_TRIES if not question.repeated else 100):
+    for _ in range(_MAX_ANSWERS if question.repeated else _TRIES):  # bounded, as the input may be a program's
         line = await ask_line(_prompt(question, more=bool(answers)), hidden=question.secret)
         if line is None:
             raise CommandError("the input ended before every value was given", code=ExitCode.TOOL_ERROR)
         text = line if question.secret else line.strip()
-        if not text and (answers or question.defaults or not question.required):
+        may_end = not question.required or len(answers) + len(question.defaults) > 0
+        if may_end and not text:
             return answers
         try:
             question.checked(text)
@@ -118,14 +125,23 @@ async def _ask(question: LaunchQuestion) -> list[str]:
 
 
 def _prompt(question: LaunchQuestion, *, more: bool) -> str:
-    kind = ", ".join(question.choices) or ("" if question.format == "string" else question.format)
-    hidden = "not shown as you type" if question.secret else ""
-    about = "; ".join(part for part in (clip(kind, _WIDTH), hidden) if part)
-    default = ", ".join(question.defaults)
+    facts: list[str] = []
+    if question.choices:
+        facts.append(clip(", ".join(question.choices), _WIDTH))
+    elif question.format != "string":
+        facts.append(clip(question.format, _WIDTH))
+    if question.secret:
+        facts.append("not shown as you type")
+    about = f" ({'; '.join(facts)})" if facts else ""
+    return f"{clip(safe_text(question.name), _WIDTH)}{about}{_effect_of_enter(question, more=more)}: "
+
+
+def _effect_of_enter(question: LaunchQuestion, *, more: bool) -> str:
+    """Return the text for an empty answer: the end of several, the default, or no value."""
     if more:
-        rest = " [Enter: no more]"
-    elif default:
-        rest = f" [{clip(default, _WIDTH)}]"
-    else:
-        rest = "" if question.required else " [Enter: left out]"
-    return f"{clip(safe_text(question.name), _WIDTH)}{f' ({about})' if about else ''}{rest}: "
+        return " [Enter: no more]"
+    if question.defaults:
+        return f" [{clip(', '.join(question.defaults), _WIDTH)}]"
+    if question.required:
+        return ""
+    return " [Enter: left out]"

@@ -6,9 +6,9 @@ import difflib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
-from toolweave._json_types import Json, JsonObject
+from toolweave._json_types import Json, JsonObject, as_object, object_or_empty
 from toolweave.cli._exit_codes import CommandError
 
 if TYPE_CHECKING:
@@ -100,9 +100,11 @@ def file_of(form: ClientFormat) -> Path:
 
     if not form.kind:
         return Path("mcp.json").absolute()
-    first, *others = (file.path for file in editor_config_files() if file.kind == form.kind)
-    named_alike = (path for path in (first, *others) if path.stem == first.stem and path.is_file())
-    return next(named_alike, first)  # `opencode.jsonc` where there is no `opencode.json`
+    paths = [file.path for file in editor_config_files() if file.kind == form.kind]
+    for path in paths:  # `opencode.jsonc` if `opencode.json` does not exist
+        if path.stem == paths[0].stem and path.is_file():
+            return path
+    return paths[0]
 
 
 def open_config(form: ClientFormat, path: Path | None, name: str) -> EditedConfig:
@@ -119,13 +121,7 @@ def open_config(form: ClientFormat, path: Path | None, name: str) -> EditedConfi
     text, encoding = read_text(file)
     value = _read(text, file)
     section = _section(form, value, file)
-    inside: Any = value
-    for key in section:
-        if isinstance(inside, dict):
-            inside = cast("Json", inside).get(key, {})
-        else:
-            inside = {}
-    servers: JsonObject = cast("Json", inside) if isinstance(inside, dict) else {}
+    servers = object_or_empty(_at(value, section))
     return EditedConfig(
         path=file,
         text=text,
@@ -148,7 +144,8 @@ def edited(config: EditedConfig, name: str, entry: JsonObject, inputs: Sequence[
     from toolweave.cli._install.toml_text import with_table
     from toolweave.cli._serve.editor_config import with_item, with_member
 
-    path, source = (*config.section, name), str(config.path)
+    path = (*config.section, name)
+    source = str(config.path)
     if config.path.suffix.lower() == ".toml":
         return replace(config, new_text=with_table(config.text, path, entry, source))
     text = with_member(config.text, path, entry, source)
@@ -173,17 +170,20 @@ def _section(form: ClientFormat, value: JsonObject, file: Path) -> tuple[str, ..
     if form.kind:
         return form.section
     for path in SECTIONS:
-        inside: Any = value
-        for key in path:
-            if isinstance(inside, dict):
-                inside = cast("Json", inside).get(str(key))
-            else:
-                inside = None
-        if isinstance(inside, dict) and path not in (("mcp",), ("extensions",)):  # others call other things so
+        if path in (("mcp",), ("extensions",)):  # other programs have other things under these names
+            continue
+        if as_object(_at(value, path)) is not None:
             return tuple(map(str, path))
     if file.name == "pyproject.toml":
         return ("tool", "toolweave", "mcpServers")
     return form.section
+
+
+def _at(value: object, path: Sequence[str | int]) -> object:
+    """Return the value at a path; None if it is not there."""
+    for key in path:
+        value = object_or_empty(value).get(str(key))
+    return value
 
 
 def _bare(line: str) -> str:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Sequence
 
-from toolweave._json_types import Json, JsonObject
+from toolweave._json_types import Json, JsonObject, as_array, as_object, object_or_empty
 from toolweave.cli._exit_codes import CommandError
 from toolweave.cli._serve.editor_config import BY_HAND, with_value
 
@@ -43,14 +42,15 @@ def with_table(text: str, path: Sequence[str], value: JsonObject, source: str) -
     kept, at = _without(lines, path)
     while at and not kept[at - 1].strip():
         at -= 1
-    rest = kept[at:]
-    block = table_lines(path, value)
-    made = "\n".join([*kept[:at], *([""] if at else []), *block, *(rest or [""])])
+    above = [*kept[:at], ""] if at else []
+    below = kept[at:] or [""]
+    made = "\n".join([*above, *table_lines(path, value), *below])
+    # The lines are cut by their look, without the parser. Only a text that reads as the wanted document is kept.
     try:
-        edited = tomllib.loads(made) == wanted
+        is_right = tomllib.loads(made) == wanted
     except ValueError:
-        edited = False
-    if not edited:
+        is_right = False
+    if not is_right:
         raise CommandError(f"{source}: it is written in a way that cannot be edited safely", hint=BY_HAND)
     return made.replace("\n", newline)
 
@@ -58,7 +58,7 @@ def with_table(text: str, path: Sequence[str], value: JsonObject, source: str) -
 def _without(lines: list[str], path: Sequence[str]) -> tuple[list[str], int]:
     """Return the lines without the table and those inside of it, and where it was; the end if it was not there.
 
-    A line within a text of several lines may look like a header: what comes out wrong is then refused as a whole.
+    A line within a text of several lines may look like a header: a wrong result is then refused as a whole.
     """
     kept: list[str] = []
     dropped: list[str] = []
@@ -79,7 +79,7 @@ def _without(lines: list[str], path: Sequence[str]) -> tuple[list[str], int]:
 def _tail(lines: list[str]) -> list[str]:
     """Return the comments and empty lines at the end of a table: they belong to the next one."""
     at = len(lines)
-    while at and (not lines[at - 1].strip() or lines[at - 1].lstrip().startswith("#")):
+    while at and lines[at - 1].partition("#")[0].strip() == "":
         at -= 1
     return lines[at:]
 
@@ -87,22 +87,25 @@ def _tail(lines: list[str]) -> list[str]:
 def _header_path(line: str) -> list[str]:
     """Return the keys of a header, by the reader of TOML itself; none for any other line."""
     try:
-        value: Any = tomllib.loads(line)
+        value: object = tomllib.loads(line)
     except ValueError:
         return []
+    # `[[a.b]]` reads as {"a": {"b": [{}]}}: an object with one member for each key, in a list if it is an array's.
     keys: list[str] = []
-    while isinstance(value, (dict, list)) and value:
-        if isinstance(value, list):
-            value = cast("list[Any]", value)[0]
+    while value:
+        items = as_array(value)
+        if items is not None:
+            value = items[0]
             continue
-        ((key, value),) = cast("Json", value).items()
+        ((key, value),) = object_or_empty(value).items()
         keys.append(key)
     return keys
 
 
 def table_lines(path: Sequence[str], value: JsonObject) -> list[str]:
     """Return the lines of a table with one key a line."""
-    return [f"[{'.'.join(map(_key, path))}]", *(f"{_key(name)} = {_inline(item)}" for name, item in value.items())]
+    header = f"[{'.'.join(map(_key, path))}]"
+    return [header, *(f"{_key(name)} = {_inline(item)}" for name, item in value.items())]
 
 
 def _key(name: str) -> str:
@@ -111,14 +114,16 @@ def _key(name: str) -> str:
     return _text(name)
 
 
-def _inline(value: Any) -> str:
-    if isinstance(value, Mapping):
-        items = cast("JsonObject", value).items()
-        return "{ " + ", ".join(f"{_key(name)} = {_inline(item)}" for name, item in items) + " }"
-    if isinstance(value, list):
-        return "[" + ", ".join(map(_inline, cast("list[Any]", value))) + "]"
+def _inline(value: object) -> str:
     if isinstance(value, str):
         return _text(value)
+    members = as_object(value)
+    if members is not None:
+        pairs = ", ".join(f"{_key(name)} = {_inline(item)}" for name, item in members.items())
+        return f"{{ {pairs} }}"
+    items = as_array(value)
+    if items is not None:
+        return f"[{', '.join(map(_inline, items))}]"
     return json.dumps(value)
 
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any, cast
 
-from toolweave._json_types import Json, JsonObject
+from toolweave._json_types import Json, JsonObject, array_or_empty, object_or_empty
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.protocol.jsonrpc import encode_error, encode_notification
@@ -26,8 +25,18 @@ class ReloadRelay:
     """Passes messages between a client and the process that serves it now.
 
     Args:
-        to_client: Takes lines for the client.
+        to_client: Sends a line to the client.
     """
+
+    # A state machine. All methods are called by one task, so that nothing changes between two statements:
+    #
+    #   starting  `_held` is a list: lines of the client wait, the new process gets the repeated messages
+    #   serving   `_held` is None and `_to_server` is set: lines pass
+    #   retiring  `_retiring` and `_held` is a list: the process still answers, lines of the client wait for the next
+    #   down      `_why_down` is set and `_held` is None: requests are refused with it
+    #
+    # A request of the client is in `_open` until it is answered, by a process or, once its process is gone, by us. So
+    # each gets exactly one response, whichever process it reached.
 
     def __init__(self, to_client: Callable[[bytes], None]) -> None:
         self._to_client = to_client
@@ -36,12 +45,12 @@ class ReloadRelay:
         self._retiring = False
         self._why_down: str | None = None
         self._initialize: Json | None = None
-        self._agreed: Json | None = None  # the answer to it, as the client got it
+        self._agreed: JsonObject | None = None  # the response to it, as the client got it
         self._initialized = False
         self._repeated: dict[str, Json] = {}  # requests that a new process gets again, by what they set
         self._open: dict[str, Json] = {}  # the client's requests without an answer
         self._asked: set[str] = set()  # the server's requests without an answer
-        self._own: set[str] = set()  # our requests to the server; their answers are for no client
+        self._own: set[str] = set()  # our requests to the server, whose responses the client must not get
         self._relistened: set[str] = set()
         self._numbers = 0
 
@@ -87,7 +96,7 @@ class ReloadRelay:
         self._to_server = to_server
         self._why_down = None
         self._retiring = False
-        self._held = self._held or []
+        self._hold()
         if self._agreed is not None and self._initialize is not None:
             self._own.add(_key(f"{_PRIVATE}0"))
             to_server(_line({**self._initialize, "id": f"{_PRIVATE}0"}))
@@ -113,7 +122,20 @@ class ReloadRelay:
     def retire(self) -> None:
         """Announce that the process will be replaced: messages of the client are held back for the next one."""
         self._retiring = True
-        self._held = self._held or []
+        self._hold()
+
+    def _hold(self) -> None:
+        """Hold lines of the client back from now on; those that are held already stay."""
+        if self._held is None:
+            self._held = []
+
+    def _release(self) -> None:
+        """Handle the lines that were held back, in their order."""
+        held = self._held
+        self._held = None
+        if held is not None:
+            for line in held:
+                self.from_client(line)
 
     def detach(self, why: str, *, down: bool = False) -> None:
         """Detach an ended process: its open requests are answered with the error `why`, listen streams stay open.
@@ -127,11 +149,12 @@ class ReloadRelay:
             if message["method"] != methods.SUBSCRIPTIONS_LISTEN:
                 del self._open[key]
                 self._refuse(message, why)
-        self._why_down = why if down else None
-        held = self._held or []
-        self._held = None if down else self._held or []
-        for line in held if down else ():
-            self.from_client(line)
+        if down:
+            self._why_down = why
+            self._release()
+        else:
+            self._why_down = None
+            self._hold()
 
     def _answered(self, key: str, message: Json) -> bool:
         """Record an answer of the process; return False to withhold it from the client."""
@@ -140,26 +163,31 @@ class ReloadRelay:
             if key == _key(f"{_PRIVATE}0"):
                 self._ready()
             return False
-        asked = self._open.get(key)
-        if asked is not None and self._retiring and asked["method"] == methods.SUBSCRIPTIONS_LISTEN:
+        request = self._open.get(key)
+        if request is None:  # an error without an id is for the client, a response to a cancelled request is not
+            return message.get("id") is None
+        method = request["method"]
+        if self._retiring and method == methods.SUBSCRIPTIONS_LISTEN:
             return False  # it continues with the next process
-        self._open.pop(key, None)
-        result = message.get("result")
-        if asked is None or not isinstance(result, dict):
-            return asked is not None or message.get("id") is None
-        if asked["method"] == methods.INITIALIZE:
-            self._agreed = cast("Json", result)
-        elif asked["method"] in _REPEATED:
-            self._remember(asked)
+        del self._open[key]
+        result = as_object(message.get("result"))
+        if result is None:  # an error changes nothing that a new process needs
+            return True
+        if method == methods.INITIALIZE:
+            self._agreed = result
+        elif method in _REPEATED:
+            self._remember(request)
         return True
 
     def _remember(self, message: Json) -> None:
         method = message["method"]
         uri = str(_params(message).get("uri"))
         if method == methods.RESOURCES_UNSUBSCRIBE:
-            self._repeated.pop(f"resources/subscribe {uri}", None)
+            self._repeated.pop(f"{methods.RESOURCES_SUBSCRIBE} {uri}", None)
+        elif method == methods.LOGGING_SET_LEVEL:
+            self._repeated[method] = message
         else:
-            self._repeated[method if method == methods.LOGGING_SET_LEVEL else f"{method} {uri}"] = message
+            self._repeated[f"{method} {uri}"] = message
 
     def _ready(self) -> None:
         """Repeat the recorded messages to an initialized process, and notify the client of possible changes."""
@@ -176,71 +204,60 @@ class ReloadRelay:
             if message["method"] == methods.SUBSCRIPTIONS_LISTEN:
                 self._relistened.add(key)
                 to_server(_line(message))
-        self._tell_changed()
-        held = self._held or []
-        self._held = None
-        for line in held:
-            self.from_client(line)
+        self._notify_changed()
+        self._release()  # last, so that a request sees the new process with its log level and subscriptions
 
-    def _tell_changed(self) -> None:
+    def _notify_changed(self) -> None:
         """Send a legacy client the list-changed notifications that the server's capabilities promised."""
         if not self._initialized or self._agreed is None:
             return
-        capabilities = _object(self._agreed.get("capabilities"))
+        capabilities = object_or_empty(self._agreed.get("capabilities"))
         for name, changed in LIST_CHANGED.items():
-            if _object(capabilities.get(name)).get("listChanged") is True:
+            if object_or_empty(capabilities.get(name)).get("listChanged") is True:
                 self._to_client(encode_notification(changed, {}))
 
     def _is_second_acknowledgement(self, message: Json) -> bool:
         """Swallow the acknowledgement of a reopened listen stream; the client gets change notifications instead."""
         params = _params(message)
-        identity = _object(params.get("_meta")).get(SUBSCRIPTION_ID)
+        identity = object_or_empty(params.get("_meta")).get(SUBSCRIPTION_ID)
         key = _key(identity)
         if message.get("method") != _ACKNOWLEDGED or key not in self._relistened:
             return False
         self._relistened.discard(key)
-        honoured = _object(params.get("notifications"))
+        honoured = object_or_empty(params.get("notifications"))
         stamp = {"_meta": {SUBSCRIPTION_ID: identity}}
         for name, listed in LIST_FILTERS.items():
             if honoured.get(listed) is True:
                 self._notify(LIST_CHANGED[name], stamp)
-        uris: Any = honoured.get(RESOURCE_SUBSCRIPTIONS)
-        for uri in cast("list[Any]", uris) if isinstance(uris, list) else ():
+        for uri in array_or_empty(honoured.get(RESOURCE_SUBSCRIPTIONS)):
             self._notify(methods.NOTIFICATIONS_RESOURCES_UPDATED, {"uri": uri, **stamp})
         return True
 
     def _notify(self, method: str, params: Json) -> None:
         self._to_client(encode_notification(method, params))
 
-    def _refuse(self, message: Json, why: str) -> None:
+    def _refuse(self, message: Json, reason: str) -> None:
         if "id" in message:
-            self._to_client(encode_error(message["id"], INTERNAL_ERROR, why))
+            self._to_client(encode_error(message["id"], INTERNAL_ERROR, reason))
 
 
 def _parsed(line: bytes) -> Json | None:
     """Return a parsed message; None for any other line, which is passed on unparsed."""
     try:
-        value: Any = json.loads(line)
+        message = as_object(json.loads(line))
     except (ValueError, RecursionError):
         return None
-    if isinstance(value, dict):
-        return cast("Json", value)
-    return None
+    return None if message is None else dict(message)
 
 
 def _line(message: JsonObject) -> bytes:
     return json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def _key(identity: Any) -> str:
+def _key(identity: object) -> str:
+    """Return an id as a key: 1 and "1" are different ids, and equal to other values in Python."""
     return json.dumps(identity)
 
 
-def _params(message: Json) -> Json:
-    return _object(message.get("params"))
-
-
-def _object(value: Any) -> Json:
-    if isinstance(value, dict):
-        return cast("Json", value)
-    return {}
+def _params(message: Json) -> JsonObject:
+    return object_or_empty(message.get("params"))

@@ -45,8 +45,8 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
         group: The name of the group of workers.
         state_keys: The secrets that they share.
         folder: The folder that they share.
-        store: The file of the store that they share; None where that is elsewhere.
-        admin_token: The token of the admin API; None for none.
+        store: The file of the store that they share; None for a store elsewhere.
+        admin_token: The token of the admin API; None without one.
     """
 
     port: int
@@ -81,6 +81,8 @@ def take_settings() -> WorkerSettings:
 
 
 def _end_with_parent(folder: str) -> None:
+    # Standard input ends with the parent in every case, also when it is killed. This is a thread of its own and not a
+    # task, since the worker has to end even if its event loop is blocked.
     while os.read(0, 4_096):
         pass
     atexit.register(shutil.rmtree, folder, ignore_errors=True)  # a parent that was killed did not
@@ -114,9 +116,13 @@ class WorkerPool:
         count: How many there are.
         env: Their environment.
         end_seconds: Seconds that they may take to end.
-        on_ready: Called with what the last of them said when all are ready for the first time.
+        on_ready: Called with the facts of the last of them when all are ready for the first time.
         on_gone: Called with the process id of each that has ended.
     """
+
+    # One task for each worker starts it again and again; `_living` has the process of each that runs. Before all were
+    # ready once, the end of one is the end of all: its config or its port is wrong, and others would fail the same way.
+    # Later it is started again, after a pause that doubles while it ends early.
 
     def __init__(
         self,
@@ -145,11 +151,9 @@ class WorkerPool:
         """Keep the workers running until the parent is asked to end; they end first."""
         from toolweave.serve._signals import stop_signals  # imports are late: --help imports the commands
 
-        if not hasattr(signal, "SIGHUP"):
-            hang_up = {}
-        else:
-            hang_up = {int(signal.SIGHUP): self._hang_up}
-        own: dict[int, Callable[[], object]] = {int(signal.SIGINT): self._interrupt, **hang_up}
+        own: dict[int, Callable[[], object]] = {int(signal.SIGINT): self._interrupt}
+        if hasattr(signal, "SIGHUP"):
+            own[int(signal.SIGHUP)] = self._hang_up
         with stop_signals(self._terminate, other=own):
             async with anyio.create_task_group() as tasks:
                 for number in range(self._count):
@@ -192,17 +196,12 @@ class WorkerPool:
             if self._stopping.is_set():
                 return
             if len(self._ready) < self._count:
-                if code in list(ExitCode) and code:
-                    self._code = ExitCode(code)
-                else:
-                    self._code = ExitCode.UNREACHABLE
+                is_failure = code in list(ExitCode) and code != ExitCode.OK
+                self._code = ExitCode(code) if is_failure else ExitCode.UNREACHABLE
                 self._terminate()
                 return
-            steady = anyio.current_time() - since > _STEADY_SECONDS
-            if steady:
-                pause = 0.0
-            else:
-                pause = min(_MAX_PAUSE, max(_MIN_PAUSE, 2 * pause))
+            was_steady = anyio.current_time() - since > _STEADY_SECONDS
+            pause = 0.0 if was_steady else min(_MAX_PAUSE, max(_MIN_PAUSE, 2 * pause))
             note(f"worker {number + 1} ended unexpectedly ({_ending(code)}); it is started again")
             with anyio.move_on_after(pause):
                 await self._stopping.wait()
@@ -231,18 +230,19 @@ class WorkerPool:
         """Give a worker its settings, and wait until it is ready or has ended."""
         assert process.stdin is not None
         assert process.stdout is not None
-        said = b""
+        # By its standard input and not by variables or arguments, which other programs of the machine can read.
+        facts = b""
         with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
             await process.stdin.send(msgspec.json.encode(self._settings) + b"\n")
         with suppress(anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
-            while not said.endswith(b"\n"):
-                said += await process.stdout.receive()
-        if not said.endswith(b"\n"):
+            while not facts.endswith(b"\n"):
+                facts += await process.stdout.receive()
+        if not facts.endswith(b"\n"):
             return
-        first = number not in self._ready
+        is_first = number not in self._ready
         self._ready.add(number)
-        if first and len(self._ready) == self._count:
-            self._on_ready(decode_json(said))
+        if is_first and len(self._ready) == self._count:
+            self._on_ready(decode_json(facts))
 
     async def _kill_in_time(self) -> None:
         await self._stopping.wait()
