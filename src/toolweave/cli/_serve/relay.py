@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
-from toolweave._json_types import Json, JsonObject, array_or_empty, object_or_empty
+from toolweave._json_types import Json, JsonObject, array_or_empty, as_object, object_or_empty
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.protocol.jsonrpc import encode_error, encode_notification
