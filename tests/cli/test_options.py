@@ -134,7 +134,7 @@ def test_an_option_that_looks_alike_is_offered() -> None:
 def test_a_command_without_a_server_takes_none_and_no_argument_too_many(cli: Cli) -> None:
     assert "no command is expected after --" in cli("init", "--", "npx").err
     assert "unexpected argument 'b.json'" in cli("init", "a.json", "b.json").err
-    assert "init --help shows what it takes" in cli("init", "a.json", "b.json").err
+    assert "init --help shows its options" in cli("init", "a.json", "b.json").err
 
 
 def test_a_group_of_options_comes_as_one_value() -> None:
