@@ -20,7 +20,6 @@ LONG_MODULES: dict[str, int] = {  # by decision 146: statements that do one thin
     "toolweave.connect._requester": 636,
     "toolweave.gateway._manager": 641,
     "toolweave.gateway._relay": 623,
-    "toolweave.hub._hub": 603,
     "toolweave.protocol.client_requests": 614,
     "toolweave.tools._wrappers": 619,
 }

@@ -29,6 +29,7 @@ from toolweave.config import (
     reveal,
     server_config,
 )
+from toolweave.config._server_settings import ServerSettings
 from toolweave.errors import ConfigError
 from toolweave.oauth import StoredSignIn
 
@@ -608,3 +609,7 @@ def test_the_provider_of_the_command_is_one_of_stored_credentials_alone() -> Non
     url = "http://host.example/mcp"
 
     assert ServerConfig(name="a", url=url, auth=Auth.of(StoredSignIn(url))).caution == ""
+
+
+def test_the_types_of_the_constructor_name_every_setting() -> None:
+    assert set(ServerSettings.__annotations__) == set(ServerConfig.__struct_fields__)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import anyio
@@ -138,7 +139,7 @@ async def test_calls_of_a_deaf_server_pass_their_own_bounds_and_can_be_cancelled
 async def test_a_flood_of_notifications_before_an_answer_arrives_whole_and_in_order(tmp_path: Path) -> None:
     numbers: list[int] = []
 
-    def count(note: tuple[str, dict[str, int]]) -> None:
+    def count(note: tuple[str, Mapping[str, int]]) -> None:
         numbers.append(note[1]["number"])
 
     async with connected(server(tmp_path / "deaf")) as connection:

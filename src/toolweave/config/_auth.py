@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from types import MappingProxyType
-from typing import Any, Literal, Protocol, get_args, runtime_checkable
+from typing import Any, Literal, Protocol, TypeAlias, get_args, runtime_checkable
 
 import msgspec
 
@@ -51,6 +51,26 @@ class StoredCredentials(Protocol):
         ...
 
 
+class HeaderSource(Protocol):
+    """An object that returns the headers of each request, such as a `toolweave.connect.AuthHook`."""
+
+    async def headers(self, method: str, url: str) -> Mapping[str, str]:
+        """Return the headers that authorize a request; called before each."""
+        ...
+
+
+class AuthFlow(Protocol):
+    """An authorization object of `httpx`, or another with its method."""
+
+    def async_auth_flow(self, request: Any, /) -> AsyncGenerator[Any, Any]:  # of either generation of the library
+        """Yield requests, and receive their responses."""
+        ...
+
+
+AuthProvider: TypeAlias = Callable[[], Any] | HeaderSource | AuthFlow
+"""An object from code that authorizes each request; a callable returns a token or a mapping of headers."""
+
+
 class Auth(Value, frozen=True, kw_only=True):
     """The authorization of requests to an HTTP server.
 
@@ -71,9 +91,9 @@ class Auth(Value, frozen=True, kw_only=True):
     """
 
     type: AuthType = "bearer"
-    token: Secret | None = None
+    token: str | Secret | None = None
     header: str = ""
-    headers: Mapping[str, Secret] = msgspec.field(default_factory=dict[str, Secret])
+    headers: Mapping[str, str | Secret] = msgspec.field(default_factory=dict[str, "str | Secret"])
     provider: Any = None  # a callable or a foreign authorization object
     oauth: OAuth | None = None
     options: JsonObject = msgspec.field(default_factory=Json)
@@ -155,7 +175,7 @@ class Auth(Value, frozen=True, kw_only=True):
         values = list(self.headers.values())
         if self.token is not None:
             values.append(self.token)
-        found = [value.reveal() for value in values if value]
+        found = [reveal(value) for value in values if value]
         found += secrets_in_options(self.options)
         if self.oauth is not None:
             found += self.oauth.secrets()
@@ -180,6 +200,10 @@ class Auth(Value, frozen=True, kw_only=True):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (self.to_mapping(),)
+
+
+AuthSetting: TypeAlias = Auth | OAuth | Secret | str | Mapping[str, Any] | AuthProvider | None
+"""What the setting `auth` of a server accepts; see `Auth.of`."""
 
 
 def _refuse_method(token: str | Secret) -> None:

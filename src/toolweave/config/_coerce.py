@@ -16,9 +16,10 @@ from toolweave.config._dialect_rules import Dialect
 from toolweave.config._entries import SSE_DEPRECATED, looks_like_entry, read_entry
 from toolweave.config._expand import Scope
 from toolweave.config._locate import SECTIONS, find_servers
-from toolweave.config._model import WEBSOCKET_DEPRECATED, ServerConfig, Source, read_fields_with, warn_deprecated
+from toolweave.config._model import WEBSOCKET_DEPRECATED, ServerConfig, read_fields_with, warn_deprecated
 from toolweave.config._naming import name_from_command, name_from_url
 from toolweave.config._secret_args import secrets_in
+from toolweave.config._source import Source
 from toolweave.config._timeouts import Timeouts
 from toolweave.config._validation import kind_of
 from toolweave.errors import ConfigError

@@ -30,14 +30,13 @@ from toolweave.config._model import (
     BUILT_IN_TRANSPORTS,
     WEBSOCKET_DEPRECATED,
     ServerConfig,
-    Source,
     canonical_transport,
-    error_at,
 )
 from toolweave.config._named_files import read_env_file
 from toolweave.config._oauth import OAuth
 from toolweave.config._secret import Secret
 from toolweave.config._shaping import read_shape, with_secrets
+from toolweave.config._source import Source, error_at
 from toolweave.config._tool_filters import FILTER_WORDS, read_filters
 from toolweave.config._validation import check_object, check_text, check_texts
 from toolweave.config._value_readers import read_flag, read_pairs, read_value

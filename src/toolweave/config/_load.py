@@ -21,7 +21,8 @@ from toolweave.config._entries import is_disabled, read_entry
 from toolweave.config._expand import Scope, home_directory
 from toolweave.config._loaded import ConfigEntry, EntryStatus, LoadedConfig, LoadedFile
 from toolweave.config._locate import FoundEntry, FoundServers, find_servers
-from toolweave.config._model import ServerConfig, Source
+from toolweave.config._model import ServerConfig
+from toolweave.config._source import Source
 from toolweave.config._validation import kind_of
 from toolweave.errors import ConfigError
 

@@ -8,7 +8,7 @@ import shlex
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, Unpack
 from urllib.parse import urlsplit
 
 import msgspec
@@ -22,7 +22,9 @@ from toolweave.config._field_checks import FIELD_CHECKS
 from toolweave.config._naming import installs_first
 from toolweave.config._secret import Secret, looks_secret, reveal, split_user_info, wrap
 from toolweave.config._secret_args import mask_args, mask_options, mask_url, secrets_in, secrets_in_options
+from toolweave.config._server_settings import ServerSettings
 from toolweave.config._shaping import ShapeRule
+from toolweave.config._source import Source, error_at
 from toolweave.config._timeouts import Timeouts
 from toolweave.config._validation import check_text, check_url, is_loopback
 from toolweave.errors import ConfigError
@@ -44,30 +46,6 @@ _INSTALL_SILENCE_SECONDS = 120.0
 _PROBE_SECONDS = 5.0
 _INSTALL_PROBE_SECONDS = 15.0
 _NOT_COMPARED = frozenset({"source", "sensitive"})
-
-
-class Source(Value, frozen=True, kw_only=True):
-    """The file and line where a server was configured.
-
-    Attributes:
-        path: The file.
-        line: The 1-based line of the server's entry, or None.
-    """
-
-    path: str
-    line: int | None = None
-
-    def __str__(self) -> str:
-        if self.line is None:
-            return self.path
-        return f"{self.path}:{self.line}"
-
-
-def error_at(source: Source | None, message: str, *, server: str | None, field: str | None) -> ConfigError:
-    """Make a `ConfigError` with the file and line of a server's entry, as far as they are known."""
-    if source is None:
-        return ConfigError(message, server=server, field=field)
-    return ConfigError(message, server=server, field=field, path=source.path, line=source.line)
 
 
 _field_readers: list[Callable[[Any], ServerConfig]] = []
@@ -180,6 +158,10 @@ class ServerConfig(Value, frozen=True, kw_only=True):
     server: Any = None  # whatever an in-process server is
     source: Source | None = None
     sensitive: Sequence[Secret] = ()
+
+    if TYPE_CHECKING:
+        # the attributes hold the normal forms, the parameters may have others: `timeout=5`
+        def __init__(self, **settings: Unpack[ServerSettings]) -> None: ...
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: object, handler: object) -> object:
@@ -302,7 +284,7 @@ class ServerConfig(Value, frozen=True, kw_only=True):
         name = as_text(self.name)  # of any type, if this error is about it
         return error_at(self.source, self._hider()(message), server=name or None, field=field)
 
-    def replace(self, **changes: Any) -> ServerConfig:
+    def replace(self, **changes: Unpack[ServerSettings]) -> Self:
         """Return a config with some fields changed, checked like a new one.
 
         Raises:

@@ -36,7 +36,7 @@ OAuthGrant = Literal[
 OAuthIdentity = Literal["own", "caller"]
 """The identity that requests are made as: that of the program itself, or of each caller of a gateway."""
 
-OAuthSecret = Secret | Callable[[], Any]
+OAuthSecret = str | Secret | Callable[[], Any]
 """A secret, or a callable, plain or async, that returns it for each use; a callable comes from code alone."""
 
 ALGORITHMS = ("ES256", "ES384", "ES512", "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "EdDSA")

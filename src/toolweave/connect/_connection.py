@@ -7,18 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import anyio
 
 from toolweave.config import Auth, ServerConfig, Timeouts, server_config
+from toolweave.config._auth import AuthFlow
 from toolweave.connect._catalog import Catalog
 from toolweave.connect._client_capabilities import ClientCapabilities
 from toolweave.connect._client_features.callbacks import NO_CALLBACKS, Callbacks, ClientStandIn, RootsAnswer
 from toolweave.connect._client_features.question_budget import QuestionBudget
 from toolweave.connect._clock import Clock
 from toolweave.connect._connecting import Connecting, Openable
-from toolweave.connect._events import EventListeners, EventName
+from toolweave.connect._event_subscriptions import EventSubscriptions
+from toolweave.connect._events import EventListeners
 from toolweave.connect._feed.refresher import ListRefresher
 from toolweave.connect._forwarding import ForwardedRequest, refuse_repairs
 from toolweave.connect._gateway_side import GatewaySide
@@ -30,7 +32,7 @@ from toolweave.connect._skills import SkillFeatures
 from toolweave.connect._state import ConnectionState, StateChanged
 from toolweave.connect._supervisor import Supervisor
 from toolweave.connect._transports import OpenSession
-from toolweave.connect._wire.credentials import AuthFlow, AuthHook
+from toolweave.connect._wire.credentials import AuthHook
 from toolweave.errors import (
     AuthRequiredError,
     ConfigError,
@@ -53,10 +55,8 @@ from toolweave.trust._scan import Finding
 
 _SHOWN_PROBLEMS = 20
 
-ListenerT = TypeVar("ListenerT", bound=Callable[[Any], Any])
 
-
-class McpConnection(SkillFeatures, Openable, BaseToolset):
+class McpConnection(EventSubscriptions, SkillFeatures, Openable, BaseToolset):
     """A connection to one MCP server, and a `Toolset` of its tools.
 
     Made by `connect_mcp`. May be used and closed from any task, also of an event loop in another thread: requests run
@@ -282,25 +282,6 @@ class McpConnection(SkillFeatures, Openable, BaseToolset):
 
     async def _close(self) -> None:
         await self._supervisor.stop()
-
-    def on(self, event: EventName, listener: Callable[[Any], Any] | None = None) -> Any:
-        """Call `listener` on an event; return the unsubscribe. Without a listener it is a decorator.
-
-        Events: `"state"` (`StateChanged`), `"tools_changed"` (`ToolsChanged`),
-        `"prompts_changed"` and `"resources_changed"` (`ListChanged`), `"resource_updated"` (`ResourceUpdated`),
-        `"closed"` (`StateChanged`), `"error"` (the exception), `"notification"` (method and params as a tuple),
-        `"problem"` (a text that is new in `problems`),
-        `"silence"` (`Silent`: a request waits, and nothing was received for 5 s or more; again every 5 s).
-        A list whose changes are listened to is kept up to date; its first reading adds all of it.
-        """
-        if listener is not None:
-            return self._events.add(event, listener)
-
-        def decorate(function: ListenerT) -> ListenerT:
-            self._events.add(event, function)
-            return function
-
-        return decorate
 
     # tools
 

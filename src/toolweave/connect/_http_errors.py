@@ -14,9 +14,10 @@ from urllib.parse import urljoin, urlsplit
 
 from toolweave._text import visible
 from toolweave._value import Value
+from toolweave.config._auth import AuthFlow
 from toolweave.connect._channel import MAX_MESSAGE_BYTES
 from toolweave.connect._open_files import open_files_hint
-from toolweave.connect._wire.credentials import AuthFlow, AuthHook
+from toolweave.connect._wire.credentials import AuthHook
 from toolweave.errors import AuthRequiredError, ConnectionLostError, ErrorKind, ProtocolError, ServerError
 from toolweave.http import no_proxy_hint, origin_of
 from toolweave.protocol.codes import INTERNAL_ERROR

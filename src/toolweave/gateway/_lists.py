@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 import anyio
 
 from toolweave.connect import ConnectionState, McpConnection
-from toolweave.connect._feed.list_cache import ListFacts
+from toolweave.connect._feed.list_cache import ListFacts, ListKind
 from toolweave.errors import DuplicateToolError, RequestError, ServerError
 from toolweave.gateway._capabilities import offered
 from toolweave.gateway._perspectives import NOTIFICATIONS, Perspective, Perspectives
@@ -152,7 +152,7 @@ class Lists:
         ends = (
             self._hub.on("notification", announced),
             self._hub.on("prompts_changed", lambda one, change: read_again("prompts")),
-            self._hub.on("resources_changed", lambda one, change: read_again(change.kind)),
+            self._hub.on("resources_changed", lambda one, change: read_again(*_without_tools(change.kind))),
             self._hub.on("state", lambda one, change: read_again(*NOTIFICATIONS)),
         )
         try:
@@ -405,3 +405,10 @@ def _kind(error: Exception) -> str:
     if isinstance(error, DuplicateToolError):
         return "name_conflict"
     return "config"
+
+
+def _without_tools(kind: ListKind) -> tuple[HubListKind, ...]:
+    """Return the list, if it is not that of the tools, whose changes are another event."""
+    if kind == "tools":
+        return ()
+    return (kind,)

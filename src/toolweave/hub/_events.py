@@ -4,17 +4,59 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, overload
 
 from toolweave.connect._connection import McpConnection
+from toolweave.connect._event_subscriptions import ListEvent, Notification, StateEvent
 from toolweave.connect._events import EventName, notify_listeners
+from toolweave.connect._feed.list_cache import ListChanged
+from toolweave.connect._feed.subscriptions import ResourceUpdated
+from toolweave.connect._health import Silent
 from toolweave.connect._state import ConnectionState, StateChanged
 from toolweave.hub._starting import USABLE
-from toolweave.tools._toolset import Unsubscribe
+from toolweave.tools._toolset import ToolsChanged, Unsubscribe
 
 Listener = Callable[[McpConnection, Any], Any]
 HubEventName = EventName | Literal["warning"]
 """The events of a hub: those of its connections, and new entries of `Hub.warnings`."""
+
+
+class HubEventSubscriptions:
+    """Base class of a hub: its listeners, which get the connection and a value of the event's type."""
+
+    _events: HubEvents
+
+    @overload
+    def on(self, event: StateEvent, listener: Callable[[McpConnection, StateChanged], Any]) -> Unsubscribe: ...
+    @overload
+    def on(
+        self, event: Literal["tools_changed"], listener: Callable[[McpConnection, ToolsChanged], Any]
+    ) -> Unsubscribe: ...
+    @overload
+    def on(self, event: ListEvent, listener: Callable[[McpConnection, ListChanged], Any]) -> Unsubscribe: ...
+    @overload
+    def on(
+        self, event: Literal["resource_updated"], listener: Callable[[McpConnection, ResourceUpdated], Any]
+    ) -> Unsubscribe: ...
+    @overload
+    def on(self, event: Literal["error"], listener: Callable[[McpConnection, Exception], Any]) -> Unsubscribe: ...
+    @overload
+    def on(
+        self, event: Literal["notification"], listener: Callable[[McpConnection, Notification], Any]
+    ) -> Unsubscribe: ...
+    @overload
+    def on(
+        self, event: Literal["problem", "warning"], listener: Callable[[McpConnection, str], Any]
+    ) -> Unsubscribe: ...
+    @overload
+    def on(self, event: Literal["silence"], listener: Callable[[McpConnection, Silent], Any]) -> Unsubscribe: ...
+    def on(self, event: HubEventName, listener: Callable[[McpConnection, Any], Any]) -> Unsubscribe:
+        """Call `listener` with the connection and the event of every present and future server; return the unsubscribe.
+
+        The events are those of `McpConnection.on`, and `"warning"`: a text that is new in `Hub.warnings`, such as a
+        name that was taken. A list whose changes are listened to is kept up to date.
+        """
+        return self._events.on(event, listener)
 
 
 class HubEvents:

@@ -25,7 +25,7 @@ from toolweave.errors import (
 )
 from toolweave.hub._caller_servers import CallerServers
 from toolweave.hub._down_servers import DownServers
-from toolweave.hub._events import HubEventName, HubEvents, Listener
+from toolweave.hub._events import HubEvents, HubEventSubscriptions
 from toolweave.hub._fan_out import for_each
 from toolweave.hub._naming import NameConflict
 from toolweave.hub._offers import HubOffers, OfferNames
@@ -41,7 +41,7 @@ from toolweave.tools._toolset import Listeners, ToolsChanged, ToolSnapshot, Unsu
 from toolweave.trust._scan import Finding
 
 
-class Hub(Openable, HubFeatures):
+class Hub(HubEventSubscriptions, Openable, HubFeatures):
     """Many connections as one `Toolset`.
 
     Made by `connect_mcp_servers`. Iterating `snapshot()` gives the definitions of all servers' tools.
@@ -176,16 +176,6 @@ class Hub(Openable, HubFeatures):
             return ToolResult.failure(self._missing_tool_error(call.name))
         server, name = self._tools.route(spec.name)
         return await self._clients[server].call(call.replace(name=name), ctx)
-
-    # events
-
-    def on(self, event: HubEventName, listener: Listener) -> Unsubscribe:
-        """Call `listener` with the connection and the event of every present and future server; return the unsubscribe.
-
-        The events are those of `McpConnection.on`, and `"warning"`: a text that is new in `Hub.warnings`, such as a
-        name that was taken. A list whose changes are listened to is kept up to date.
-        """
-        return self._events.on(event, listener)
 
     # life
 

@@ -14,7 +14,7 @@ from urllib.parse import quote
 import anyio.to_thread
 
 from toolweave._value import Value
-from toolweave.config import OAuth, OAuthSecret, Secret
+from toolweave.config import OAuth, OAuthSecret, Secret, reveal
 from toolweave.http import origin_of
 from toolweave.oauth._fetch import FetchedAnswer, FetchFailed, GuardedFetch, quoted
 from toolweave.oauth._metadata import AuthorizationServer
@@ -219,7 +219,7 @@ async def revealed(secret: OAuthSecret | None) -> str | None:
         return str(made)
     if secret is None:
         return None
-    return secret.reveal()
+    return reveal(secret)
 
 
 def store_nonce(nonces: dict[str, str], url: str, headers: Mapping[str, str]) -> bool:

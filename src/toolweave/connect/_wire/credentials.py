@@ -6,7 +6,7 @@ Knows the config of one server; sends nothing.
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 import msgspec
@@ -14,6 +14,7 @@ import msgspec
 from toolweave._json import decode_json
 from toolweave._masking import mask_foreign
 from toolweave.config import Auth, Secret, ServerConfig
+from toolweave.config._auth import AuthFlow
 from toolweave.errors import AuthRequiredError
 from toolweave.oauth import AuthChallenge
 from toolweave.protocol.headers import NAME_PARAMETERS
@@ -33,14 +34,6 @@ class AuthHook(Protocol):
 
     async def challenged(self, challenge: AuthChallenge) -> Mapping[str, str] | None:
         """Return other headers, with which a refused request is sent again, or None to leave it refused."""
-        ...
-
-
-class AuthFlow(Protocol):
-    """An authorization object of `httpx`, or one in its way."""
-
-    def async_auth_flow(self, request: Any, /) -> AsyncGenerator[Any, Any]:  # of either generation of the library
-        """Yield requests, and be sent their answers."""
         ...
 
 

@@ -14,6 +14,7 @@ from urllib.parse import urljoin, urlsplit
 
 import msgspec
 
+from toolweave.config._auth import AuthFlow
 from toolweave.connect._http_errors import (
     HttpFault,
     HttpSettings,
@@ -31,7 +32,7 @@ from toolweave.connect._http_errors import (
     too_large,
     unasked_encoding,
 )
-from toolweave.connect._wire.credentials import AuthChallenge, AuthFlow, AuthHook, operation_of, resends_of
+from toolweave.connect._wire.credentials import AuthChallenge, AuthHook, operation_of, resends_of
 from toolweave.connect._wire.responses import invalid, result_of
 from toolweave.errors import ConnectError, ProtocolError, ServerError
 from toolweave.http import (

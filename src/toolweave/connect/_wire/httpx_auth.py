@@ -15,8 +15,8 @@ from urllib.parse import urljoin
 
 import anyio.to_thread
 
+from toolweave.config._auth import AuthFlow
 from toolweave.connect._http_errors import HttpSettings, http_error, refused_credentials
-from toolweave.connect._wire.credentials import AuthFlow
 from toolweave.errors import ServerError
 from toolweave.http import NoAnswer, Response, origin_of
 
