@@ -146,7 +146,7 @@ async def nothing(_line: object) -> None:
 def an_owner(on_state: Callable[[StateChanged], None]) -> Supervisor:
     config = server_config(Whimsical(), name="any")
     peer = ClientHandlers(lambda _method, _params: None)
-    return Supervisor(config, peer, settle=nothing, run_background=nothing, on_state=on_state)
+    return Supervisor(config, peer, prepare=nothing, run_background=nothing, on_state=on_state)
 
 
 def test_an_illegal_change_is_refused() -> None:

@@ -177,6 +177,7 @@ class Catalog:
         Raises:
             ToolError: The tool is withheld.
         """
+        # Asked first, without the cache: a versioned call must not be answered with the target of the newest one.
         if version is not None:
             newest = self.call_target(name)
             if newest.spec is None or newest.spec.version == version:
@@ -316,6 +317,8 @@ class Catalog:
         prefix = config.tool_prefix or ""
         reader = tool_reader(entries, server=config.name, prefix=prefix, refusal=refusal, known=self._read)
         read = await reader.read_in_steps()
+        # Everything that was read, including tools that are left out below: an entry that comes unchanged in the next
+        # listing keeps its object, so an unchanged list is recognized by identity.
         self._read = {spec.original_name: spec for spec in read.items}
         self._was_listed.set()
         kept = self._kept(read.items)

@@ -81,23 +81,23 @@ class McpConnection(EventSubscriptions, SkillFeatures, Openable, BaseToolset):
         self._events = EventListeners(config.name)
         self._catalog = Catalog(config, self._tools_changed)
         self._last_error: Exception | None = None
-        self._follower = ListRefresher(config, self._events)
+        self._list_refresher = ListRefresher(config, self._events)
         self._catalog.live.on_problem = partial(self._events.emit, "problem")
-        self._follower.follow(self._catalog.live, self._refresh, always=True)
+        self._list_refresher.track(self._catalog.live, self._refresh, always=True)
         self._follow_offers()
         budget = QuestionBudget(config.name, max_questions=config.max_questions, max_bytes=config.max_question_bytes)
-        self._peer = ClientHandlers(self._notified, callbacks, config.name, stand_in, budget)
-        self._peer.on_gap = self._follower.missed
-        self._peer.on_repair = self._catalog.repairs.add
+        self._handlers = ClientHandlers(self._notified, callbacks, config.name, stand_in, budget)
+        self._handlers.on_gap = self._list_refresher.invalidate
+        self._handlers.on_repair = self._catalog.repairs.add
         self._catalog.repairs.on_problem = partial(self._events.emit, "problem")
-        self._peer.on_server_fault = partial(self._events.emit, "error")
+        self._handlers.on_server_fault = partial(self._events.emit, "error")
         # The parts meet here and nowhere else. The supervisor owns the life, the requester borrows its open session
-        # for each request, the catalog and the lists follow the server through `_settle` and `_run_background`, which
+        # for each request, the catalog and the lists follow the server through `_prepare` and `_run_background`, which
         # the supervisor calls for every session.
         self._supervisor = Supervisor(
             config,
-            self._peer,
-            settle=self._settle,
+            self._handlers,
+            prepare=self._prepare,
             run_background=self._run_background,
             on_state=self._state_changed,
             clock=clock,
@@ -105,7 +105,7 @@ class McpConnection(EventSubscriptions, SkillFeatures, Openable, BaseToolset):
         if endless:
             self._supervisor.endless = True
         self._requester = Requester(config, self._supervisor, self._catalog, self._check_pins)
-        self._client = ClientCapabilities(config, self._requester, self._peer)
+        self._client = ClientCapabilities(config, self._requester, self._handlers)
         lists = (self._catalog.live, *self._offer_lists)
         self._gateway_side = GatewaySide(self._requester, {live.kind: live for live in lists}, self._notified_elsewhere)
         self._health = Health(config, lambda: self._requester.waits, lambda event: self._events.emit("silence", event))
@@ -268,7 +268,7 @@ class McpConnection(EventSubscriptions, SkillFeatures, Openable, BaseToolset):
     async def _open(self) -> None:
         # A connection that its last user has closed can be opened again, as if it had never been open.
         if not self._final and self._supervisor.reset():
-            self._follower.reset()
+            self._list_refresher.reset()
         if self._lazy and self.state is not ConnectionState.CLOSED:
             return
         await self._requester.line()
@@ -416,7 +416,7 @@ class McpConnection(EventSubscriptions, SkillFeatures, Openable, BaseToolset):
             task: The id that the server gave it.
             listener: Gets the parameters of the notification.
         """
-        return self._follower.listen_to_task(task, listener)
+        return self._list_refresher.listen_to_task(task, listener)
 
     def __repr__(self) -> str:
         return f"<McpConnection {self.name!r} {self.state.value} {self.config.endpoint}>"
@@ -444,12 +444,12 @@ class McpConnection(EventSubscriptions, SkillFeatures, Openable, BaseToolset):
     def _tools_changed(self, change: ToolsChanged) -> None:
         self._events.emit("tools_changed", change)
 
-    async def _settle(self, line: OpenSession) -> None:
+    async def _prepare(self, line: OpenSession) -> None:
         """List the tools of a new session before requests use it; a failure degrades, it does not disconnect."""
         self._requester.last_line = line
         agreement = line.session.agreement
         self._catalog.guard.identify(agreement.server_info, agreement.capabilities, agreement.instructions)
-        self._follower.begin()
+        self._list_refresher.begin()
         await self._client.set_initial_log_level(line)
         with self.report.step("list tools") as step:
             try:
@@ -472,21 +472,21 @@ class McpConnection(EventSubscriptions, SkillFeatures, Openable, BaseToolset):
     async def _run_background(self, line: OpenSession) -> None:
         """Run the background tasks of a session until it ends."""
         async with anyio.create_task_group() as tasks:
-            self._supervisor.peer.start_task = tasks.start_soon
-            tasks.start_soon(self._follower.run_background, line)
+            self._supervisor.handlers.start_task = tasks.start_soon
+            tasks.start_soon(self._list_refresher.run_background, line)
             tasks.start_soon(self._catalog.scan_definitions)
             tasks.start_soon(self._client.deliver_logs)
             tasks.start_soon(self._health.run_background, line)
 
     def _notified(self, method: str, params: JsonObject) -> None:
-        self._follower.notified(method, params)
+        self._list_refresher.notified(method, params)
         self._events.emit("notification", (method, params))
 
     def _notified_elsewhere(self, method: str, params: JsonObject) -> None:
         """Handle a notification that arrived on another connection to the server, in any thread."""
         loop = self._supervisor.loop
         if loop is not None and not loop.is_closed():
-            loop.call_soon_threadsafe(self._follower.notified, method, params)
+            loop.call_soon_threadsafe(self._list_refresher.notified, method, params)
 
     def _state_changed(self, change: StateChanged) -> None:
         self._events.emit("state", change)

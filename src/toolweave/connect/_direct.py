@@ -59,7 +59,7 @@ class DirectCalls:
                 config.max_concurrency,
                 # The result of a call that is sent at once is passed on unread: none could be refused.
                 not config.repair_messages,
-                supervisor.peer.may_answer,
+                supervisor.handlers.may_answer,
             )
         )
 
@@ -105,7 +105,7 @@ class DirectCalls:
 
     def note_success(self) -> None:
         """Note that the server has accepted a call, and so the credentials of the connection."""
-        self._supervisor.doubted = False
+        self._supervisor.auth_suspect = False
 
 
 class DirectCall(Deadline, kw_only=True, eq=False):

@@ -35,12 +35,12 @@ class ProbeRefused(Exception):
 
 
 async def shake_hands(
-    wire: Wire, *, era: str, probe_seconds: float, server: str, report: Report, peer: ClientHandlers
+    wire: Wire, *, era: str, probe_seconds: float, server: str, report: Report, handlers: ClientHandlers
 ) -> Session:
     """Negotiate a revision and return the session.
 
-    `era` is `"auto"`, `"legacy"`, or one revision to insist on; `peer` has this client's capabilities. In era `"auto"`
-    no timeout decides: after `probe_seconds` without an answer `initialize` is sent beside the probe, and the
+    `era` is `"auto"`, `"legacy"`, or one revision to insist on; `handlers` has this client's capabilities. In era
+    `"auto"` no timeout decides: after `probe_seconds` without an answer `initialize` is sent beside the probe, and the
     server's answers determine the era. Only the caller's own bound ends the wait.
 
     Raises:
@@ -48,7 +48,7 @@ async def shake_hands(
         ProtocolError: The server has no common revision, or its answer is not MCP.
         ConnectionLostError: The server went away.
     """
-    hands = _Handshakes(wire, server, report, peer)
+    hands = _Handshakes(wire, server, report, handlers)
     if era == "legacy" or era in HANDSHAKE_VERSIONS:
         return await hands.initialize(LATEST_HANDSHAKE_VERSION if era == "legacy" else era)
     # The only way in which nothing is known: see `_Negotiation`. A revision that was asked for is never exchanged for
@@ -79,7 +79,7 @@ class _Handshakes(Value, frozen=True):
     wire: Wire
     server: str
     report: Report
-    peer: ClientHandlers
+    handlers: ClientHandlers
 
     async def probe(self, wanted: str) -> Agreement:
         """Ask `server/discover` once.
@@ -107,7 +107,7 @@ class _Handshakes(Value, frozen=True):
 
     async def hello(self, offered: str) -> Agreement:
         """Ask `initialize` once."""
-        capabilities = self.peer.capabilities(modern=False)
+        capabilities = self.handlers.capabilities(modern=False)
         offer = {"protocolVersion": offered, "capabilities": capabilities, "clientInfo": _client_info()}
         result = await ask(self.wire, methods.INITIALIZE, offer)
         agreed = result.get("protocolVersion")
@@ -160,12 +160,12 @@ class _Handshakes(Value, frozen=True):
     async def modern(self, agreement: Agreement) -> Session:
         """Return the session of a probe that was answered."""
         session = Session(self.wire, agreement, self._envelope(agreement.version))
-        if self.peer.modern_log_level is not None:
-            await session.set_log_level(self.peer.modern_log_level)
+        if self.handlers.modern_log_level is not None:
+            await session.set_log_level(self.handlers.modern_log_level)
         return session
 
     def _envelope(self, revision: str) -> Json:
-        return envelope(revision, _client_info(), self.peer.capabilities(modern=True))
+        return envelope(revision, _client_info(), self.handlers.capabilities(modern=True))
 
 
 class _HandshakeRequest(msgspec.Struct):

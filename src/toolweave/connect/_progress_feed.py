@@ -104,12 +104,12 @@ class ProgressWatch:
         token: The progress token of the call.
     """
 
-    def __init__(self, peer: ClientHandlers, callback: ProgressCallback, deadline: Deadline) -> None:
-        self.feed = ProgressFeed(callback, deadline.touch, peer.start_task)
-        self.token = peer.watch_progress(self.feed.put)
-        self._peer = peer
+    def __init__(self, handlers: ClientHandlers, callback: ProgressCallback, deadline: Deadline) -> None:
+        self.feed = ProgressFeed(callback, deadline.touch, handlers.start_task)
+        self.token = handlers.watch_progress(self.feed.put)
+        self._handlers = handlers
 
     def end(self) -> None:
         """Drop later notifications, and cancel a delivery under way."""
-        self._peer.forget_progress(self.token)
+        self._handlers.forget_progress(self.token)
         self.feed.cancel()

@@ -108,7 +108,7 @@ class Requester:
         else:
             self._limiter = None
         self._total = config.timeout.call_total
-        self._may_answer = supervisor.peer.may_answer
+        self._may_answer = supervisor.handlers.may_answer
         self._line_seconds = config.connect_silence + config.timeout.list + config.timeout.close
         self.direct: DirectCalls = DirectCalls(
             config, supervisor, catalog, self._deadlines, too_slow=self._call_too_slow
@@ -158,7 +158,7 @@ class Requester:
             exc.mask(self._config.redact)
             raise
         else:
-            self._supervisor.doubted = False
+            self._supervisor.auth_suspect = False
             return result
         try:
             return await use(line)
@@ -181,7 +181,7 @@ class Requester:
     async def _request(self, method: str, params: JsonObject, timeout: float | None, meta: JsonObject | None) -> Json:
         await self.line()  # has another bound
         await self._check_pins(method, params)
-        peer = self._supervisor.peer
+        handlers = self._supervisor.handlers
 
         async def ask(deadline: Deadline) -> Json:
             async def send(line: OpenSession, more: JsonObject) -> Json:
@@ -190,7 +190,8 @@ class Requester:
 
             if method not in methods.INPUT_REQUIRED:
                 return await self.with_reconnect(lambda line: send(line, {}))
-            return await self.with_reconnect(lambda line: exchange(partial(send, line), method, peer.asked, deadline))
+            asked = handlers.asked
+            return await self.with_reconnect(lambda line: exchange(partial(send, line), method, asked, deadline))
 
         return await self.bounded(ask, method, self._config.timeout.read if timeout is None else timeout)
 
@@ -202,7 +203,7 @@ class Requester:
         Raises:
             RequestTimeoutError: The time is over; its message names `what`.
         """
-        with self._deadlines.within(seconds) as deadline, self._supervisor.peer.waiting(deadline):
+        with self._deadlines.within(seconds) as deadline, self._supervisor.handlers.waiting(deadline):
             return await ask(deadline)
         await anyio.lowlevel.checkpoint_if_cancelled()  # a cancellation that is due takes precedence
         raise self.too_slow(what, seconds)
@@ -241,7 +242,7 @@ class Requester:
         finally:
             if limiter is not None:
                 limiter.release()
-        self._supervisor.doubted = False
+        self._supervisor.auth_suspect = False
         raw = without_secrets(raw, self.redact)
         content: Any = raw.get("content")
         note = self._catalog.repairs.of_tool(call_target.name)
@@ -297,16 +298,16 @@ class Requester:
         else:
             seconds = ctx.timeout
         deadline = self._deadlines.within(seconds, self._supervisor.loop, self._total)
-        peer = self._supervisor.peer
+        handlers = self._supervisor.handlers
         watch: ProgressWatch | None = None
         meta = ctx.meta
         try:
             if self._may_answer:
-                peer.begin_wait(deadline)
+                handlers.begin_wait(deadline)
             # Progress can only be asked for with the request (progress: the token is in its `_meta`). It also moves the
             # deadline, which is why a total bound wants it.
             if ctx.on_progress is not None or self._total is not None:
-                watch = ProgressWatch(peer, ctx.on_progress or _ignore, deadline)
+                watch = ProgressWatch(handlers, ctx.on_progress or _ignore, deadline)
                 meta = {**meta, "progressToken": watch.token}
             first: Json | None = None
             failed: BaseException | None = None
@@ -328,7 +329,7 @@ class Requester:
         finally:
             deadline.end()
             if self._may_answer:
-                peer.end_wait(deadline)
+                handlers.end_wait(deadline)
             if watch is not None:
                 watch.end()
 
@@ -415,7 +416,7 @@ class Requester:
         # For a legacy server the questions come as requests on the connection and name no call; `asking` lets one call
         # at a time take them, and the others wait as long as a person takes.
         deadline.hold()
-        async with self._supervisor.peer.asking(attempt.ctx.questions, modern=modern) as asked:
+        async with self._supervisor.handlers.asking(attempt.ctx.questions, modern=modern) as asked:
             deadline.release()
             call = partial(exchange, send, methods.TOOLS_CALL, asked, deadline)
             if first is None and refused is None and isinstance(asked, CallRequestHandler):
@@ -488,7 +489,7 @@ class Requester:
         finally:
             if limiter is not None:
                 limiter.release()
-        self._supervisor.doubted = False
+        self._supervisor.auth_suspect = False
         result = without_secrets(result, self.redact)
         if is_call and self._config.scan:
             self._note_forwarded(target, result)
@@ -498,7 +499,7 @@ class Requester:
         """Send a request of another client within its deadline, and once more where that is safe."""
         is_call = request.method == methods.TOOLS_CALL
         timeout = self._config.timeout
-        peer = self._supervisor.peer
+        handlers = self._supervisor.handlers
         if is_call:
             seconds = timeout.call
             total = timeout.call_total
@@ -506,7 +507,7 @@ class Requester:
             seconds = timeout.read
             total = None
         with self._deadlines.within(seconds, self._supervisor.loop, total) as deadline, ExitStack() as stack:
-            stack.enter_context(peer.waiting(deadline))
+            stack.enter_context(handlers.waiting(deadline))
             meta = request.meta
             if (on_progress := request.on_progress) is not None:
 
@@ -514,11 +515,11 @@ class Requester:
                     deadline.touch()
                     on_progress(params)
 
-                token = peer.watch_progress_params(progressed)
-                stack.callback(peer.forget_progress, token)
+                token = handlers.watch_progress_params(progressed)
+                stack.callback(handlers.forget_progress, token)
                 meta = {**meta, "progressToken": token}
             if request.sole and request.on_news is not None:
-                stack.enter_context(peer.sole_listener(request.on_news))
+                stack.enter_context(handlers.sole_listener(request.on_news))
             attempt = _ForwardAttempt(line, target, deadline, request, meta)
             try:
                 return await self._forward_rounds(attempt, request.sent)
@@ -538,7 +539,7 @@ class Requester:
         target = attempt.target
         deadline = attempt.deadline
         params = dict(request.params)
-        asked = self._supervisor.peer.asked
+        asked = self._supervisor.handlers.asked
         wants = request.follow_tasks and wants_task(target.spec, line.session.agreement)
         if wants:
             params["task"] = {}
@@ -561,7 +562,7 @@ class Requester:
         if request.answer is None:
             result = await send({})
         else:
-            budget = self._supervisor.peer.asked.budget.copy()
+            budget = self._supervisor.handlers.asked.budget.copy()
             asked = ForwardingHandler(request.answer, self._config.name, budget)
             result = await exchange(send, request.method, asked, deadline)
         if not request.follow_tasks:
@@ -607,7 +608,7 @@ class Requester:
     ) -> AuthRequiredError | ConnectionLostError:
         """Return the error for the caller; a second refusal of our credentials in a row concerns the connection."""
         if isinstance(exc, AuthRequiredError):
-            self._supervisor.doubt(exc)
+            self._supervisor.suspect_auth(exc)
             return exc
         return await self._explained(line, exc)
 

@@ -59,10 +59,10 @@ class ServerFeatures:
     _requester: Requester
     _catalog: Catalog
     _events: EventListeners
-    _follower: ListRefresher
+    _list_refresher: ListRefresher
 
     def _follow_offers(self) -> None:
-        """Set up the lists; needs `_catalog`, `_events` and `_follower`."""
+        """Set up the lists; needs `_catalog`, `_events` and `_list_refresher`."""
         server = self.config.name
         limit = self.config.max_list_bytes
         self._listed: dict[OfferPart, Mapping[str, JsonObject]] = {}
@@ -93,7 +93,7 @@ class ServerFeatures:
         self._offer_lists: tuple[LiveList[Any], ...] = (self._prompts, self._resources, self._templates)
         for live in self._offer_lists:
             live.on_problem = partial(self._events.emit, "problem")
-            self._follower.follow(live, partial(self._read, live))
+            self._list_refresher.track(live, partial(self._read, live))
 
     async def list_resources(self, *, refresh: bool = False, timeout: float | None = None) -> tuple[Resource, ...]:
         """Return all the server's resources, every page of them; none when it offers no resources.
@@ -139,7 +139,7 @@ class ServerFeatures:
         else:
             seconds = timeout
         with anyio.move_on_after(seconds):
-            return await self._requester.with_reconnect(lambda _line: self._follower.subscribe(uri, listener))
+            return await self._requester.with_reconnect(lambda _line: self._list_refresher.subscribe(uri, listener))
         raise self._requester.too_slow(f"the subscription to {uri!r}", seconds)
 
     async def read_resource(

@@ -55,7 +55,7 @@ ConnectionEnd = tuple[ConnectionState, Exception]
 class Supervisor:
     """The supervisor of one connection: connects, reconnects with backoff, and closes.
 
-    `settle` is awaited with every new open session before requests use it; `run_background` runs beside it
+    `prepare` is awaited with every new open session before requests use it; `run_background` runs beside it
     until the session ends. `clock` drives backoff and cool-down, nothing else.
 
     An endless connection is never given up. It is away while it could not be reached for so long that an ordinary one
@@ -70,9 +70,9 @@ class Supervisor:
     def __init__(
         self,
         config: ServerConfig,
-        peer: ClientHandlers,
+        handlers: ClientHandlers,
         *,
-        settle: Callable[[OpenSession], Awaitable[None]],
+        prepare: Callable[[OpenSession], Awaitable[None]],
         run_background: Callable[[OpenSession], Coroutine[Any, Any, None]],
         on_state: Callable[[StateChanged], None],
         policy: RestartPolicy | None = None,
@@ -84,8 +84,8 @@ class Supervisor:
         self.line: OpenSession | None = None
         self.report: Report = Report(self.config.redact)
         self.restarts: int = 0
-        self.peer = peer
-        self._settle = settle
+        self.handlers = handlers
+        self._prepare = prepare
         self._run_background = run_background
         self._on_state = on_state
         self._policy = RestartPolicy() if policy is None else policy
@@ -104,7 +104,7 @@ class Supervisor:
         self.away: bool = False
         self._over_since = 0.0
         self._refused: AuthRequiredError | None = None
-        self.doubted: bool = False
+        self.auth_suspect: bool = False
         self._wake = anyio.Event()
         self._changed = anyio.Event()
 
@@ -159,7 +159,7 @@ class Supervisor:
         self._ever_ready = False
         self._losses.clear()
         self._attempt = _first_attempt(self.config)
-        self.doubted = False
+        self.auth_suspect = False
         self._home.leave()
         self._set(ConnectionState.IDLE)
         return True
@@ -211,7 +211,7 @@ class Supervisor:
         if self.line is None and self._scope is not None:
             self._scope.cancel()
         # Called from the connection's own task, or from a callback that runs in it: it would wait for itself.
-        if asyncio.current_task() in (task, *self.peer.at_work):
+        if asyncio.current_task() in (task, *self.handlers.at_work):
             return
         # Shielded, since the caller has often been cancelled, and a server process must not outlive that. Bounded
         # twice: by the transport's close, then by a cancellation.
@@ -269,16 +269,16 @@ class Supervisor:
         if self.state is ConnectionState.DEGRADED:
             self._set(ConnectionState.READY)
 
-    def doubt(self, error: AuthRequiredError) -> None:
+    def suspect_auth(self, error: AuthRequiredError) -> None:
         """Note that one request was refused for its credentials; a second refusal in a row concerns the session.
 
-        A single tool may need more rights than the others. A request that succeeds resets `doubted`.
+        A single tool may need more rights than the others. A request that succeeds resets `auth_suspect`.
         """
         if error.status == 403:
             return
-        if self.doubted:
+        if self.auth_suspect:
             self.refuse(error)
-        self.doubted = not self.doubted
+        self.auth_suspect = not self.auth_suspect
 
     def refuse(self, error: AuthRequiredError) -> None:
         """Note that the open session wants other credentials: no request starts on it until the next use tries again.
@@ -417,7 +417,7 @@ class Supervisor:
         with scope:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._extend, bound, scope, opened)
-                async with open_session(self.config, attempt, self.peer, self.report) as line:
+                async with open_session(self.config, attempt, self.handlers, self.report) as line:
                     opened.set()
                     # From here on only the session decides how long it lasts. In `finally` the same scope bounds the
                     # teardown, which runs inside of it.
@@ -493,7 +493,7 @@ class Supervisor:
     async def _offer(self, line: OpenSession) -> None:
         """Prepare a session and offer it until it is lost, stopped or refused; once refused, wait for the next use."""
         try:
-            await self._settle(line)
+            await self._prepare(line)
         except AuthRequiredError as exc:
             # A session that was never ready fails as a whole; one that was ready before waits for credentials and is
             # kept.
@@ -508,7 +508,7 @@ class Supervisor:
             self._ever_ready = True
             self.away = False
             self.line = line
-            # `_settle` may have degraded it: open and usable, though its tools could not be listed.
+            # `_prepare` may have degraded it: open and usable, though its tools could not be listed.
             if self.state is not ConnectionState.DEGRADED:
                 self._set(ConnectionState.READY)
             await self._woken()

@@ -93,7 +93,7 @@ def register_transport(name: str, factory: TransportFactory) -> None:
 
 @asynccontextmanager
 async def open_session(
-    config: ServerConfig, attempt: ConnectPlan, peer: ClientHandlers, report: Report
+    config: ServerConfig, attempt: ConnectPlan, handlers: ClientHandlers, report: Report
 ) -> AsyncGenerator[OpenSession, None]:
     """Open a conversation with a server and shake hands.
 
@@ -102,11 +102,16 @@ async def open_session(
         ServerError: It cannot be reached; the message says why.
     """
     opener = getattr(config.server, "open_wire", open_wire)
-    async with opener(config, attempt, peer, report) as (wire, process):
+    async with opener(config, attempt, handlers, report) as (wire, process):
         report.received_mark = getattr(wire, "received_mark", None)
         try:
             session = await shake_hands(
-                wire, era=attempt.era, probe_seconds=config.probe_timeout, server=config.name, report=report, peer=peer
+                wire,
+                era=attempt.era,
+                probe_seconds=config.probe_timeout,
+                server=config.name,
+                report=report,
+                handlers=handlers,
             )
         except ProbeRefused as exc:
             raise RetryConnect(attempt.replace(era="legacy"), str(exc)) from exc
@@ -124,7 +129,7 @@ class WireOpener(Protocol):
     """A wire factory that replaces the transport of a server, such as a recorder's."""
 
     def open_wire(
-        self, config: ServerConfig, attempt: ConnectPlan, peer: ClientHandlers, report: Report
+        self, config: ServerConfig, attempt: ConnectPlan, handlers: ClientHandlers, report: Report
     ) -> AbstractAsyncContextManager[tuple[Wire, ServerProcess | None]]:
         """Open a wire, and return it with its process, if there is one."""
         ...
@@ -142,7 +147,7 @@ def through(target: Any, opener: Callable[[Any], WireOpener]) -> ServerConfig:
 
 @asynccontextmanager
 async def open_wire(
-    config: ServerConfig, attempt: ConnectPlan, peer: ClientHandlers, report: Report
+    config: ServerConfig, attempt: ConnectPlan, handlers: ClientHandlers, report: Report
 ) -> AsyncGenerator[tuple[Wire, ServerProcess | None], None]:
     """Open the bare wire of the config's transport, before any handshake."""
 
@@ -150,20 +155,20 @@ async def open_wire(
         return ConnectionLostError("the connection ended", server=config.name, sent=sent)
 
     if attempt.transport == "stdio":
-        async with _stdio(config, peer, report) as opened:
+        async with _stdio(config, handlers, report) as opened:
             yield opened
         return
     if attempt.transport in ("http", "sse"):
-        async with _http_opener(attempt)(_http_settings(config), peer, server=config.name, loss=lost) as wire:
+        async with _http_opener(attempt)(_http_settings(config), handlers, server=config.name, loss=lost) as wire:
             yield wire, None
         return
-    async with _channel(config) as channel, channel_wire(channel, peer, server=config.name, loss=lost) as wire:
+    async with _channel(config) as channel, channel_wire(channel, handlers, server=config.name, loss=lost) as wire:
         yield wire, None
 
 
 @asynccontextmanager
 async def _stdio(
-    config: ServerConfig, peer: ClientHandlers, report: Report
+    config: ServerConfig, handlers: ClientHandlers, report: Report
 ) -> AsyncGenerator[tuple[Wire, ServerProcess | None], None]:
     # The steps are in the order in which they can fail for the user: the command, the process, the conversation. The
     # stack ends them in the reverse order, so the wire is closed before the process is stopped.
@@ -195,7 +200,7 @@ async def _stdio(
             reason = process.failure or "the process ended"
             return ConnectionLostError(reason, server=config.name, sent=sent)
 
-        wire = await stack.enter_async_context(channel_wire(process, peer, server=config.name, loss=lost))
+        wire = await stack.enter_async_context(channel_wire(process, handlers, server=config.name, loss=lost))
         yield wire, process
 
 

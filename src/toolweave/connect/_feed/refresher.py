@@ -137,7 +137,7 @@ class ChangeStream:
             self._held = None
             self._failed(held)
         else:
-            self._settle(held, after_gap=False)  # a new subscriber may have arrived meanwhile
+            self._confirm_uris(held, after_gap=False)  # a new subscriber may have arrived meanwhile
 
     def _replace(self, opened: _ListenRequest) -> None:
         """Hold an acknowledged stream in place of the one before."""
@@ -148,7 +148,7 @@ class ChangeStream:
             before.scope.cancel()  # only now: both received the notifications meanwhile
         else:
             self._on_missed()
-        self._settle(opened, after_gap=before is None)
+        self._confirm_uris(opened, after_gap=before is None)
 
     def _begin(self, tasks: anyio.abc.TaskGroup) -> float | None:
         """Open or close a stream when the wanted filters changed; return the seconds until that is allowed, or None."""
@@ -202,7 +202,7 @@ class ChangeStream:
             wanted[TASK_IDS] = tasks
         return wanted
 
-    def _settle(self, stream: _ListenRequest, *, after_gap: bool) -> None:
+    def _confirm_uris(self, stream: _ListenRequest, *, after_gap: bool) -> None:
         """Confirm or refuse subscriptions by the filters that the server honours."""
         honoured = array_or_empty(object_or_empty(stream.honoured).get(RESOURCE_SUBSCRIPTIONS))
         promised = {uri.rstrip("/") for uri in honoured if isinstance(uri, str)}
@@ -333,7 +333,7 @@ class ListRefresher:
             self._takers[LIST_CHANGED[capability]] = self._taker(capability)
         events.on_added = self._listener_added
 
-    def follow(self, live: LiveList[Any], refresh: Refresh, *, always: bool = False) -> None:
+    def track(self, live: LiveList[Any], refresh: Refresh, *, always: bool = False) -> None:
         """Keep a list up to date, with `always` also without listeners to its changes."""
         followed = _TrackedList(live, refresh, always=always)
         live.on_read = lambda: self._was_read(followed)
@@ -345,10 +345,10 @@ class ListRefresher:
         if take is not None:
             take(params)
 
-    def missed(self) -> None:
+    def invalidate(self) -> None:
         """Handle a gap in which notifications of any kind may have been lost."""
         self._on_missed()
-        self._subscriptions.missed()
+        self._subscriptions.notify_missed()
 
     async def subscribe(self, uri: str, listener: Callable[[ResourceUpdated], Any]) -> Callable[[], None]:
         """Call `listener` on updates of a resource; see `ResourceSubscriptions.subscribe`."""

@@ -124,7 +124,7 @@ class ResourceSubscriptions:
             if not one.settled.is_set():
                 self.refuse(one.uri, error)
 
-    def missed(self) -> None:
+    def notify_missed(self) -> None:
         """Notify all listeners that an update may have been missed."""
         for one in tuple(self._by_uri.values()):
             if one.confirmed:

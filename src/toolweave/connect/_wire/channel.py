@@ -74,11 +74,11 @@ class ChannelWire:
     """
 
     def __init__(
-        self, channel: Channel, peer: ClientHandlers, tasks: anyio.abc.TaskGroup, *, server: str, loss: Loss
+        self, channel: Channel, handlers: ClientHandlers, tasks: anyio.abc.TaskGroup, *, server: str, loss: Loss
     ) -> None:
         self.late_answers: int = 0
         self._channel = channel
-        self._note = peer.on_repair
+        self._note = handlers.on_repair
         self._pipe = channel if isinstance(channel, _Pipe) else None
         self._server = server
         self._loss = loss
@@ -90,7 +90,7 @@ class ChannelWire:
         self._pending: dict[int | str, asyncio.Future[Any]] = {}
         self._outbox: dict[int | str, bytes] = {}
         self._flush_is_due = False
-        self._incoming = IncomingDispatcher(peer, tasks, channel.send, server=server)
+        self._incoming = IncomingDispatcher(handlers, tasks, channel.send, server=server)
         self._over = anyio.Event()
         self._loop = asyncio.get_running_loop()  # asking for it costs a system call, on Python 3.11
         self.over: bool = False
@@ -208,7 +208,7 @@ class ChannelWire:
     # inside
 
     async def read(self) -> None:
-        """Read messages until the peer ends the conversation; every pending request ends with it."""
+        """Read messages until the server ends the conversation; every pending request ends with it."""
         deliver_to = getattr(self._channel, "deliver_to", None)
         try:
             if deliver_to is not None:  # no turn of the event loop between the pipe and the waiting call
@@ -441,11 +441,11 @@ def _is_long_number(request_id: RequestId | None) -> bool:
 
 @asynccontextmanager
 async def channel_wire(
-    channel: Channel, peer: ClientHandlers, *, server: str, loss: Loss
+    channel: Channel, handlers: ClientHandlers, *, server: str, loss: Loss
 ) -> AsyncGenerator[ChannelWire, None]:
     """Open a wire over a channel for as long as the block lasts."""
     async with anyio.create_task_group() as tasks:
-        wire = ChannelWire(channel, peer, tasks, server=server, loss=loss)
+        wire = ChannelWire(channel, handlers, tasks, server=server, loss=loss)
         # The reader lives in the wire's group: leaving the block cancels it and, through `end`, fails whatever still
         # waits.
         tasks.start_soon(wire.read)

@@ -36,13 +36,13 @@ class IncomingDispatcher:
 
     def __init__(
         self,
-        peer: ClientHandlers,
+        handlers: ClientHandlers,
         tasks: anyio.abc.TaskGroup,
         reply: Callable[[bytes], Awaitable[None]],
         *,
         server: str,
     ) -> None:
-        self._peer = peer
+        self._handlers = handlers
         self._tasks = tasks
         self._reply = reply
         self._server = server
@@ -72,9 +72,9 @@ class IncomingDispatcher:
         if message.id is msgspec.UNSET or message.id is None:
             if method == methods.NOTIFICATIONS_CANCELLED:
                 self._stop_serving((params or {}).get("requestId"))
-            self._peer.notification(method, params or {}, listener)
+            self._handlers.notification(method, params or {}, listener)
         elif not answerable:
-            self._peer.ignore(method)
+            self._handlers.ignore(method)
         elif len(self._waiting) >= _MAX_WAITING:
             self._refuse(message.id)
         else:
@@ -105,7 +105,7 @@ class IncomingDispatcher:
 
     async def _answer(self, scope: anyio.CancelScope, request_id: ForeignId, method: str, params: JsonObject) -> None:
         try:
-            answer = encode_result(request_id, await self._peer.request(method, params))
+            answer = encode_result(request_id, await self._handlers.request(method, params))
         except ProtocolError as exc:
             answer = encode_error(request_id, exc.code, exc.message, exc.data)
         except Exception:  # boundary: a callback of the user
@@ -126,7 +126,7 @@ class IncomingDispatcher:
     def _refuse(self, request_id: ForeignId) -> None:
         """Answer a request beyond the queue's limit with an error; one task sends all of these."""
         if len(self._refused) >= _MAX_REFUSED:
-            self._peer.trouble(f"it sends requests and does not read the answers: {_MAX_REFUSED} wait to be sent")
+            self._handlers.trouble(f"it sends requests and does not read the answers: {_MAX_REFUSED} wait to be sent")
             return
         self._refused.append(request_id)
         if not self._refusing and not self._tasks.cancel_scope.cancel_called:

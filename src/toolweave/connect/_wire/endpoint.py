@@ -91,6 +91,7 @@ class Cookies:
                 self._kept[key] = cookie
             elif before is None:
                 continue
+            # The dict is in the order of setting, so the first one is the oldest: a server cannot fill the memory.
             if len(self._kept) > _MAX_COOKIES:
                 del self._kept[next(iter(self._kept))]
 
@@ -255,6 +256,7 @@ class HttpEndpoint:
         status = 0
         hook = settings.hook
         try:
+            # Headers and credentials are made anew for each redirect, since a proof of possession names the URL.
             for _ in range(1 + _MAX_REDIRECTS):
                 own = self._fixed
                 if own is None:
@@ -320,6 +322,8 @@ class HttpEndpoint:
         sent: Mapping[str, str],
     ) -> Response:
         """Send a request again as long as it is refused and the hook has other headers for it; bounded."""
+        # Each round closes the refusal before the next request, and stops when the hook has no other headers. The
+        # bound is the hook's own, since only the hook knows how many steps its sign-in can take.
         for attempt in range(resends_of(hook)):
             if response.status not in _REFUSED:
                 break

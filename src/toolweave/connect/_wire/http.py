@@ -111,7 +111,7 @@ class HttpWire:
         self,
         settings: HttpSettings,
         endpoint: HttpEndpoint,
-        peer: ClientHandlers,
+        handlers: ClientHandlers,
         tasks: anyio.abc.TaskGroup,
         *,
         server: str,
@@ -120,18 +120,18 @@ class HttpWire:
         self.over = False
         self.late_answers = 0
         self._settings = settings
-        self._note = peer.on_repair
+        self._note = handlers.on_repair
         self._endpoint = endpoint
         self._tasks = tasks
         self._server = server
         self._loss = loss
-        self._incoming = IncomingDispatcher(peer, tasks, self._reply, server=server)
+        self._incoming = IncomingDispatcher(handlers, tasks, self._reply, server=server)
         self._streams = EventStreams(
             settings,
             endpoint,
             take=self._take,
             refused=self._refused,
-            missed=peer.on_gap,
+            missed=handlers.on_gap,
             headers=self._session_headers,
             server=server,
         )
@@ -401,13 +401,13 @@ class HttpWire:
 
 @asynccontextmanager
 async def http_wire(
-    settings: HttpSettings, peer: ClientHandlers, *, server: str, loss: Loss
+    settings: HttpSettings, handlers: ClientHandlers, *, server: str, loss: Loss
 ) -> AsyncGenerator[HttpWire, None]:
     """Open a wire over Streamable HTTP for as long as the block lasts."""
     endpoint = HttpEndpoint(settings, server=server)
     try:
         async with anyio.create_task_group() as tasks:
-            wire = HttpWire(settings, endpoint, peer, tasks, server=server, loss=loss)
+            wire = HttpWire(settings, endpoint, handlers, tasks, server=server, loss=loss)
             try:
                 yield wire
             finally:

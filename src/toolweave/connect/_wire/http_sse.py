@@ -186,13 +186,13 @@ class SseWire(ChannelWire):
         self,
         settings: HttpSettings,
         channel: EventChannel,
-        peer: ClientHandlers,
+        handlers: ClientHandlers,
         tasks: anyio.abc.TaskGroup,
         *,
         server: str,
         loss: Loss,
     ) -> None:
-        super().__init__(channel, peer, tasks, server=server, loss=loss)
+        super().__init__(channel, handlers, tasks, server=server, loss=loss)
         self._settings = settings
         self._stream = channel
         self._tasks = tasks
@@ -240,7 +240,7 @@ class SseWire(ChannelWire):
 
 @asynccontextmanager
 async def sse_wire(
-    settings: HttpSettings, peer: ClientHandlers, *, server: str, loss: Loss
+    settings: HttpSettings, handlers: ClientHandlers, *, server: str, loss: Loss
 ) -> AsyncGenerator[SseWire, None]:
     """Open a wire over HTTP+SSE for as long as the block lasts.
 
@@ -253,7 +253,7 @@ async def sse_wire(
             if not is_event_stream(stream):
                 raise await endpoint.refusal(stream, in_session=False)
             endpoint.check_encoding(stream)
-            channel = EventChannel(settings, endpoint, stream, server=server, note=peer.on_repair)
+            channel = EventChannel(settings, endpoint, stream, server=server, note=handlers.on_repair)
             await channel.begin()
 
             def lost(sent: bool) -> ServerError:
@@ -262,7 +262,7 @@ async def sse_wire(
                 return loss(sent)
 
             async with anyio.create_task_group() as tasks:
-                wire = SseWire(settings, channel, peer, tasks, server=server, loss=lost)
+                wire = SseWire(settings, channel, handlers, tasks, server=server, loss=lost)
                 tasks.start_soon(wire.read)
                 try:
                     yield wire
