@@ -57,11 +57,11 @@ class Recorder:
 
     @asynccontextmanager
     async def open_wire(
-        self, config: Any, attempt: ConnectPlan, peer: ClientHandlers, report: Report
+        self, config: Any, attempt: ConnectPlan, handlers: ClientHandlers, report: Report
     ) -> AsyncGenerator[tuple[Wire, ServerProcess | None], None]:
         """Open the target's wire, wrapped by this recorder; see `WireOpener`."""
         inner = self._watching(config.replace(server=self._server))
-        tapped = cast("ClientHandlers", _TappedPeer(peer, self))
+        tapped = cast("ClientHandlers", _TappedPeer(handlers, self))
         self.note("open", {"transport": attempt.transport})
         try:
             async with open_wire(inner, attempt, tapped, report) as (wire, process):
@@ -165,8 +165,8 @@ class _TappedWire:
 class _TappedPeer:
     """Client handlers that record the unprompted messages of the server."""
 
-    def __init__(self, peer: ClientHandlers, recorder: Recorder) -> None:
-        self._peer = peer
+    def __init__(self, handlers: ClientHandlers, recorder: Recorder) -> None:
+        self._peer = handlers
         self._recorder = recorder
 
     def __getattr__(self, name: str) -> Any:
