@@ -59,6 +59,8 @@ class _Subscriber(ABC):
     def __init__(self, topics: Iterable[Topic]) -> None:
         self.topics: set[Topic] = set(topics)
         self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
+        # Changes may be made in any thread, and are delivered on the subscriber's loop. The lock is held only while the
+        # dict is changed or exchanged, never while anything is awaited or called.
         self._waiting: dict[Topic, Mapping[str, Any]] = {}
         self._lock = threading.Lock()
 
@@ -70,6 +72,8 @@ class _Subscriber(ABC):
             first = not self._waiting
             if newest or topic not in self._waiting:
                 self._waiting[topic] = params
+        # Whoever puts the first change wakes the subscriber. The others find it awake or about to be, since `take`
+        # empties the dict under the same lock.
         if first:
             self.wake_threadsafe()
 
@@ -90,7 +94,7 @@ class _Subscriber(ABC):
         try:
             self.loop.call_soon_threadsafe(self.wake)
         except RuntimeError:
-            _log.debug("a subscriber's event loop is closed; it hears of no more changes")
+            _log.debug("a subscriber's event loop is closed; it gets no more changes")
 
     @abstractmethod
     def wake(self) -> None:
@@ -111,6 +115,7 @@ class ListenStream(_Subscriber):
 
     async def wait(self) -> None:
         """Wait until a change is pending or the stream has ended."""
+        # The event is replaced before the changes are taken: one that is put in between sets the new event.
         await self._news.wait()
         self._news = anyio.Event()
 
@@ -247,7 +252,9 @@ class Changes:
             subscribers = (*self._streams, *self._conversations)
         for subscriber in subscribers:
             subscriber.put(topic, params or {})
-        for outer in self.passed_on if topic.method != UPDATED else ():  # there a resource may have another URI
+        if topic.method == UPDATED:  # the servers that this one is mounted in know the resource by another URI
+            return
+        for outer in self.passed_on:
             outer.publish(topic, params)
 
     def publish_to(self, conversation: str, topic: Topic, params: Mapping[str, Any]) -> None:

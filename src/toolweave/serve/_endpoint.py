@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
@@ -16,6 +16,7 @@ from toolweave._json import decode_json
 from toolweave.errors import RequestError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
+from toolweave.protocol.json_types import object_or_empty
 from toolweave.protocol.meta import SERVER_INFO
 from toolweave.protocol.versions import (
     HANDSHAKE_VERSIONS,
@@ -216,7 +217,10 @@ class Endpoint:
         for feature in self._features:
             for name, value in feature.capabilities(modern=modern).items():
                 there = capabilities.get(name)
-                capabilities[name] = {**there, **value} if isinstance(there, dict) else value
+                if isinstance(there, dict):
+                    capabilities[name] = {**there, **value}
+                else:
+                    capabilities[name] = value
         return capabilities
 
     def negotiate(self, offered: object) -> str:
@@ -238,13 +242,21 @@ class Endpoint:
         if info is not self._stamp[SERVER_INFO]:
             self._stamp = {SERVER_INFO: info}
         meta = result.get("_meta")
-        result["_meta"] = self._stamp if meta is None else {**self._stamp, **cast("Mapping[str, Any]", meta)}
+        if meta is None:
+            result["_meta"] = self._stamp
+        else:
+            result["_meta"] = {**self._stamp, **object_or_empty(meta)}
         return result
 
     async def _discover(self, request: Request) -> Json:
         found: Json = {"supportedVersions": list(self.versions), "capabilities": self.capabilities(modern=True)}
+        return self._with_instructions(found, request)
+
+    def _with_instructions(self, result: Json, request: Request) -> Json:
         instructions = self._instructions_for(request.client.may)
-        return found | ({"instructions": instructions} if instructions else {})
+        if instructions:
+            result["instructions"] = instructions
+        return result
 
     async def _initialize(self, request: Request) -> Json:
         params = request.params
@@ -257,14 +269,13 @@ class Endpoint:
             await self._before_handshake(request)
         capabilities = self.capabilities(modern=False)
         if version != TASKS_VERSION:
-            capabilities.pop("tasks", None)  # a word of that revision alone
+            capabilities.pop("tasks", None)  # only that revision has them
         agreed: Json = {
             "protocolVersion": version,
             "capabilities": capabilities,
             "serverInfo": self.info,
         }
-        instructions = self._instructions_for(request.client.may)
-        return agreed | ({"instructions": instructions} if instructions else {})
+        return self._with_instructions(agreed, request)
 
 
 async def _pong(request: Request) -> Json:

@@ -58,13 +58,12 @@ class Logs:
 
     def level(self, request: Request) -> LogLevel | None:
         """Return the minimum level that the client of a request wants, or None if it wants no messages."""
-        if self._enabled:
-            lowest = self._minimum_level(request)
-        else:
-            lowest = len(LEVELS)
-        if lowest < len(LEVELS):
-            return LEVELS[lowest]
-        return None
+        if not self._enabled:
+            return None
+        lowest = self._minimum_level(request)
+        if lowest >= len(LEVELS):
+            return None
+        return LEVELS[lowest]
 
     def asked(self, request: Request) -> bool:
         """Return whether the client of a request has set a log level."""
@@ -94,6 +93,8 @@ class Logs:
         level = _SEVERITY.get(_hashable(request.params.get("level")))
         if level is None:
             raise RequestError(f"level must be one of {', '.join(LEVELS)}", code=INVALID_PARAMS)
+        # Levels are not removed with their conversation, which does not report its end here. The oldest are dropped,
+        # and a client whose level was dropped is as one that has set none.
         conversation = request.client.conversation
         if conversation is not None:
             self._levels[conversation] = level

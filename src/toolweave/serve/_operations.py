@@ -7,10 +7,12 @@ scopes.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from itertools import chain
+from typing import Any
 
 from toolweave.protocol import methods
 from toolweave.protocol.component_meta import asked_version, tags_in
+from toolweave.protocol.json_types import array_or_empty, as_object, object_or_empty
 from toolweave.protocol.server_features import read_reference
 from toolweave.protocol.subscriptions import RESOURCE_SUBSCRIPTIONS
 from toolweave.serve._offers.prompts import Prompts
@@ -84,23 +86,23 @@ class Operations:
         asked = Offered("resources", uri, ())
         found = self._resources.registry.find(uri, version)
         if found is None:
-            elsewhere = (
-                one.offered(uri, version) for one in self._resources.sources if isinstance(one, OffersElsewhere)
-            )
-            return (asked, *(offer for offers in elsewhere for offer in offers))
+            offers = [asked]
+            for source in self._resources.sources:
+                if isinstance(source, OffersElsewhere):
+                    offers += source.offered(uri, version)
+            return offers
         return (asked, Offered("resources", found[0].uri, found[0].scopes))
 
     def _listened(self, wanted: object) -> Sequence[Offered]:
-        uris: Any = cast("Mapping[str, Any]", wanted).get(RESOURCE_SUBSCRIPTIONS) if isinstance(wanted, dict) else None
-        if not isinstance(uris, list):
-            return ()
-        return [one for uri in cast("list[Any]", uris) for one in self._resource(uri)]
+        uris = array_or_empty(object_or_empty(wanted).get(RESOURCE_SUBSCRIPTIONS))
+        return list(chain.from_iterable(map(self._resource, uris)))
 
     def _completed(self, ref: object) -> Sequence[Offered]:
-        if not isinstance(ref, dict):
+        reference = as_object(ref)
+        if reference is None:
             return ()
         try:
-            kind, name = read_reference(cast("Mapping[str, Any]", ref))
+            kind, name = read_reference(reference)
         except ValueError:
             return ()
         if kind == "prompt":

@@ -9,7 +9,7 @@ import asyncio
 import itertools
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, cast
+from typing import Any
 
 import anyio
 import msgspec
@@ -17,6 +17,7 @@ import msgspec
 from toolweave.errors import RequestError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import CONNECTION_CLOSED, INTERNAL_ERROR
+from toolweave.protocol.json_types import as_integer, as_object, as_text, object_or_empty
 from toolweave.protocol.jsonrpc import StrictMessage, encode_notification, encode_request
 from toolweave.serve._request import Json
 
@@ -50,6 +51,8 @@ class PendingRequests:
             await send(encode_request(key, method, params, errors="replace"))
             return await answer
         except asyncio.CancelledError:
+            # The client is notified that nobody waits any more. Shielded, as this task is being cancelled, and bounded,
+            # as the client may not read.
             if not self._over:
                 reason = {"requestId": key, "reason": "the answer is not needed any more"}
                 with anyio.move_on_after(_COURTESY_SECONDS, shield=True):
@@ -64,17 +67,14 @@ class PendingRequests:
 
     def take(self, message: StrictMessage) -> None:
         """Pass an answer of the client to the request it belongs to; one without a pending request is dropped."""
-        if isinstance(message.id, int):
-            answer = self._answers.get(message.id)
-        else:
-            answer = None
-        result: Any = message.result
+        answer = self._answers.get(message.id) if isinstance(message.id, int) else None
+        result = as_object(message.result)
         if answer is None or answer.done():
-            _log.debug("an answer to no request of ours is dropped")
+            _log.debug("a response without a pending request is dropped")
         elif message.error is not msgspec.UNSET:
             answer.set_exception(_refusal(message.error))
-        elif isinstance(result, dict):
-            answer.set_result(cast("Json", result))
+        elif result is not None:
+            answer.set_result(dict(result))
         else:
             answer.set_exception(RequestError("the client's answer is not a result", code=INTERNAL_ERROR))
 
@@ -86,15 +86,15 @@ class PendingRequests:
                 answer.set_exception(_gone())
 
 
-def _refusal(error: Any) -> RequestError:
-    members = cast("Json", error) if isinstance(error, dict) else {}
-    code = members.get("code")
-    text = members.get("message")
-    return RequestError(
-        text if isinstance(text, str) else "the client refused",
-        code=code if isinstance(code, int) else INTERNAL_ERROR,
-        data=members.get("data"),
-    )
+def _refusal(error: object) -> RequestError:
+    members = object_or_empty(error)
+    message = as_text(members.get("message"))
+    code = as_integer(members.get("code"))
+    if message is None:
+        message = "the client refused"
+    if code is None:
+        code = INTERNAL_ERROR
+    return RequestError(message, code=code, data=members.get("data"))
 
 
 def _gone() -> RequestError:

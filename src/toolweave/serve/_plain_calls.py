@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from toolweave.protocol.json_types import JsonObject
 from toolweave.protocol.jsonrpc import RequestId
 from toolweave.protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION
 from toolweave.serve._request import Client, Json
@@ -34,7 +35,7 @@ class PlainToolCall(msgspec.Struct, frozen=True):
     name: str
     arguments: Json | None = None
     client: Client | None = None
-    meta: Json | None = None
+    meta: JsonObject | None = None
     trace: Mapping[str, str] | None = None
     has_more: bool = False
 

@@ -16,7 +16,7 @@ from toolweave._json import JsonDecoder
 from toolweave.config import Secret
 from toolweave.errors import RequestError
 from toolweave.protocol.codes import INVALID_PARAMS
-from toolweave.protocol.json_types import Json
+from toolweave.protocol.json_types import Json, object_or_empty
 from toolweave.protocol.versions import MODERN_VERSION
 from toolweave.serve._sent_call import SentCall
 from toolweave.tools._spec import ToolSpec
@@ -252,10 +252,7 @@ class Request:
     @property
     def meta(self) -> Mapping[str, Any]:
         """The request's `_meta`; `{}` when it has none or a malformed one."""
-        meta = self.params.get("_meta")
-        if isinstance(meta, dict):
-            return cast("Json", meta)
-        return {}
+        return object_or_empty(self.params.get("_meta"))
 
     def text(self, name: str) -> str:
         """Return a parameter that must be a text.

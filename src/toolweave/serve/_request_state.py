@@ -15,11 +15,12 @@ import time
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
-from typing import Any, cast
+from typing import Any
 
 from toolweave.errors import RequestError
 from toolweave.protocol.codes import INVALID_PARAMS
 from toolweave.protocol.input_required import INPUT_RESPONSES, REQUEST_STATE
+from toolweave.protocol.json_types import object_or_empty
 from toolweave.serve._request import Json, Request
 
 TTL_SECONDS = 600.0
@@ -53,6 +54,7 @@ class StateSigner:
             given = [secrets.token_bytes(_MIN_KEY_BYTES)]
         else:
             given = keys
+        # The first key signs, and all of them verify: replicas can be given a new key one after the other.
         self._keys = [key.encode() if isinstance(key, str) else key for key in given]
         if not self._keys or any(len(key) < _MIN_KEY_BYTES for key in self._keys):
             raise ValueError(f"request_state_keys must be secrets of at least {_MIN_KEY_BYTES} bytes, the newest first")
@@ -99,17 +101,18 @@ class StateSigner:
             signed = from_base64url(signature)
         except (binascii.Error, ValueError):
             return None
+        # Every key is tried, so that the time does not show which one matched. Nothing of the payload is read before.
         genuine = [hmac.compare_digest(_sign(key, payload), signed) for key in self._keys]
-        if any(genuine):
-            return cast("Json", json.loads(payload))
-        return None
+        if not any(genuine):
+            return None
+        return dict(object_or_empty(json.loads(payload)))
 
 
 def request_binding(request: Request) -> str:
     """Return a digest of a request's method, params and principal, to which a state is bound."""
     params = {name: value for name, value in request.params.items() if name not in _LOOSE}
-    what = [request.method, params, request.client.principal]
-    return to_base64url(sha256(json.dumps(what, sort_keys=True, separators=(",", ":")).encode()).digest())
+    bound = [request.method, params, request.client.principal]
+    return to_base64url(sha256(json.dumps(bound, sort_keys=True, separators=(",", ":")).encode()).digest())
 
 
 def _sign(key: bytes, payload: bytes) -> bytes:

@@ -103,8 +103,10 @@ class Sessions:
         if found is None:
             return {}
         held: Json = found.value
+        # Extended at half of its time, so that a session in use costs few writes. If the write fails, another request
+        # has changed the session, and so extended it.
         if self._clock() - held[_USED] > self.rules.ttl_seconds / 2:
-            await self._write(key, held, found)  # if another request did, it is extended as well
+            await self._write(key, held, found)
         return held
 
     async def change(self, key: str, change: Callable[[Json], None]) -> None:
@@ -114,6 +116,8 @@ class Sessions:
             ToolError: It would become too large, or too many change it at once.
             StoreError: A value is not JSON, or the store is full.
         """
+        # Optimistic: nothing is locked, and a write fails if the document was changed since it was read. So `change`
+        # may run several times and must depend on its argument only.
         for _ in range(_ATTEMPTS):
             found = await self.store.get(self.collection, key)
             held: Json = {} if found is None else found.value

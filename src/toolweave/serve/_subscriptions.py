@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
-from typing import Any, Protocol, TypeAlias, cast
+from typing import Any, Protocol, TypeAlias
 
 import anyio
 
 from toolweave.errors import RequestError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
+from toolweave.protocol.json_types import as_array, object_or_empty
 from toolweave.protocol.meta import SUBSCRIPTION_ID
 from toolweave.protocol.subscriptions import LIST_FILTERS, RESOURCE_SUBSCRIPTIONS
 from toolweave.serve._changes import (
@@ -160,7 +161,7 @@ class Listen:
                 current = await self._admit(request, stream, chosen, names)
                 honoured[key] = [name for name in names if name in current]
                 if current:
-                    watches.append(partial(chosen.watch, current, partial(_heard, stream, chosen.method)))
+                    watches.append(partial(chosen.watch, current, partial(_put, stream, chosen.method)))
             await self._watched(request, stream, honoured, watches)
         finally:
             self._changes.leave(stream)
@@ -271,7 +272,8 @@ class Listen:
         topic = updated_topic(uri)
         if len(conversation.topics) >= MAX_NAMES and topic not in conversation.topics:
             raise RequestError(f"no more than {MAX_NAMES} resources can be subscribed to", code=INVALID_REQUEST)
-        conversation.topics.add(topic)  # before it is asked for elsewhere: nothing falls between
+        # Before it is asked for elsewhere: an update that arrives between the two is not lost.
+        conversation.topics.add(topic)
         if self._follower is not None:
             try:
                 end = await self._follower.follow(request, uri, partial(_updated, conversation, uri))
@@ -303,13 +305,12 @@ def _updated(subscriber: ListenStream | LegacySubscriber, uri: str, part: str) -
     subscriber.put(updated_topic(uri), {"uri": part})
 
 
-def _heard(stream: ListenStream, method: str, name: str, params: Json) -> None:
+def _put(stream: ListenStream, method: str, name: str, params: Json) -> None:
     stream.put(Topic(method, name), params)
 
 
-def _offers(declared: Mapping[str, Any], capability: str, what: str) -> bool:
-    there = declared.get(capability)
-    return isinstance(there, dict) and cast("Json", there).get(what) is True
+def _offers(declared: Mapping[str, Any], capability: str, member: str) -> bool:
+    return object_or_empty(declared.get(capability)).get(member) is True
 
 
 def _flag(wanted: Json, key: str) -> bool:
@@ -320,11 +321,8 @@ def _flag(wanted: Json, key: str) -> bool:
 
 
 def _names(wanted: Json, key: str) -> list[str]:
-    value: Any = wanted.get(key, [])
-    if isinstance(value, list):
-        items = cast("list[Any]", value)
-    else:
-        items = None
-    if items is None or len(items) > MAX_NAMES or not all(isinstance(item, str) for item in items):
+    items = as_array(wanted.get(key, []))
+    names = [] if items is None else [item for item in items if isinstance(item, str)]
+    if items is None or len(names) < len(items) or len(names) > MAX_NAMES:
         raise RequestError(f"'notifications.{key}' must be at most {MAX_NAMES} strings", code=INVALID_PARAMS)
-    return list(dict.fromkeys(items))
+    return list(dict.fromkeys(names))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, Literal, Protocol, TypeAlias, cast
+from typing import Any, Literal, Protocol, TypeAlias
 
 # so that the first call of a plain function imports nothing
 import toolweave.tools._worker_threads  # noqa: F401  # pyright: ignore[reportUnusedImport]
@@ -16,6 +16,7 @@ from toolweave.errors import ErrorKind, RequestError, SchemaError, ToolError, pr
 from toolweave.protocol import methods
 from toolweave.protocol.component_meta import asked_version
 from toolweave.protocol.headers import mirrored_arguments, mirroring_problem
+from toolweave.protocol.json_types import as_object
 from toolweave.schema import Validator
 from toolweave.schema._fitting import fitted, fitted_or_same
 from toolweave.serve._middleware import checked
@@ -78,6 +79,8 @@ class Tools:
         self._expose = expose_errors
         self._pages = ToolPages(page_size, more=self._support)
         self._checked: dict[str, tuple[ToolSpec, _Checks | None]] = {}
+        # All of this is derived from one snapshot, `_seen`, and is made anew when the toolset has another one.
+        # Snapshots are compared by identity: a toolset returns the same object until something changes.
         self._seen: ToolSnapshot | None = None
         self._found: dict[tuple[str, str | None], _FoundTool] = {}  # of those seen, by name and version asked for
         self._listed: ToolSnapshot = ToolSnapshot()
@@ -129,7 +132,9 @@ class Tools:
     def is_plain(self, name: str) -> bool:
         """Whether calls of a tool need nothing but their arguments: no scopes, no headers; False for no tool."""
         found = self._find(name)
-        return found is not None and found[3]
+        if found is None:
+            return False
+        return found[3]
 
     def _find(self, name: str, version: str | None = None) -> _FoundTool | None:
         """Return an offered tool, its validators and its name in the toolset, or None."""
@@ -141,7 +146,15 @@ class Tools:
         newest = snapshot.find(name)
         if newest is None or newest.name not in snapshot.by_name:  # else it names one version
             return None
-        # a server knows the older versions of its tools, and is given the requested version
+        found = self._version_of(newest, name, version, snapshot)
+        if found is not None:
+            self._found[name, version] = found
+        return found
+
+    def _version_of(
+        self, newest: ToolSpec, name: str, version: str | None, snapshot: ToolSnapshot
+    ) -> _FoundTool | None:
+        # A foreign server knows the older versions of its tools, and is sent the requested version with the call.
         if version is None or newest.server is not None:
             spec = newest
         else:
@@ -149,22 +162,18 @@ class Tools:
         checks = None if spec is None else self._checks(spec)
         if spec is None or checks is None:
             return None
-        called = name if spec is newest else spec.name
         if spec is newest:
             shown = spec
+            called = name
         else:
             shown = spec.replace(name=newest.name)
-        if spec.server is not None:
-            function = None
-        else:
+            called = spec.name
+        if self._repair and spec.server is None:
             function = function_called(self._toolset, spec.name)
-        found = self._found[name, version] = (
-            shown,
-            checks if function is None or not self._repair else checks.beside(function, shown),
-            called,
-            not shown.scopes and not mirrored_arguments(shown.input_schema),
-        )
-        return found
+            if function is not None:
+                checks = checks.beside(function, shown)
+        is_plain = not shown.scopes and not mirrored_arguments(shown.input_schema)
+        return (shown, checks, called, is_plain)
 
     def _snapshot(self) -> ToolSnapshot:
         """Return the tools to list: all but local tools with invalid schemas."""
@@ -177,6 +186,7 @@ class Tools:
                 self._listed = ToolSnapshot(sound, version=snapshot.version, older=snapshot.older)
             self._seen = snapshot
             self._found.clear()
+            # A toolset whose tools come and go announces each that goes, but one that is replaced announces nothing.
             if len(self._checked) > 2 * len(snapshot) + _SPARE:
                 self._changed(ToolsChanged(removed=tuple(self._checked.keys() - snapshot.by_name.keys())))
         return self._listed
@@ -210,13 +220,11 @@ class Tools:
         else:
             validator = checks.arguments
         if validator is not None and not validator.is_valid(arguments):
-            if self._repair:
-                found_arguments = fitted(validator, arguments)
-            else:
-                found_arguments = None
-            if found_arguments is None:
+            # Repaired only after they were refused: arguments that are valid are never changed.
+            repaired = fitted(validator, arguments) if self._repair else None
+            if repaired is None:
                 return call_result(invalid_input(spec.name, validator.problems(arguments)), modern=request.modern)
-            arguments = found_arguments[0]
+            arguments = repaired[0]
         work = partial(self._run, request, spec, checks, ToolCall(name=called, arguments=arguments))
         if self._tasks is not None and starts_task:
             return await self._tasks.start(request, spec, work)
@@ -235,10 +243,9 @@ class Tools:
 
     def with_fitted_arguments(self, request: Request) -> Request:
         """Return a call whose arguments fit the schema of its tool, or the request itself."""
-        given: Any = request.params.get("arguments")
-        if request.method != methods.TOOLS_CALL or not isinstance(given, dict):
+        arguments = as_object(request.params.get("arguments"))
+        if arguments is None or request.method != methods.TOOLS_CALL:
             return request
-        arguments = cast("Json", given)
         validator = self._fitting_of(request.params)
         if validator is None:
             found = arguments
@@ -291,10 +298,12 @@ class Tools:
         result = await self._toolset.call(call, ctx)
         if result.is_error:
             return self._failure(request, spec, result)
-        if checks.output is not None and result.raw is None and not checks.output.is_valid(result.structured_content):
+        # A raw result is that of a foreign server, which has checked it.
+        output = checks.output if result.raw is None else None
+        if output is not None and not output.is_valid(result.structured_content):
             if OUTPUT_MISMATCH_META in result.meta:  # the call succeeded, and its text says what came
                 return call_result(result.replace(structured_content=None), modern=request.modern)
-            problems = checks.output.problems(result.structured_content)
+            problems = output.problems(result.structured_content)
             found = "; ".join(f"{one.path or 'it'} {one.message}" for one in problems)
             _log.error("tool %r returned what its output schema does not allow: %s", spec.name, printable(found))
             result = ToolResult.failure(
@@ -315,7 +324,9 @@ class Tools:
 
     def _masks(self, request: Request) -> bool:
         """Whether unexpected errors are masked: by default over HTTP, where callers are untrusted."""
-        return self._expose == "masked" or (self._expose is None and bool(request.headers))
+        if self._expose is None:
+            return bool(request.headers)
+        return self._expose == "masked"
 
     def _sound(self, spec: ToolSpec) -> bool:
         return self._checks(spec) is not None

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, Protocol, cast
+from functools import partial
+from itertools import product
+from typing import Any, NamedTuple, Protocol
 
 from toolweave.errors import RequestError, StoreError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.protocol.component_meta import asked_version
+from toolweave.protocol.json_types import as_array, object_or_empty
 from toolweave.protocol.server_features import read_reference
 from toolweave.protocol.subscriptions import RESOURCE_SUBSCRIPTIONS
 from toolweave.serve._auth.scopes import fits, fits_uri
@@ -79,8 +82,10 @@ class VisibilityRule(NamedTuple):
         if not facts.tags.isdisjoint(self.tags):
             return True
         if facts.kind == "resources":  # a URI that might name anything is disabled, and never enabled
-            return any(fits_uri(key, name, odd=not self.enabled) for key in self.names for name in facts.names)
-        return any(fits(key, name) for key in self.names for name in facts.names)
+            fits_name = partial(fits_uri, odd=not self.enabled)
+        else:
+            fits_name = fits
+        return any(fits_name(key, name) for key, name in product(self.names, facts.names))
 
 
 def _rule(enabled: bool, names: Iterable[str], tags: Iterable[str]) -> VisibilityRule:
@@ -89,10 +94,16 @@ def _rule(enabled: bool, names: Iterable[str], tags: Iterable[str]) -> Visibilit
     Raises:
         ValueError: There are neither names nor tags, or one is not a text.
     """
-    given = [[one] if isinstance(one, str) else sorted(one) for one in (names, tags)]
-    if not any(given):
+    rule = VisibilityRule(enabled, _listed(names), _listed(tags))
+    if not rule.names and not rule.tags:
         raise ValueError("give names, as in enable('drop_table'), or tags, as in enable(tags={'admin'})")
-    return VisibilityRule(enabled, *given)
+    return rule
+
+
+def _listed(texts: Iterable[str]) -> list[str]:
+    if isinstance(texts, str):  # one name, not its characters
+        return [texts]
+    return sorted(texts)
 
 
 class Visibility:
@@ -131,6 +142,8 @@ class Visibility:
             ValueError: The rule names nothing.
         """
         added = _rule(enabled, names, tags)
+        # Only the last rule for the same names and tags counts. Those before it are dropped, so that the list of a
+        # session stays short however often a handler enables and disables the same offers.
         kept = [one for one in rules if one[1:] != [added.names, added.tags]]
         return [*kept[-_MAX_RULES + 1 :], list(added)]
 
@@ -160,7 +173,10 @@ class Visibility:
 
     def _shows(self, rules: Sequence[VisibilityRule], kind: OfferKind, name: str, version: str | None = None) -> bool:
         facts = self._facts(kind, name, version)
-        return next((rule.enabled for rule in reversed(rules) if rule.selects(facts)), True)
+        for rule in reversed(rules):
+            if rule.selects(facts):
+                return rule.enabled
+        return True
 
     def _check(self, request: Request, rules: Sequence[VisibilityRule]) -> None:
         """Refuse a request about something hidden.
@@ -174,10 +190,16 @@ class Visibility:
         if method == methods.COMPLETION_COMPLETE:
             self._check_completion(request, rules)
             return
-        kind: OfferKind = "prompts" if method == methods.PROMPTS_GET else "resources" if method in _BY_URI else "tools"
         if method in _LISTS:
             return
-        name = params.get("uri" if method in _BY_URI else "name")
+        kind: OfferKind = "tools"
+        key = "name"
+        if method == methods.PROMPTS_GET:
+            kind = "prompts"
+        elif method in _BY_URI:
+            kind = "resources"
+            key = "uri"
+        name = params.get(key)
         if isinstance(name, str) and not self._shows(rules, kind, name, version):
             raise not_offered(kind, name, modern=request.modern)
 
@@ -191,18 +213,19 @@ class Visibility:
 
     def _view(self, before: MayUse | None, rules: Sequence[VisibilityRule]) -> MayUse:
         def may(kind: OfferKind, name: str, scopes: Iterable[str] = (), server: str | None = None, /) -> bool:
-            scopes = tuple(scopes)
-            return self._shows(rules, kind, name) and (before is None or before(kind, name, scopes, server))
+            if not self._shows(rules, kind, name):
+                return False
+            return before is None or before(kind, name, tuple(scopes), server)
 
         return may
 
     def _without_hidden(self, request: Request, rules: Sequence[VisibilityRule]) -> Request:
         """Return a request to listen without the resources that its caller does not see."""
-        wanted: Any = request.params.get("notifications")
-        uris: Any = cast("Json", wanted).get(RESOURCE_SUBSCRIPTIONS) if isinstance(wanted, dict) else None
-        if not isinstance(uris, list):
+        wanted = object_or_empty(request.params.get("notifications"))
+        uris = as_array(wanted.get(RESOURCE_SUBSCRIPTIONS))
+        if uris is None:
             return request
-        listed = cast("list[Any]", uris)
-        kept = [one for one in listed if not isinstance(one, str) or self._shows(rules, "resources", one)]
-        notifications = {**cast("Json", wanted), RESOURCE_SUBSCRIPTIONS: kept}
+        # An entry that is not a text stays, so that it is refused as it would be without rules.
+        kept = [uri for uri in uris if not isinstance(uri, str) or self._shows(rules, "resources", uri)]
+        notifications = {**wanted, RESOURCE_SUBSCRIPTIONS: kept}
         return request.replace(params={**request.params, "notifications": notifications})

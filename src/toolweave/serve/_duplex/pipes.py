@@ -86,10 +86,14 @@ class LineReader:
         self.max_bytes = max_bytes
         self._loop = asyncio.get_running_loop()
         self._polls = False
+        # One read at a time: the future of the read that is awaited. While none is, input stays in the pipe, so that a
+        # client that sends faster than it is served waits in its own write.
         self._arrived: asyncio.Future[bytes] | None = None
 
     async def lines(self) -> AsyncGenerator[bytes | None, None]:
         """Yield the lines without their ends; blank ones are passed over."""
+        # `rest` has the pieces of a line without its end, `size` its length, which still grows after the pieces of a
+        # line that is too long were dropped: so at most `max_bytes` and one read are held.
         rest: list[bytes] = []
         size = 0
         try:
@@ -137,7 +141,9 @@ class LineReader:
         return await self._arrived
 
     def _take(self) -> None:
-        if self._arrived is None or self._arrived.done():  # earlier input is not processed: leave this in the pipe
+        # Earlier input is not processed yet: this is left in the pipe, and the descriptor is not watched meanwhile, as
+        # the event loop would call this again and again.
+        if self._arrived is None or self._arrived.done():
             self.close()
             return
         try:
@@ -190,6 +196,8 @@ class LineWriter:
         """Write one line: the first of a turn of the event loop at once, further ones together."""
         if self.closed.is_set():
             return
+        # Most responses are alone in their turn of the event loop and should not wait for it. Those behind the first
+        # one share a write, which costs as much as one line.
         self._lines.append(message)
         self._size += len(message) + 1
         if not self._scheduled and not self._full:
@@ -213,6 +221,8 @@ class LineWriter:
 
     def _flush(self) -> None:
         self._scheduled = False
+        # A pipe takes what fits. The rest stays in `_rest`, in front of `_lines`, and the event loop calls this again
+        # when the pipe has room, so lines are never mixed or torn.
         full = False
         try:
             while self._size:

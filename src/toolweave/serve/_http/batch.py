@@ -50,6 +50,8 @@ async def answer_batch(
         async with turns:
             await serve(message, nothing_more, _MessageResponse(joint).take)
 
+    # One watch for all members: each of them would otherwise receive from the same connection. It is cancelled when the
+    # last member is answered, and the inner group waits for these only.
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(watch)
         async with anyio.create_task_group() as parts:
@@ -107,9 +109,10 @@ class _JointResponse:
 
     async def whole(self, status: int, body: bytes) -> None:
         """Add a response that is not a stream: a message, an error, or the empty 202 of a notification."""
-        if body and status == 200 and self._streams:
+        is_message = bool(body) and status == 200
+        if is_message and self._streams:
             await self.event(b"event: message\r\ndata: " + body + b"\r\n\r\n")
-        elif body and status == 200:
+        elif is_message:
             self._answers.append(body)
         elif status >= 400 and self._refusal is None:
             self._refusal = (status, body)
@@ -119,11 +122,13 @@ class _JointResponse:
         if self._started:
             await self._send({"type": "http.response.body", "body": b"", "more_body": False})
             return
+        status = 202
+        body = b""
         if self._answers:
             status = 200
             body = encode_batch(self._answers)
-        else:
-            status, body = (202, b"") if self._refusal is None else self._refusal
+        elif self._refusal is not None:
+            status, body = self._refusal
         headers = [(b"content-length", b"%d" % len(body))]
         if body:
             headers.append((b"content-type", b"application/json"))

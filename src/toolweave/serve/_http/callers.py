@@ -55,10 +55,13 @@ class Callers:
     def is_proxy(self, host: str) -> bool:
         """Whether an address is that of a trusted proxy."""
         address = _address(host)
-        return address is not None and any(address in network for network in self._trusted)
+        if address is None:
+            return False
+        return any(address in network for network in self._trusted)
 
     def counted(self, host: str) -> str:
         """Return the form of an address that counts: the /64 of an IPv6 address, any other as it is."""
+        # A cache of a pure function, emptied when it is full: clients with many addresses must not fill the memory.
         known = self._known.get(host)
         if known is None:
             if len(self._known) >= _MAX_KNOWN:

@@ -90,6 +90,8 @@ class MemoryEventStore:
         event_id = str(self._number)
         self._events[event_id] = (stream_id, message)
         self._bytes += _size_of(message)
+        # The oldest are dropped first, whichever stream they are of: a client that resumes behind a dropped event gets
+        # an unknown id, and not a part of its stream.
         while len(self._events) > self._size or self._bytes > self._max_bytes:
             _, (_, dropped) = self._events.popitem(last=False)
             self._bytes -= _size_of(dropped)
@@ -160,7 +162,9 @@ class EventStream:
         self._prefix = prefix
         self._store = store
         self._sink: Sink | None = None
-        self._lock = anyio.Lock()  # the order of the store is the order of the wire
+        # Held while an event is stored and written: two notifications that are sent at once must have the same order in
+        # the store as on the wire, or a client that resumes would miss one of them.
+        self._lock = anyio.Lock()
 
     @property
     def carried(self) -> bool:
@@ -217,7 +221,8 @@ class EventStream:
             after: The event's id in the store.
             retry: As for `prime`.
         """
-        # nothing is stored while the rest is read and the response takes over, so no event falls between
+        # The lock is held from the first read to the end of the handover. So no event is stored in between, and each is
+        # either read from the store or written by `put`.
         async with self._lock:
             await replay(self._store, after, sink, self._prefix)
             if not self.ended:

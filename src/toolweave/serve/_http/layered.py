@@ -88,6 +88,7 @@ class LazyReply:
         except RequestError as exc:
             await self.begin().error(exc)
             return
+        # Nothing is awaited between this check and `_answered`: a watch that begins later finds the request answered.
         text = None
         if self.response is None:
             try:

@@ -8,16 +8,17 @@ it is full. Callers share the objects and must not modify them.
 
 from __future__ import annotations
 
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import msgspec
 
 from toolweave._json import JsonDecoder, decode_json
+from toolweave.protocol.json_types import JsonObject, as_object
 from toolweave.protocol.jsonrpc import MAX_DEPTH, encode_value
 from toolweave.protocol.meta import PROTOCOL_VERSION
 from toolweave.serve._envelope import client_of, is_whole
 from toolweave.serve._plain_calls import ENVELOPE, PlainToolCall
-from toolweave.serve._request import Client, Json
+from toolweave.serve._request import Client
 
 _MAX_KEPT_BYTES = 1024  # bytes of a `_meta`
 _MAX_KEPT = 512
@@ -128,7 +129,7 @@ class _Sender(msgspec.Struct, frozen=True, eq=False):
         has_more: Whether the `_meta` has members beside the envelope.
     """
 
-    meta: Json
+    meta: JsonObject
     client: Client
     has_more: bool = False
 
@@ -143,13 +144,10 @@ def _sender(text: bytes) -> _Sender | None:
     if known is not None:
         return known
     try:
-        decoded = decode_json(text)
+        meta = as_object(decode_json(text))
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
         return None
-    if not isinstance(decoded, dict):
-        return None
-    meta = cast("Json", decoded)
-    if not is_whole(meta):
+    if meta is None or not is_whole(meta):
         return None
     if ENVELOPE.issuperset(meta):
         return _kept(text, meta)
@@ -159,7 +157,7 @@ def _sender(text: bytes) -> _Sender | None:
     return _Sender(meta, known.client, has_more=True)
 
 
-def _kept(text: bytes, envelope: Json) -> _Sender:
+def _kept(text: bytes, envelope: JsonObject) -> _Sender:
     """Return an envelope and its client, and keep them unless they are long."""
     made = _Sender(envelope, client_of(envelope))
     if len(text) <= _MAX_KEPT_BYTES:

@@ -104,6 +104,7 @@ class EventResponse:
 
     async def write(self, chunk: bytes, *, last: bool = False) -> None:
         """Write to the stream, one writer at a time; the first call sends the headers."""
+        # Notifications, comments and the answer come from several tasks; a chunk of one must not be inside another's.
         if self._lock is None:
             self._lock = anyio.Lock()
         with self._cancel_if_stalled():
@@ -119,6 +120,7 @@ class EventResponse:
 
     async def end(self) -> None:
         """End a stream that has begun, even if its work is cancelled."""
+        # Shielded, as the work may be cancelled already; bounded, as the client may not read.
         if self._started and not self._done:
             self._done = True
             with anyio.move_on_after(_LAST_SECONDS, shield=True):
@@ -214,6 +216,8 @@ class PostResponse(EventResponse):
         self.request_id: int | str = 0
         self._reading = True
         self._slow_body = False
+        # One timer for two waits, one after the other: for the body, and then for a response that takes so long that
+        # the client has to be watched. Most responses are sent before it fires.
         self._late = asyncio.get_running_loop().call_later(bounds.moment, self._watch)
 
     def begin(self) -> None:

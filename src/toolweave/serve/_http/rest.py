@@ -11,7 +11,7 @@ import hashlib
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 from urllib.parse import quote
 
 import anyio
@@ -27,6 +27,7 @@ from toolweave.protocol.codes import (
     URL_ELICITATION_REQUIRED,
 )
 from toolweave.protocol.input_required import INPUT_REQUIRED
+from toolweave.protocol.json_types import JsonObject, as_array, as_object, as_text, object_entries, text_or_empty
 from toolweave.protocol.jsonrpc import encode_value
 from toolweave.protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION, SERVER_INFO
 from toolweave.protocol.versions import MODERN_VERSION
@@ -139,7 +140,7 @@ class RestView:
             await _respond_error(send, 405, "method_not_allowed", "GET is expected", [(b"allow", b"GET, HEAD")])
             return
         with self._dispatcher.working(scope) as work:
-            tools: list[Json] = []
+            tools: list[JsonObject] = []
             cursor: str | None = None
             for _ in range(_MAX_PAGES):
                 page = _ListResponse(receive, send, work, self._tasks, self._bounds, streams=False)
@@ -169,12 +170,12 @@ class RestView:
         if not body.strip():
             return {}
         try:
-            value: Any = decode_json(body)
+            value = as_object(decode_json(body))
         except (ValueError, RecursionError):
             value = None
-        if not isinstance(value, dict):
+        if value is None:
             raise RequestError("the body must be a JSON object: the arguments by name", code=INVALID_PARAMS)
-        return cast("Json", value)
+        return dict(value)
 
 
 async def _refuse_busy(send: Send, busy: CallerMustWait) -> None:
@@ -204,7 +205,9 @@ class _CallResponse(PostResponse):
         if kind != "complete":
             await self._refuse(409, INPUT_REQUIRED, _ASKING)
         elif result.get("isError") is True:
-            status, code = (502, "tool_error") if self.fits() else (422, "invalid_arguments")
+            status, code = (422, "invalid_arguments")
+            if self.fits():
+                status, code = (502, "tool_error")
             await self._write(status, {"error": {"code": code, "message": _text(result)}, **shown})
         else:
             await self._write(200, shown)
@@ -244,18 +247,15 @@ class _ListResponse(_CallResponse):
         super().__init__(*args, **options)
         self.answered = False
         self.following: str | None = None
-        self.tools: list[Json] = []
+        self.tools: list[JsonObject] = []
 
     async def result(self, result: Json) -> None:
         """Keep a page."""
         tools: Any = result.get("tools")
-        listed: Any = decode_json(tools) if isinstance(tools, msgspec.Raw) else tools
-        self.tools = [cast("Json", one) for one in cast("list[Any]", listed or []) if isinstance(one, dict)]
-        following = result.get("nextCursor")
-        if isinstance(following, str):
-            self.following = following
-        else:
-            self.following = None
+        if isinstance(tools, msgspec.Raw):
+            tools = decode_json(tools)
+        self.tools = object_entries(tools)
+        self.following = as_text(result.get("nextCursor"))
         self._done = True
 
     async def _answer(self, status: int, body: bytes) -> None:
@@ -359,9 +359,9 @@ def _operation_id(name: str) -> str:
 
 def _embedded(schema: Any, name: str, schemas: Json) -> Json | None:
     """Put a schema among the components; its references into itself then lead there. Return a reference to it."""
-    if not isinstance(schema, dict):
+    members = as_object(schema)
+    if members is None:
         return None
-    members = cast("Json", schema)
     try:
         schemas[name] = members if "$id" in members else _moved(members, f"{_COMPONENTS}{name}")
     except RecursionError:
@@ -370,15 +370,17 @@ def _embedded(schema: Any, name: str, schemas: Json) -> Json | None:
 
 
 def _moved(value: Any, root: str) -> Any:
-    if isinstance(value, dict):
-        moved = {key: _moved(inner, root) for key, inner in cast("Json", value).items()}
-        target = moved.get("$ref")
-        if isinstance(target, str) and (target == "#" or target.startswith("#/")):
-            moved["$ref"] = root + target[1:]
-        return moved
-    if isinstance(value, list):
-        return [_moved(one, root) for one in cast("list[Any]", value)]
-    return value
+    entries = as_array(value)
+    if entries is not None:
+        return [_moved(one, root) for one in entries]
+    members = as_object(value)
+    if members is None:
+        return value
+    moved = {key: _moved(inner, root) for key, inner in members.items()}
+    target = text_or_empty(moved.get("$ref"))
+    if target == "#" or target.startswith("#/"):
+        moved["$ref"] = root + target[1:]
+    return moved
 
 
 def _envelope(scope: Scope) -> Json:
@@ -403,8 +405,7 @@ def _status_of(error: RequestError) -> tuple[int, str]:
     if error.retry_after is not None:
         return 429, "too_many_requests"
     if error.code == INVALID_PARAMS:
-        unknown = error.message.startswith("Unknown tool")
-        if unknown:
+        if error.message.startswith("Unknown tool"):
             return (404, "not_found")
         return (400, "invalid_request")
     if error.code in (MISSING_CAPABILITY, URL_ELICITATION_REQUIRED):
@@ -416,12 +417,7 @@ def _status_of(error: RequestError) -> tuple[int, str]:
 
 def _text(result: Json) -> str:
     """Return the texts of a result, one a line."""
-    content: Any = result.get("content")
-    if isinstance(content, list):
-        blocks = cast("list[Any]", content)
-    else:
-        blocks = []
-    texts = [cast("Json", block).get("text") for block in blocks if isinstance(block, dict)]
+    texts = [block.get("text") for block in object_entries(result.get("content"))]
     return "\n".join(text for text in texts if isinstance(text, str))
 
 

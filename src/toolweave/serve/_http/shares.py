@@ -163,6 +163,8 @@ class RunningRequests:
 
         A request has one place. Until it is authorized, its address holds it, and then its principal.
         """
+        # Asked before the authorization and again at the endpoint; the scope carries the place from one to the other.
+        # It is left before the new one is taken: no caller holds two for one request.
         caller = self._caller_of(scope)
         place: Place | None = scope.get(PLACE)
         if place is not None and place.caller == caller:
@@ -206,6 +208,8 @@ class RunningRequests:
                 del self._streams[place.caller]
 
     def _admits(self, caller: str, most: int) -> bool:
+        # A caller may hold `multiple` times the free places: alone it stops at `caller_share` of all, and the more
+        # places others hold, the fewer it may hold. So one place is left for a caller that holds none.
         held = self._shares.of(caller)
         free = most - self._shares.figures.held
         if free > 0:
