@@ -357,7 +357,7 @@ async def test_arguments_that_are_not_those_of_a_prompt_are_refused(
 
 BAD_PROMPTS = {
     "Review it.\n": "does not begin with YAML frontmatter",
-    "---\n- a\n---\nText\n": "no mapping",
+    "---\n- a\n---\nText\n": "not a mapping",
     "---\ndescription: D\n---\n \n": "no text behind its frontmatter",
     "---\nargument: [a]\n---\n{{a}}\n": "its frontmatter has 'argument', which means nothing here",
     "---\narguments: a\n---\n{{a}}\n": "'arguments' are no list",
