@@ -56,7 +56,7 @@ class Talk:
         self._modern = version == MODERN_VERSION
         self._meta = {PROTOCOL_VERSION: version, CLIENT_CAPABILITIES: capabilities}
         self._ids = itertools.count(1)
-        self._news = anyio.Event()
+        self._received = anyio.Event()
 
     async def send(self, method: str, params: Mapping[str, Any] | None = None, **more: Any) -> int:
         """Send a request and return its id; `more` are members of `_meta`, on a stateless line."""
@@ -95,7 +95,7 @@ class Talk:
         """Wait until a received message makes a condition true."""
         with anyio.fail_after(30):
             while not condition():
-                await self._news.wait()
+                await self._received.wait()
 
     async def received(self, method: str, count: int = 1) -> list[Json]:
         """Wait for so many notifications of a method; return the params of all that came."""
@@ -117,9 +117,9 @@ class Talk:
                 self.notifications.append(message)
             else:
                 self.answers[message["id"]] = message
-            news = self._news
-            self._news = anyio.Event()
-            news.set()
+            received = self._received
+            self._received = anyio.Event()
+            received.set()
 
     async def _write(self, message: Json) -> None:
         await self._channel.send(json.dumps({"jsonrpc": "2.0", **message}).encode())

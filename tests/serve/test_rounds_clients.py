@@ -223,7 +223,7 @@ async def test_a_handshake_era_client_that_never_answers_is_given_up() -> None:
         return {}
 
     with anyio.fail_after(30), pytest.raises(ToolError, match="did not answer roots/list") as caught:
-        await HandlerRunner(patience=0.01).run(peer.request("tools/call", name="x"), work)
+        await HandlerRunner(timeout=0.01).run(peer.request("tools/call", name="x"), work)
 
     assert caught.value.kind == "timeout"
 

@@ -107,17 +107,17 @@ class ListenStream(_Subscriber):
     def __init__(self, topics: Iterable[Topic]) -> None:
         super().__init__(topics)
         self.ended: bool = False
-        self._news = anyio.Event()
+        self._changed = anyio.Event()
 
     def wake(self) -> None:
         """Let `wait` return."""
-        self._news.set()
+        self._changed.set()
 
     async def wait(self) -> None:
         """Wait until a change is pending or the stream has ended."""
         # The event is replaced before the changes are taken: one that is put in between sets the new event.
-        await self._news.wait()
-        self._news = anyio.Event()
+        await self._changed.wait()
+        self._changed = anyio.Event()
 
     def end(self) -> None:
         """End the stream gracefully, from any thread."""

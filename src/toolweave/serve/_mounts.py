@@ -221,8 +221,12 @@ class _MountedTools(WrapperToolset):
 
         params: Json = {"name": name, "arguments": dict(call.arguments)}
         made = await self._mount.through(ctx, methods.TOOLS_CALL, params, work)
-        if kept and (made is kept[-1][0] or (kept[-1][1].is_error and made.get("isError") is True)):
-            return kept[-1][1]  # as it was: whether its error is masked is up to the outer server
+        # The result as it was, unless middleware made another one: whether its error is masked is up to the outer
+        # server.
+        if kept:
+            last, result = kept[-1]
+            if made is last or (result.is_error and made.get("isError") is True):
+                return result
         return tool_result(made, server=self._mount.namespace)
 
 
@@ -442,11 +446,11 @@ class MountsView:
             return True
         for mount in self._mounts:
             own = mount.own_name(name)
-            if own is None or mount.namespace not in views:
-                spec = None
-            else:
-                spec = mount.server.find_tool(own)
-            if spec is not None and not views[mount.namespace]("tools", spec.name, spec.scopes, spec.server):
+            view = views.get(mount.namespace)
+            spec = None if own is None or view is None else mount.server.find_tool(own)
+            if spec is None or view is None:
+                continue
+            if not view("tools", spec.name, spec.scopes, spec.server):
                 return False
         return True
 

@@ -51,29 +51,29 @@ class HandlerRunner:
 
     Args:
         state: Dependencies for handlers, by name.
-        seal: Signs the state that passes through the client between rounds.
+        signer: Signs the state that passes through the client between rounds.
         logs: Sends log messages to clients.
         sessions: Keeps the sessions of callers; None without sessions.
         sampling: Answers questions for the model of a client that has none; None leaves them refused.
-        patience: Timeout in seconds of a question to a legacy client.
+        timeout: Timeout in seconds of a question to a legacy client.
     """
 
     def __init__(
         self,
         *,
         state: Any = None,  # a mapping, or an object of the author's
-        seal: StateSigner | None = None,
+        signer: StateSigner | None = None,
         logs: Logs | None = None,
         sessions: Sessions | None = None,
         sampling: AnswersSampling | None = None,
-        patience: float = TTL_SECONDS,
+        timeout: float = TTL_SECONDS,
     ) -> None:
         self.state: Any = {} if state is None else state
-        self.seal: StateSigner = StateSigner() if seal is None else seal
+        self.signer: StateSigner = StateSigner() if signer is None else signer
         self.logs: Logs = Logs() if logs is None else logs
         self.sessions = sessions
-        self.sampling: SamplingFallback = SamplingFallback(sampling, patience)
-        self.patience = patience
+        self.sampling: SamplingFallback = SamplingFallback(sampling, timeout)
+        self.timeout = timeout
 
     async def run(self, request: Request, work: Work) -> Json:
         """Run the handler of a request and return the result's members, or those of an `input_required` result.
@@ -123,7 +123,7 @@ class HandlerRunner:
             RequestError: The state is not of this request (-32602).
         """
         if REQUEST_STATE in request.params:
-            return self.seal.open(request, request.params[REQUEST_STATE])
+            return self.signer.open(request, request.params[REQUEST_STATE])
         return {}
 
     async def _watched(self, request: Request, token: int | str, caller: _RequestCaller, work: Work) -> Json:
@@ -232,15 +232,15 @@ class _LegacyCaller(_ClientOfRequest):
         ]
 
     async def _put(self, question: Question) -> Any:
-        patience = self._rounds.patience
+        timeout = self._rounds.timeout
         try:
-            with anyio.fail_after(patience):
+            with anyio.fail_after(timeout):
                 answer = await self._request.line.ask(question.method, question.params(modern=False))
         except RequestError as exc:
             raise ToolError(f"the client refused {question.method}: {exc.message}", code=exc.code) from exc
         except TimeoutError:
             raise ToolError(
-                f"the client did not answer {question.method} within {patience:g} s", kind=ErrorKind.TIMEOUT
+                f"the client did not answer {question.method} within {timeout:g} s", kind=ErrorKind.TIMEOUT
             ) from None
         return question.read(answer)
 
@@ -336,7 +336,7 @@ class _ModernCaller(_ClientOfRequest):
         requests = {
             key: input_request(question.method, question.params(modern=True)) for key, question in self._asked.items()
         }
-        return input_required(requests, self._rounds.seal.seal(self._request, self._used))
+        return input_required(requests, self._rounds.signer.seal(self._request, self._used))
 
     async def log(self, level: LogLevel, data: Any, logger: str | None) -> None:
         await self._rounds.logs.send(self._request, level, data, logger)

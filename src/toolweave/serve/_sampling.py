@@ -41,12 +41,12 @@ class SamplingFallback:
 
     Args:
         model: Answers them; None answers none.
-        patience: Timeout of an answer in seconds.
+        timeout: Timeout of an answer in seconds.
     """
 
-    def __init__(self, model: AnswersSampling | None, patience: float) -> None:
+    def __init__(self, model: AnswersSampling | None, timeout: float) -> None:
         self.model = model
-        self._patience = patience
+        self._timeout = timeout
 
     def takes(self, question: Question, declared: Mapping[str, Any]) -> bool:
         """Whether the server answers a question to a client that declared these capabilities."""
@@ -69,11 +69,11 @@ class SamplingFallback:
         """
         assert self.model is not None
         try:
-            with anyio.fail_after(self._patience):
+            with anyio.fail_after(self._timeout):
                 return sampling_result_json(await self.model.answer(question.params(modern=True)))
         except TimeoutError:
             raise ToolError(
-                f"the server's model did not answer within {self._patience:g} s", kind=ErrorKind.TIMEOUT
+                f"the server's model did not answer within {self._timeout:g} s", kind=ErrorKind.TIMEOUT
             ) from None
         except Exception as exc:  # boundary: a provider; its text is not for callers
             _log.warning("the server's model could not answer a question for a client's", exc_info=exc)

@@ -290,8 +290,14 @@ def _info(name: str, version: str, about: ServerAbout) -> Json:
     if unknown:
         raise TypeError(f"create_mcp_server() got an unexpected keyword argument {min(unknown)!r}")
     icons = list(about.get("icons", ()))
-    optional = {"title": about.get("title"), "websiteUrl": about.get("website_url"), "icons": icons or None}
-    return {"name": name, "version": version} | {key: value for key, value in optional.items() if value is not None}
+    info: Json = {"name": name, "version": version}
+    if about.get("title") is not None:
+        info["title"] = about.get("title")
+    if about.get("website_url") is not None:
+        info["websiteUrl"] = about.get("website_url")
+    if icons:
+        info["icons"] = icons
+    return info
 
 
 def _agents(agents: Iterable[AgentLike] | AgentsLike) -> Iterable[AgentLike]:
@@ -318,8 +324,8 @@ def _sessions(name: str, options: Options) -> Sessions:
 
 def _rounds(options: Options, logs: Logs, sessions: Sessions) -> HandlerRunner:
     """Return the runner of a server's handlers."""
-    seal = StateSigner(options.request_state_keys)
-    return HandlerRunner(state=options.state, seal=seal, logs=logs, sessions=sessions, sampling=options.sampling)
+    signer = StateSigner(options.request_state_keys)
+    return HandlerRunner(state=options.state, signer=signer, logs=logs, sessions=sessions, sampling=options.sampling)
 
 
 def _session_of(request: Request) -> Sequence[str]:

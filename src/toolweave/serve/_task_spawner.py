@@ -35,18 +35,18 @@ class TaskSpawner:
     def __init__(self, tasks: TaskGroup) -> None:
         self._tasks = tasks
         self._due: list[tuple[Callable[..., Coroutine[Any, Any, object]], tuple[Any, ...]]] = []
-        self._news = anyio.Event()
+        self._added = anyio.Event()
         tasks.start_soon(self._run)
 
     def start_soon(self, func: Callable[[*T], Coroutine[Any, Any, object]], /, *args: *T) -> None:
         """Start a task, in the next turn of the event loop."""
         self._due.append((func, args))
-        self._news.set()
+        self._added.set()
 
     async def _run(self) -> None:
         while True:
-            await self._news.wait()
-            self._news = anyio.Event()
+            await self._added.wait()
+            self._added = anyio.Event()
             due = self._due
             self._due = []
             for func, args in due:

@@ -445,7 +445,7 @@ class _AppParts:
         if isinstance(settings.trusted_proxies, str):
             raise ConfigError("trusted_proxies must be a list of addresses and networks, not a text")
         self.shares: HttpShares = HttpShares(
-            Callers(settings.trusted_proxies), most=limits.connections, caller_share=limits.caller_share
+            Callers(settings.trusted_proxies), maximum=limits.connections, caller_share=limits.caller_share
         )
         self._bounds = ResponseLimits(
             body_bytes=limits.body_bytes,
@@ -564,14 +564,17 @@ class _AppParts:
         """
         settings = self.settings
         fast = dispatcher.fast_path
-        is_outermost = fast is not None and settings.auth is None and not settings.middleware
-        app, public = self.protected(dispatcher if fast is None or is_outermost else fast.before(dispatcher))
+        has_layers = settings.auth is not None or bool(settings.middleware)
+        inner: App = dispatcher
+        if fast is not None and has_layers:
+            inner = fast.before(dispatcher)
+        app, public = self.protected(inner)
         self.public.update(public)
         paths = Paths(endpoint=settings.path, health=settings.health_path, public=self.public, route_of=route_of)
         guarded = self._guard(app, paths)
-        if fast is not None and is_outermost:
-            return fast.before(guarded, settings.path)
-        return guarded
+        if fast is None or has_layers:
+            return guarded
+        return fast.before(guarded, settings.path)
 
     def _guard(self, app: App, paths: Paths) -> Guard:
         limits = self.settings.limits

@@ -127,11 +127,11 @@ class HttpConnection(asyncio.Protocol):
     def still_sends(self) -> bool:
         """Whether a request has begun and is not complete yet, and none waits for its response."""
         newest = self.newest
-        if newest is None:
+        if newest is None or newest.response_complete:
             return self._in_head
-        if newest.more_body:
-            return not newest.response_started and not self._queued
-        return self._in_head and not newest.is_answered_later
+        if self._queued or newest.response_started:
+            return False
+        return newest.more_body
 
     def give_way(self) -> None:
         """Close the connection for one of another address."""
@@ -241,10 +241,11 @@ class HttpConnection(asyncio.Protocol):
             self.transport.pause_reading()
 
     def _has_enough(self) -> bool:
-        newest = self.newest
         if len(self._queued) >= _MAX_QUEUED:
             return True
-        return newest is not None and len(newest.body) > _MAX_BODY_READ
+        if self.newest is None:
+            return False
+        return len(self.newest.body) > _MAX_BODY_READ
 
     # the parser
 
@@ -403,17 +404,25 @@ class HttpConnection(asyncio.Protocol):
             return
         self._is_refused = True
         self._disarm()
-        newest = self.newest
-        if newest is not None and newest.more_body and self._queued:  # it did not begin, and never will
-            self._queued.pop()
-            newest = self._queued[-1][0] if self._queued else self._running
-            self.newest = newest
+        newest = self._newest_complete()
         if newest is not None and newest.is_answered_later:
-            newest.keep_alive = False
+            newest.keep_alive = False  # its response closes the connection
             return
-        if newest is None or newest.response_complete or not newest.response_started:
+        # An error in the middle of another response would be read as a part of it.
+        is_in_response = newest is not None and newest.response_started and not newest.response_complete
+        if not is_in_response:
             self.transport.write(b"HTTP/1.1 " + status + b"\r\nconnection: close\r\ncontent-length: 0\r\n\r\n")
         self.transport.close()
+
+    def _newest_complete(self) -> HttpExchange | None:
+        """Forget a queued request whose body is incomplete, and return the last one before it."""
+        if self.newest is not None and self.newest.more_body and self._queued:
+            self._queued.pop()
+            if self._queued:
+                self.newest = self._queued[-1][0]
+            else:
+                self.newest = self._running
+        return self.newest
 
 
 async def _busy(scope: Scope, receive: Receive, send: Send) -> None:

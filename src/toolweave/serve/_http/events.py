@@ -328,13 +328,21 @@ class NotificationStream(EventStream):
 
     def deliver(self) -> None:
         """Write the queued notifications, if there is a response or store to write to."""
-        if self._waiting and not self._delivering and (self._store is not None or self.carried):
+        # One task at a time, so that the order of the notifications is kept; it takes those that come while it runs.
+        if self._can_deliver and not self._delivering:
             self._delivering = True
             self._tasks.start_soon(self._deliver)
 
+    @property
+    def _can_deliver(self) -> bool:
+        """Whether notifications wait and there is a response or a store for them."""
+        if self._store is None and not self.carried:
+            return False
+        return bool(self._waiting)
+
     async def _deliver(self) -> None:
         try:
-            while self._waiting and (self._store is not None or self.carried):
+            while self._can_deliver:
                 method, params = self._waiting.pop(next(iter(self._waiting)))
                 await self.put(encode_notification(method, params))
         except OSError:  # of an ASGI server whose client is gone; the client comes back for the stream

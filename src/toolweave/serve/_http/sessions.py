@@ -178,7 +178,7 @@ class HttpSessions:
     """The open sessions; those of each caller in the order of their last use.
 
     Args:
-        most: Maximum number of sessions.
+        maximum: Maximum number of sessions.
         idle_seconds: Seconds without a request after which a session ends.
         store: Keeps the events of their streams, or None.
         retry: How long clients wait before they resume a stream, in milliseconds.
@@ -190,7 +190,7 @@ class HttpSessions:
 
     def __init__(
         self,
-        most: int,
+        maximum: int,
         idle_seconds: float,
         *,
         shares: HttpShares,
@@ -199,7 +199,7 @@ class HttpSessions:
     ) -> None:
         self.store = store
         self.retry = retry
-        self._most = most
+        self._maximum = maximum
         self._idle_seconds = idle_seconds
         self._open: dict[str, HttpSession] = {}
         self._by_caller: dict[str, OrderedDict[str, HttpSession]] = {}
@@ -213,7 +213,7 @@ class HttpSessions:
         only a stream is open. A session with a running request is ended only for a caller that has less even then.
         """
         figures = self._shares.figures
-        if len(self._open) < self._most:
+        if len(self._open) < self._maximum:
             return True
         found = self._to_evict(self._shares.of(caller))
         if found is None:

@@ -133,7 +133,7 @@ class RunningRequests:
 
     Args:
         callers: Finds the caller of a request.
-        most: Maximum number of running requests; None for no bound.
+        maximum: Maximum number of running requests; None for no bound.
         caller_share: The part of them that one caller may hold, while no other holds any.
         requests: The figures of all of them.
         streams: The figures of the streams among them.
@@ -143,13 +143,13 @@ class RunningRequests:
         self,
         callers: Callers,
         *,
-        most: int | None,
+        maximum: int | None,
         caller_share: float,
         requests: ShareFigures,
         streams: ShareFigures,
     ) -> None:
         self._caller_of = callers.of
-        self._most = most
+        self._maximum = maximum
         if caller_share >= 1:
             self._multiple = math.inf
         else:
@@ -178,7 +178,7 @@ class RunningRequests:
 
     def enter_as(self, caller: str) -> Place | None:
         """Return one more place of a caller; None when it has to wait."""
-        if self._most is not None and not self._admits(caller, self._most):
+        if self._maximum is not None and not self._admits(caller, self._maximum):
             return None
         self._shares.add(caller)
         return Place(self, caller)
@@ -187,10 +187,10 @@ class RunningRequests:
         """Count a refused request; return the status and the reason."""
         self._shares.figures.refused += 1
         held = self._shares.of(self._caller_of(scope))
-        most = self._most or 0
-        if self._shares.figures.held < most:
+        maximum = self._maximum or 0
+        if self._shares.figures.held < maximum:
             return 429, f"Too many requests at once: {held} of yours are running; wait for one of them to end"
-        return 503, f"The server is busy: {most} requests are running; try again later"
+        return 503, f"The server is busy: {maximum} requests are running; try again later"
 
     def add_stream(self, place: Place) -> None:
         """Note that a place is that of a stream."""
@@ -207,11 +207,11 @@ class RunningRequests:
             if not there:
                 del self._streams[place.caller]
 
-    def _admits(self, caller: str, most: int) -> bool:
+    def _admits(self, caller: str, maximum: int) -> bool:
         # A caller may hold `multiple` times the free places: alone it stops at `caller_share` of all, and the more
         # places others hold, the fewer it may hold. So one place is left for a caller that holds none.
         held = self._shares.of(caller)
-        free = most - self._shares.figures.held
+        free = maximum - self._shares.figures.held
         if free > 0:
             return self._multiple == math.inf or held < self._multiple * free
         return self._evict_stream(held)
@@ -254,7 +254,7 @@ class HttpShares:
 
     Args:
         callers: Finds the caller of a request.
-        most: Maximum number of running requests; None for no bound.
+        maximum: Maximum number of running requests; None for no bound.
         caller_share: The part of them that one caller may hold, while no other holds any.
 
     Attributes:
@@ -263,13 +263,13 @@ class HttpShares:
         requests: The places of running requests.
     """
 
-    def __init__(self, callers: Callers, *, most: int | None, caller_share: float) -> None:
+    def __init__(self, callers: Callers, *, maximum: int | None, caller_share: float) -> None:
         self.callers = callers
         kinds = ("sessions", "streams", "requests", "connections")
         self.figures: dict[str, ShareFigures] = {kind: ShareFigures() for kind in kinds}
         self.requests: RunningRequests = RunningRequests(
             callers,
-            most=most,
+            maximum=maximum,
             caller_share=caller_share,
             requests=self.figures["requests"],
             streams=self.figures["streams"],

@@ -192,13 +192,13 @@ class TasksFeature:
         for key, question in tuple(found.questions.items()):
             params = {**question.params(modern=False), "_meta": related(found.shown[TASK_ID])}
             try:
-                with anyio.fail_after(self._rounds.patience):
+                with anyio.fail_after(self._rounds.timeout):
                     answer = await request.line.ask(question.method, params)
                 await found.answer({key: answer})
             except RequestError as exc:
                 await found.refuse(key, exc)
             except TimeoutError:
-                said = f"the client did not answer {question.method} within {self._rounds.patience:g} s"
+                said = f"the client did not answer {question.method} within {self._rounds.timeout:g} s"
                 await found.refuse(key, RequestError(said, code=INTERNAL_ERROR))
 
     async def _find(self, request: Request) -> TaskHandle:
