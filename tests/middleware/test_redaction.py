@@ -99,7 +99,8 @@ async def test_log_messages_and_errors_are_redacted() -> None:
     with pytest.raises(RequestError) as caught:
         await caller().call(mails(EMAIL, refusing), "text")
 
-    assert [params["data"] for method, params in peer.notifications if method == "notifications/message"] == [{"mail": MASKED}]
+    logged = [params["data"] for method, params in peer.notifications if method == "notifications/message"]
+    assert logged == [{"mail": MASKED}]
     assert (caught.value.message, caught.value.data) == (f"no {MASKED}", {"mail": [MASKED]})
 
 
