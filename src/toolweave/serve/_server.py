@@ -290,14 +290,8 @@ def _info(name: str, version: str, about: ServerAbout) -> Json:
     if unknown:
         raise TypeError(f"create_mcp_server() got an unexpected keyword argument {min(unknown)!r}")
     icons = list(about.get("icons", ()))
-    info: Json = {"name": name, "version": version}
-    if about.get("title") is not None:
-        info["title"] = about.get("title")
-    if about.get("website_url") is not None:
-        info["websiteUrl"] = about.get("website_url")
-    if icons:
-        info["icons"] = icons
-    return info
+    optional = {"title": about.get("title"), "websiteUrl": about.get("website_url"), "icons": icons or None}
+    return {"name": name, "version": version} | {key: value for key, value in optional.items() if value is not None}
 
 
 def _agents(agents: Iterable[AgentLike] | AgentsLike) -> Iterable[AgentLike]:
