@@ -212,7 +212,7 @@ def test_any_answers_in_any_order_settle_each_request_once(answers: list[tuple[A
         async def answer(wire: ChannelWire) -> None:
             nonlocal late
             for text in texts:
-                wire.take(text)
+                wire.handle_text(text)
             late = wire.late_answers
 
         return await asked(Tape(), 3, answer)

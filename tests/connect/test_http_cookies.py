@@ -20,7 +20,7 @@ URL = "https://api.example.com/mcp/v1"
 
 def sent_after(*cookies: str, url: str = URL, to: str | None = None, now: float = 0, later: float = 0) -> str:
     jar = Cookies()
-    jar.take(url, cookies, now=now)
+    jar.store(url, cookies, now=now)
     return jar.header(to or url, now=later)
 
 
@@ -91,7 +91,7 @@ async def test_no_cookie_is_shown(caplog: pytest.LogCaptureFixture) -> None:
     assert server.exchanges[-1].headers["cookie"] == "sid=S3CR3T-VALUE"
     assert "S3CR3T" not in caplog.text
     jar = Cookies()
-    jar.take(URL, ["sid=S3CR3T-VALUE"])
+    jar.store(URL, ["sid=S3CR3T-VALUE"])
     assert "S3CR3T" not in f"{jar!r} {vars(jar)!r}"
 
 

@@ -45,12 +45,12 @@ def http_responses(data: bytes) -> None:
             break
         socket.get_buffer(-1)[: len(piece)] = piece
         socket.buffer_updated(len(piece))
-        held += len(socket.take())
+        held += len(socket.drain())
         if socket.complete and socket.is_free():
             socket.begin(b"x")
     socket.eof_received()
     socket.connection_lost(None)
-    held += len(socket.take())
+    held += len(socket.drain())
     assert held <= len(body)
 
 
@@ -61,7 +61,7 @@ def encodings(data: bytes) -> None:
     try:
         for piece in pieces(body, 700):
             inflater.feed(piece)
-            while inflater.take():
+            while inflater.next_piece():
                 pass
         inflater.finish()
     except NotInflated:

@@ -81,7 +81,7 @@ def exchange(socket: Socket, answer: bytes, cuts: Sequence[int]) -> tuple[Any, .
         socket.buffer_updated(end - start)
     head = socket.head
     seen = (head.status, head.reason, head.headers, head.cookies) if socket.has_head else ()
-    return seen, socket.complete, socket.is_free(), socket.error is None, socket.take()
+    return seen, socket.complete, socket.is_free(), socket.error is None, socket.drain()
 
 
 def connection() -> Socket:

@@ -127,7 +127,7 @@ async def exchange(connection: Socket, request: bytes = REQUEST) -> bytes:
     connection.begin(request)
     while not connection.complete:
         await connection.news()
-    return connection.take()
+    return connection.drain()
 
 
 async def exchange_behind_the_end(server: Server) -> NoAnswer:

@@ -107,7 +107,7 @@ class Response(msgspec.Struct, eq=False):
             self._inflater = Inflater(self.encoding)
         inflater = self._inflater
         try:
-            while not (piece := inflater.take()):
+            while not (piece := inflater.next_piece()):
                 arrived = await self._piece()
                 if not arrived:
                     inflater.finish()
@@ -128,7 +128,7 @@ class Response(msgspec.Struct, eq=False):
         socket = self._socket
         while socket is not None:
             if socket.pieces:
-                return socket.take()
+                return socket.drain()
             if socket.complete:
                 return b""
             await socket.news()
@@ -352,7 +352,7 @@ class HttpClient:
             raise
         if not socket.complete:
             return Response(self, socket, socket.head, None)
-        response = Response(self, None, socket.head, socket.take())
+        response = Response(self, None, socket.head, socket.drain())
         self.release(socket)
         return response
 

@@ -146,7 +146,7 @@ class Socket(asyncio.BufferedProtocol):
         self._waiter = waiter
         return waiter
 
-    def take(self) -> bytes:
+    def drain(self) -> bytes:
         """Return the part of the body that has arrived since the last call."""
         if len(self.pieces) == 1:
             data = self.pieces[0]

@@ -28,7 +28,7 @@ class NotInflated(ValueError):
 
 
 class Inflater:
-    """A decompressor of one body: `feed` received bytes, `take` pieces until one is empty, `finish` at its end."""
+    """A decompressor of one body: `feed` received bytes, `next_piece` until one is empty, `finish` at its end."""
 
     def __init__(self, encoding: str) -> None:
         self._encoding = encoding
@@ -37,7 +37,7 @@ class Inflater:
         else:
             self._inflate = zlib.decompressobj(_WINDOW[encoding])
         self._waiting = b""
-        self._taken = self._given = 0
+        self._received = self._returned = 0
 
     @staticmethod
     def reads(encoding: str) -> bool:
@@ -46,10 +46,10 @@ class Inflater:
 
     def feed(self, data: bytes) -> None:
         """Add received bytes."""
-        self._taken += len(data)
+        self._received += len(data)
         self._waiting += data
 
-    def take(self) -> bytes:
+    def next_piece(self) -> bytes:
         """Return the next piece, or nothing until more is fed.
 
         Raises:
@@ -71,8 +71,8 @@ class Inflater:
             self._waiting = self._inflate.unconsumed_tail or self._inflate.unused_data
             if piece:
                 # Judged by the sums and not by a piece: a body may be sparse in one place and dense in another.
-                self._given += len(piece)
-                if self._given > max(_FREE_BYTES, _MAX_RATIO * self._taken):
+                self._returned += len(piece)
+                if self._returned > max(_FREE_BYTES, _MAX_RATIO * self._received):
                     text = f"its answer becomes more than {_MAX_RATIO} times as large when it is inflated"
                     raise NotInflated(text, too_large=True)
                 return piece

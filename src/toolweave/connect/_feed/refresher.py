@@ -323,14 +323,14 @@ class ListRefresher:
         self._tasks = TaskListeners(config.name)
         self._admitted = anyio.Event()
         self._admitted.set()
-        self._takers: dict[str, Callable[[JsonObject], None]] = {
+        self._handlers_by_method: dict[str, Callable[[JsonObject], None]] = {
             methods.NOTIFICATIONS_RESOURCES_UPDATED: self._subscriptions.updated,
             methods.NOTIFICATIONS_TASKS: self._tasks.updated,
             methods.NOTIFICATIONS_SUBSCRIPTIONS_ACKNOWLEDGED: self._acknowledged,
             methods.NOTIFICATIONS_CANCELLED: self._cancelled,
         }
         for capability in set(CAPABILITIES.values()):
-            self._takers[LIST_CHANGED[capability]] = self._taker(capability)
+            self._handlers_by_method[LIST_CHANGED[capability]] = self._change_handler(capability)
         events.on_added = self._listener_added
 
     def track(self, live: LiveList[Any], refresh: Refresh, *, always: bool = False) -> None:
@@ -341,9 +341,9 @@ class ListRefresher:
 
     def notified(self, method: str, params: JsonObject) -> None:
         """Handle a notification; unrelated ones are ignored."""
-        take = self._takers.get(method)
-        if take is not None:
-            take(params)
+        handler = self._handlers_by_method.get(method)
+        if handler is not None:
+            handler(params)
 
     def invalidate(self) -> None:
         """Handle a gap in which notifications of any kind may have been lost."""
@@ -436,7 +436,7 @@ class ListRefresher:
             if one.event == event:
                 one.wake.set()
 
-    def _taker(self, capability: str) -> Callable[[JsonObject], None]:
+    def _change_handler(self, capability: str) -> Callable[[JsonObject], None]:
         def changed(_params: JsonObject) -> None:
             for one in self._lists:
                 if one.capability == capability:

@@ -212,9 +212,9 @@ class ChannelWire:
         deliver_to = getattr(self._channel, "deliver_to", None)
         try:
             if deliver_to is not None:  # no turn of the event loop between the pipe and the waiting call
-                deliver_to(self.take)
+                deliver_to(self.handle_text)
             while True:
-                self.take(await self._channel.receive())
+                self.handle_text(await self._channel.receive())
         except EOFError:
             pass
         finally:
@@ -234,7 +234,7 @@ class ChannelWire:
             return
         answer.set_exception(error)
 
-    def take(self, text: bytes) -> None:
+    def handle_text(self, text: bytes) -> None:
         """Handle one line, a JSON text or several; an unreadable one fails only the call it belongs to."""
         # Results of posted requests go to a client as bytes; decoding them here only to encode them again would cost
         # more than the rest.
@@ -254,11 +254,11 @@ class ChannelWire:
             return
         for message in messages:
             if message.method is msgspec.UNSET:
-                self._take_answer(message, text)
+                self._handle_answer(message, text)
             else:
-                self._incoming.take(message)
+                self._incoming.dispatch(message)
 
-    def _take_answer(self, message: LenientMessage, text: bytes) -> None:
+    def _handle_answer(self, message: LenientMessage, text: bytes) -> None:
         answer: asyncio.Future[Any] | None = self._pending.get(message.id)  # type: ignore[arg-type]
         if answer is None or answer.done():
             answer = self._find(message.id)
@@ -284,7 +284,7 @@ class ChannelWire:
             # One tool with a schema that is nested too deeply would hide all others.
             if request_id in self._lists:
                 self._lists.discard(request_id)
-                self.take(without_deep_entries(text))
+                self.handle_text(without_deep_entries(text))
                 return
             why = "it is nested too deeply"
         else:
@@ -292,7 +292,7 @@ class ChannelWire:
             parts = objects_in(text)
             if len(parts) > 1:
                 for part in parts:
-                    self.take(part)
+                    self.handle_text(part)
                 return
             why = str(exc)
         self._count(text)
@@ -309,7 +309,7 @@ class ChannelWire:
         self._count_junk(text)
         message = answer_behind(text)
         if message is not None and self._find(message.id) is not None:
-            self._take_answer(message, text)
+            self._handle_answer(message, text)
 
     def _write(self, key: int | str, text: bytes) -> bool:
         """Write a request, or return False where it has to wait; small ones of one event loop iteration share a write.

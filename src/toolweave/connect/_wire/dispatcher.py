@@ -56,7 +56,9 @@ class IncomingDispatcher:
         self._refused: deque[ForeignId] = deque()
         self._refusing = False
 
-    def take(self, message: LenientMessage, *, answerable: bool = True, listener: OnNotification | None = None) -> None:
+    def dispatch(
+        self, message: LenientMessage, *, answerable: bool = True, listener: OnNotification | None = None
+    ) -> None:
         """Handle one notification or request; a request that is not `answerable` is reported and ignored.
 
         `listener` is that of the request on whose stream the message came.

@@ -72,7 +72,7 @@ class Cookies:
     def __init__(self) -> None:
         self._kept: dict[tuple[str, str], _Cookie] = {}
 
-    def take(self, url: str, set_cookies: Iterable[str], *, now: float | None = None) -> None:
+    def store(self, url: str, set_cookies: Iterable[str], *, now: float | None = None) -> None:
         """Keep the cookies of an answer to `url`; `now` is a Unix time.
 
         Cookies of another domain, with characters that cannot be sent back, or over 4 KiB are ignored.
@@ -270,7 +270,7 @@ class HttpEndpoint:
                         credentials = await self._made(hook.headers(method, url))
                     head = self._head(request, url, own, credentials)
                     response = await self._client.ask(head, request.body, repeatable=repeatable, lasting=lasting)
-                    self._take(self._client, url, response)
+                    self._process_head(self._client, url, response)
                     if hook is not None:
                         response = await self._accepted(hook, response, request, url, own, credentials)
                 status = response.head.status
@@ -298,7 +298,7 @@ class HttpEndpoint:
             content = body if method == "POST" else None
             try:
                 response = await client.ask(head, content, repeatable=request.repeatable, lasting=request.lasting)
-                self._take(client, url, response)
+                self._process_head(client, url, response)
             except NoAnswer as exc:
                 raise self.error(exc, client, url) from None
             response, is_lost = await self._session_checked(response, headers)
@@ -352,7 +352,7 @@ class HttpEndpoint:
             response = await self._client.ask(
                 head, request.body, repeatable=request.repeatable, lasting=request.lasting
             )
-            self._take(self._client, url, response)
+            self._process_head(self._client, url, response)
         if self._answered is not None:
             self._answered(url, response.head.headers)
         return response
@@ -419,7 +419,7 @@ class HttpEndpoint:
             client = self.clients[origin] = self._opened(url)
         return client
 
-    def _take(self, client: HttpClient, url: str, response: Response) -> None:
+    def _process_head(self, client: HttpClient, url: str, response: Response) -> None:
         """Keep the cookies of an answer.
 
         Raises:
@@ -433,7 +433,7 @@ class HttpEndpoint:
         if head.cookies and client is self._client:
             if self.cookies is None:
                 self.cookies = Cookies()
-            self.cookies.take(url, head.cookies)
+            self.cookies.store(url, head.cookies)
 
     def error(self, exc: NoAnswer, client: HttpClient | None = None, url: str | None = None) -> ServerError:
         """Return the error for a request without an answer; it went to the endpoint unless it says otherwise."""

@@ -30,7 +30,7 @@ _SPREAD = (0.75, 1.25)
 _MAX_RESUMPTIONS = 3
 _NO_SUCH_STREAM = 405
 
-Take = Callable[[bytes, int | str | None, str], Json | None]
+HandleText = Callable[[bytes, int | str | None, str], Json | None]
 """Handles one message; returns the result for the request of the given id and method, if it holds that."""
 MakeRefusal = Callable[..., Awaitable[ServerError]]
 """Makes the error of an answer with an HTTP error status; with `ends` false it never ends the conversation."""
@@ -48,7 +48,7 @@ class EventStreams:
         settings: HttpSettings,
         endpoint: HttpEndpoint,
         *,
-        take: Take,
+        handle: HandleText,
         refused: MakeRefusal,
         missed: Callable[[], None],
         headers: Callable[[], Mapping[str, str]],
@@ -56,7 +56,7 @@ class EventStreams:
     ) -> None:
         self._settings = settings
         self._endpoint = endpoint
-        self._take = take
+        self._handle = handle
         self._refused = refused
         self._missed = missed
         self._headers = headers
@@ -175,7 +175,7 @@ class EventStreams:
                 if event.type != "message":
                     continue
                 try:
-                    result = self._taken(event.data, key, method)
+                    result = self._result_in(event.data, key, method)
                 # One broken event is not the end of a stream that others still wait on.
                 except ValueError:  # the answer may still come
                     broken = True
@@ -186,9 +186,9 @@ class EventStreams:
             if not piece:
                 return None, _BROKEN if broken else "ended without a response"
 
-    def _taken(self, text: bytes, key: int | str | None, method: str) -> Json | None:
+    def _result_in(self, text: bytes, key: int | str | None, method: str) -> Json | None:
         try:
-            return self._take(text, key, method)
+            return self._handle(text, key, method)
         except ValueError:
             named = answer_id(text)
             if key is None or named is None:

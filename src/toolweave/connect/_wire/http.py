@@ -129,7 +129,7 @@ class HttpWire:
         self._streams = EventStreams(
             settings,
             endpoint,
-            take=self._take,
+            handle=self._handle_text,
             refused=self._refused,
             missed=handlers.on_gap,
             headers=self._session_headers,
@@ -321,7 +321,7 @@ class HttpWire:
         if body is None or "content-encoding" in head.headers or len(body) > self._settings.max_bytes:
             body = await self._body(response)
         try:
-            result = self._take(body.removeprefix(BOM_UTF8), key, method)
+            result = self._handle_text(body.removeprefix(BOM_UTF8), key, method)
         except ValueError as exc:
             if is_json(body):
                 raise invalid(self._server, str(exc)) from None
@@ -353,7 +353,7 @@ class HttpWire:
         text = body.removeprefix(BOM_UTF8).lstrip()
         if text[:1] in (b"{", b"[") and VERSION_MEMBER in text:
             try:
-                result = self._take(text, key, method)
+                result = self._handle_text(text, key, method)
             except ValueError:
                 result = None
             if result is not None:
@@ -361,7 +361,7 @@ class HttpWire:
                 return result
         raise self._endpoint.odd_answer(response, body)
 
-    def _take(self, text: bytes, key: int | str | None, method: str) -> Json | None:
+    def _handle_text(self, text: bytes, key: int | str | None, method: str) -> Json | None:
         """Handle one JSON text; return the result that answers `key`, if it holds that.
 
         Raises:
@@ -382,7 +382,7 @@ class HttpWire:
         for message in messages:
             if message.method is not msgspec.UNSET:
                 listener = None if key is None else self._listeners.get(key)
-                self._incoming.take(message, answerable=not self._stateless, listener=listener)
+                self._incoming.dispatch(message, answerable=not self._stateless, listener=listener)
             elif key is None or not _answers(message, key):
                 self.late_answers += 1
             else:
