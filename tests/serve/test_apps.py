@@ -92,8 +92,8 @@ async def test_a_page_of_a_file_is_read_each_time_and_says_nothing_it_was_not_to
     [
         (lambda: app("https://x/y", HTML), "begins with 'ui://'"),
         (lambda: app("ui://", HTML), "begins with 'ui://'"),
-        (lambda: page_of(permissions=["usb"]), "permissions: 'usb' is none of camera"),
-        (lambda: page_of().tool_meta("user"), "visibility: 'user' is none of app, model"),  # pyright: ignore[reportArgumentType]
+        (lambda: page_of(permissions=["usb"]), "permissions: 'usb' is not one of camera"),
+        (lambda: page_of().tool_meta("user"), "visibility: 'user' is not one of app, model"),  # pyright: ignore[reportArgumentType]
         (lambda: AppCsp(connect_domains=["https://a; script-src *"]), "is not an origin"),
         (lambda: AppCsp(frame_domains=["*"]), "is not an origin"),
         (lambda: AppCsp(resource_domains=["'unsafe-eval'"]), "is not an origin"),
@@ -106,7 +106,7 @@ def test_a_page_that_no_host_would_show_is_refused(made: Any, reason: str) -> No
 
 
 def test_a_page_without_its_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="for the page 'ui://notes/board'"):
+    with pytest.raises(FileNotFoundError, match="of the page 'ui://notes/board' does not exist"):
         page_of(tmp_path / "none.html")
 
 

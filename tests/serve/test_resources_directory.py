@@ -205,7 +205,7 @@ async def test_a_directory_with_too_many_files_lists_some_and_reads_all(root: Pa
 
 
 def test_what_is_no_directory_is_refused_where_it_is_given(root: Path) -> None:
-    with pytest.raises(NotADirectoryError, match="no directory"):
+    with pytest.raises(NotADirectoryError, match="not a directory"):
         directory(root / "readme.md")
     with pytest.raises(NotADirectoryError):
         directory(root / "none")

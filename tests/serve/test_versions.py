@@ -238,7 +238,7 @@ async def test_a_slip_in_a_definition_or_a_range_is_refused() -> None:
         prompt(tag="a")(echo.function)  # pyright: ignore[reportCallIssue]
     with pytest.raises(ValueError, match="not a version"):
         tool(echo.function, version="1 @2")
-    with pytest.raises(ValueError, match="no range"):
+    with pytest.raises(ValueError, match="not a range"):
         server(versions="1.2")
 
 

@@ -106,18 +106,18 @@ class Challenges(msgspec.Struct, frozen=True, kw_only=True):
 
     def no_token(self) -> Refusal:
         """Return the refusal of a request without a token: 401, without an error code (RFC 6750, 3.1)."""
-        headers = self._headers(self._said(scopes=self.scopes))
+        headers = self._headers(self._parameters(scopes=self.scopes))
         return Refusal(status=401, description=_ANONYMOUS, headers=headers)
 
     def invalid_token(self, description: str = "The token is not valid here") -> Refusal:
         """Return the refusal of a token that is invalid, expired or issued for another audience: 401."""
-        said = self._said("invalid_token", description, scopes=self.scopes)
-        return Refusal(status=401, error="invalid_token", description=description, headers=self._headers(said))
+        parameters = self._parameters("invalid_token", description, scopes=self.scopes)
+        return Refusal(status=401, error="invalid_token", description=description, headers=self._headers(parameters))
 
     def invalid_proof(self, error: str, description: str, *, algorithms: Sequence[str], nonce: str | None) -> Refusal:
         """Return the refusal of a token whose proof of possession is missing or wrong: 401 (RFC 9449, 7.1 and 9)."""
-        said = self._said(error, description, scopes=self.scopes)
-        headers = [(b"www-authenticate", _challenge("DPoP", {**said, "algs": " ".join(algorithms)}))]
+        parameters = self._parameters(error, description, scopes=self.scopes)
+        headers = [(b"www-authenticate", _challenge("DPoP", {**parameters, "algs": " ".join(algorithms)}))]
         if nonce is not None:
             headers.append((b"dpop-nonce", nonce.encode()))
         return Refusal(status=401, error=error, description=description, headers=tuple(headers))
@@ -125,19 +125,19 @@ class Challenges(msgspec.Struct, frozen=True, kw_only=True):
     def insufficient_scope(self, scopes: Sequence[str], *, scheme: str = "Bearer") -> Refusal:
         """Return the refusal of a token that lacks scopes: 403, with all that the operation needs (RFC 6750, 3.1)."""
         description = "The token lacks a scope that this needs"
-        said = self._said("insufficient_scope", description, scopes=scopes)
+        parameters = self._parameters("insufficient_scope", description, scopes=scopes)
         return Refusal(
             status=403,
             error="insufficient_scope",
             description=description,
-            headers=((b"www-authenticate", _challenge(scheme, said)),),
+            headers=((b"www-authenticate", _challenge(scheme, parameters)),),
         )
 
     def unavailable(self, retry_after: float) -> Refusal:
         """Return the refusal of a token that cannot be verified now: 503.
 
-        Not 401: that says that the token is worth nothing, and a client would throw it away and ask its user to sign
-        in again at an issuer that is down.
+        With 401, a client would discard a token that may be valid, and ask its user to sign in again at an issuer that
+        is down.
         """
         return Refusal(
             status=503,
@@ -155,23 +155,23 @@ class Challenges(msgspec.Struct, frozen=True, kw_only=True):
             headers=((b"retry-after", b"%d" % math.ceil(retry_after)),),
         )
 
-    def _said(self, error: str = "", description: str = "", *, scopes: Sequence[str]) -> dict[str, str]:
-        said = {"error": error, "error_description": description, "scope": " ".join(scopes)}
+    def _parameters(self, error: str = "", description: str = "", *, scopes: Sequence[str]) -> dict[str, str]:
+        parameters = {"error": error, "error_description": description, "scope": " ".join(scopes)}
         if self.metadata_url is not None:
-            said["resource_metadata"] = self.metadata_url
-        return said
+            parameters["resource_metadata"] = self.metadata_url
+        return parameters
 
-    def _headers(self, said: dict[str, str]) -> tuple[tuple[bytes, bytes], ...]:
+    def _headers(self, parameters: dict[str, str]) -> tuple[tuple[bytes, bytes], ...]:
         headers: list[tuple[bytes, bytes]] = []
         if not self.dpop_required:
-            headers.append((b"www-authenticate", _challenge("Bearer", said)))
+            headers.append((b"www-authenticate", _challenge("Bearer", parameters)))
         if self.dpop_algorithms:
-            proved = {**said, "algs": " ".join(self.dpop_algorithms)}
+            proved = {**parameters, "algs": " ".join(self.dpop_algorithms)}
             headers.append((b"www-authenticate", _challenge("DPoP", proved)))
         return tuple(headers)
 
 
-def _challenge(scheme: str, said: dict[str, str]) -> bytes:
+def _challenge(scheme: str, parameters: dict[str, str]) -> bytes:
     """Return one challenge; every value was checked to have no quote, backslash or control character."""
-    parameters = ", ".join(f'{name}="{value}"' for name, value in said.items() if value)
-    return f"{scheme} {parameters}".strip().encode("ascii")
+    text = ", ".join(f'{name}="{value}"' for name, value in parameters.items() if value)
+    return f"{scheme} {text}".strip().encode("ascii")

@@ -35,11 +35,11 @@ class PageOptions(TypedDict, total=False):
 
     Attributes:
         name: Its name for programs; the last part of its URI by default.
-        title: Its name for people.
+        title: Its human-readable name.
         description: Its description.
         csp: The origins that it may use; none by default.
-        permissions: The abilities of the browser that it asks for; a host need not grant any.
-        domain: The dedicated origin that it wants to have, in the form that its host documents.
+        permissions: The abilities of the browser that it asks for; a host may refuse each.
+        domain: The dedicated origin that it asks for, in the form that its host documents.
         prefers_border: Whether the host draws a border around it; by default the host decides.
     """
 
@@ -79,11 +79,11 @@ class AppPage:
         """Return the `_meta` of a tool whose results the page shows: `@tool(meta=page.tool_meta())`.
 
         Args:
-            *visibility: `"model"`, `"app"`, or both, which is the default. A tool for `"app"` alone is called by the
-                page, and no model sees it.
+            *visibility: `"model"`, `"app"`, or both, which is the default. A tool only for `"app"` is called by the
+                page, and not listed for a model.
 
         Raises:
-            ValueError: Something is neither.
+            ValueError: A value is neither.
         """
         _check(visibility, _VISIBILITY, "visibility")
         return tool_meta(self.uri, visibility)
@@ -104,8 +104,10 @@ class AppPage:
             text = self._html
         else:
             text = await in_thread(self._read)
-        meta = {"_meta": self._meta} if self._meta else {}
-        return {"contents": [{"uri": uri, "mimeType": APP_TYPE, "text": text, **meta}]}
+        page: Json = {"uri": uri, "mimeType": APP_TYPE, "text": text}
+        if self._meta:
+            page["_meta"] = self._meta
+        return {"contents": [page]}
 
     def subscribe(self, listener: Callable[[ResourcesChanged], None]) -> Unsubscribe:
         """Do nothing: the file is not watched."""
@@ -114,18 +116,17 @@ class AppPage:
     def _read(self) -> str:
         try:
             return Path(self._html).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as exc:  # without the path, which clients must not learn
-            if isinstance(exc, OSError):
-                reason = exc.strerror
-            else:
-                reason = "it is no UTF-8"
-            raise ToolError(f"the page cannot be read: {reason}") from None
+        except OSError as exc:
+            # without the path, which clients must not learn
+            raise ToolError(f"the page cannot be read: {exc.strerror}") from None
+        except UnicodeDecodeError:
+            raise ToolError("the page cannot be read: it is not UTF-8") from None
 
 
 def app(uri: str, html: str | os.PathLike[str], **options: Unpack[PageOptions]) -> AppPage:
-    """Return a page that hosts show for the results of tools; give it to `resources=`, its `tool_meta` to the tools.
+    """Return a page that hosts show for the results of tools; pass it to `resources=`, its `tool_meta` to the tools.
 
-    A host without MCP Apps shows the tool's result as that of any other tool: its text is always there.
+    A host without MCP Apps shows the text of the tool's result, as for any other tool.
 
     Args:
         uri: The URI of the page, which begins with `ui://`.
@@ -134,8 +135,8 @@ def app(uri: str, html: str | os.PathLike[str], **options: Unpack[PageOptions]) 
             `prefers_border`.
 
     Raises:
-        FileNotFoundError: There is no such file.
-        ValueError: The URI is of another scheme, or an option is none that hosts know.
+        FileNotFoundError: The file does not exist.
+        ValueError: The URI has another scheme, or an option is unknown to hosts.
     """
     if not uri.startswith(APP_SCHEME) or len(uri) == len(APP_SCHEME):
         raise ValueError(f"the URI of a page begins with {APP_SCHEME!r}, such as 'ui://notes/board', not {uri!r}")
@@ -143,7 +144,7 @@ def app(uri: str, html: str | os.PathLike[str], **options: Unpack[PageOptions]) 
     if not isinstance(html, str):
         html = Path(html)
         if not html.is_file():
-            raise FileNotFoundError(f"there is no file {str(html)!r} for the page {uri!r}")
+            raise FileNotFoundError(f"the file {str(html)!r} of the page {uri!r} does not exist")
     return AppPage(uri, html, options)
 
 
@@ -171,4 +172,4 @@ class AppPages:
 def _check(given: Sequence[str], known: frozenset[str], what: str) -> None:
     for name in given:
         if name not in known:
-            raise ValueError(f"{what}: {name!r} is none of {', '.join(sorted(known))}")
+            raise ValueError(f"{what}: {name!r} is not one of {', '.join(sorted(known))}")

@@ -10,12 +10,13 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import Any, Protocol, TypeAlias, TypeVar, cast
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from toolweave.errors import RequestError, SchemaError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INVALID_PARAMS, METHOD_NOT_FOUND
 from toolweave.protocol.input_required import INPUT_RESPONSES, REQUEST_STATE
+from toolweave.protocol.json_types import as_object
 from toolweave.protocol.server_features import MAX_COMPLETIONS, completion_json, read_reference
 from toolweave.schema._annotations import function_name, implementation, read_signature
 from toolweave.serve._offers.string_handlers import failure
@@ -137,7 +138,7 @@ class Completions:
         """Return the members of a `CompleteResult`.
 
         Raises:
-            RequestError: -32602, the request is malformed, or about nothing that is offered.
+            RequestError: -32602, the request is malformed, or its reference is not offered.
         """
         try:
             kind, name = read_reference(request.object("ref"))
@@ -182,7 +183,7 @@ class _Completer:
         if not 1 <= len(names) <= 1 + ("arguments" in names[1:]):
             raise SchemaError(
                 f"function {function_name(function)!r} completes texts: it takes one, "
-                "and if it wants to a mapping named 'arguments' and a CallContext"
+                "and optionally a mapping named 'arguments' and a CallContext"
             )
         self._function = function
         self._injected = parts.injected
@@ -199,26 +200,27 @@ class _Completer:
 
 
 def _others(context: Json) -> Mapping[str, str]:
-    arguments: Any = context.get("arguments", {})
-    if not isinstance(arguments, dict):
+    arguments = as_object(context.get("arguments", {}))
+    if arguments is None:
         raise RequestError("completion/complete: 'context.arguments' must be an object", code=INVALID_PARAMS)
-    found = cast("Json", arguments)
-    return {name: value for name, value in found.items() if isinstance(value, str)}
+    return {name: value for name, value in arguments.items() if isinstance(value, str)}
 
 
 def _result(found: Completed | Iterable[Any] | None) -> Json:
-    """Return the members of a `CompleteResult`: at most 100 values, and how many there are."""
+    """Return the members of a `CompleteResult`: at most 100 values, and the number of all."""
+    total: int | None = None
+    more: bool | None = None
     if isinstance(found, Completed):
         values = list(found.values)
         total = found.total
         more = found.has_more
+    elif isinstance(found, str):
+        values = [found]
+        total = 1
     else:
-        if isinstance(found, str):
-            values = [found]
-        else:
-            values = list(islice(found or (), _COUNTED))
-        total = len(values) if len(values) < _COUNTED else None
-        more = None
+        values = list(islice(found or (), _COUNTED))
+        if len(values) < _COUNTED:
+            total = len(values)
     shown = [str(value) for value in values[:MAX_COMPLETIONS]]
     if more is None:
         more = max(len(values), total or 0) > len(shown)

@@ -47,16 +47,20 @@ def prompt_messages(value: Any) -> list[tuple[str, Json]]:
     A message without a role is the user's.
     """
     if isinstance(value, _LISTS):
-        return [message for item in value for message in prompt_messages(item)]
-    if isinstance(value, _OBJECTS) and "role" in value and "content" in value:
-        return _said(value["role"], value["content"])
+        messages: list[tuple[str, Json]] = []
+        for item in value:
+            messages += prompt_messages(item)
+        return messages
+    if isinstance(value, _OBJECTS) and value.keys() >= {"role", "content"}:
+        return _messages(value["role"], value["content"])
     if hasattr(value, "role") and hasattr(value, "content"):
-        return _said(value.role, value.content)
-    return _said("user", value)
+        return _messages(value.role, value.content)
+    return _messages("user", value)
 
 
-def _said(role: str, content: Any) -> list[tuple[str, Json]]:
-    if isinstance(content, _OBJECTS) and "type" in content:  # a block as it travels
+def _messages(role: str, content: Any) -> list[tuple[str, Json]]:
+    # an object with a type is a content block of the protocol already
+    if isinstance(content, _OBJECTS) and "type" in content:
         return [(role, dict(content))]
     return [(role, block_json(one)) for one in ToolResult.of(content).content]
 
@@ -66,14 +70,16 @@ def resource_contents(value: Any, *, uri: str, mime_type: str | None) -> list[Js
 
     Args:
         value: A text, bytes, a `File` or the `Path` of one, an image, a content block, or a list with one of these
-            (but for texts); any other value is its JSON.
+            except texts; any other value is its JSON.
         uri: The URI that was read.
         mime_type: The declared MIME type; None derives it from the value.
     """
     if isinstance(value, ToolResult):
         value = value.content
-    several = isinstance(value, _LISTS) and any(map(_is_content, value))
-    return [_content(item, uri, mime_type) for item in (value if several else (value,))]
+    # a list of other values is one JSON value
+    if isinstance(value, _LISTS) and any(map(_is_content, value)):
+        return [_content(item, uri, mime_type) for item in value]
+    return [_content(value, uri, mime_type)]
 
 
 def _is_content(value: object) -> bool:
@@ -83,21 +89,27 @@ def _is_content(value: object) -> bool:
 def _content(value: Any, uri: str, mime_type: str | None) -> Json:
     if isinstance(value, EmbeddedResource):
         made: Json = block_json(value)["resource"]
-        return made | ({"_meta": value.meta} if value.meta else {})
+        if value.meta:
+            return made | {"_meta": value.meta}
+        return made
     return resource_json(_embedded(value, uri, mime_type))
 
 
 def _embedded(value: Any, uri: str, mime_type: str | None) -> EmbeddedResource:
-    if isinstance(value, str):
-        return EmbeddedResource(uri=uri, mime_type=mime_type or _TEXT, text=value)
     if isinstance(value, (ImageContent, AudioContent)):
         return EmbeddedResource(uri=uri, mime_type=value.mime_type, blob=value.data)
+    if isinstance(value, str):
+        return _text(value, uri, mime_type or _TEXT)
     if isinstance(value, _BLOCKS):
-        return EmbeddedResource(uri=uri, mime_type=mime_type or _TEXT, text=value.render())
+        return _text(value.render(), uri, mime_type or _TEXT)
     content = payload(value)
     if content is None:
-        return EmbeddedResource(uri=uri, mime_type=mime_type or _JSON, text=ToolResult.of(value).text)
+        return _text(ToolResult.of(value).text, uri, mime_type or _JSON)
     content = Payload(data=content.data, mime_type=mime_type or content.mime_type)
-    text = content.text
-    blob = content.base64 if text is None else None
-    return EmbeddedResource(uri=uri, mime_type=content.mime_type, text=text, blob=blob)
+    if content.text is None:
+        return EmbeddedResource(uri=uri, mime_type=content.mime_type, blob=content.base64)
+    return EmbeddedResource(uri=uri, mime_type=content.mime_type, text=content.text)
+
+
+def _text(text: str, uri: str, mime_type: str) -> EmbeddedResource:
+    return EmbeddedResource(uri=uri, mime_type=mime_type, text=text)

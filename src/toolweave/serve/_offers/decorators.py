@@ -67,13 +67,13 @@ class ServerContent:
             expose_errors=expose_errors,
         )
 
-        def tell(change: ResourcesChanged) -> None:
+        def notify(change: ResourcesChanged) -> None:
             if change.uri is None:
                 changes.resources_changed()
             else:
                 changes.resource_updated(change.uri)
 
-        self.resources.subscribe(tell)
+        self.resources.subscribe(notify)
         self.prompts.subscribe(lambda change: changes.prompts_changed())
         extensions = Skills(self.resources, page_size=page_size), AppPages(self.resources)
         return self.resources, self.prompts, self.completions, *extensions
@@ -123,7 +123,8 @@ class ServerContent:
         The options are those of `toolweave.serve.skill`.
 
         Raises:
-            SchemaError: The function has a parameter that cannot be filled, or the name or the description is none.
+            SchemaError: The function has a parameter that cannot be filled, or the name or the description is not
+                valid.
         """
         if function is None:
             return partial(self.skill, **options)

@@ -24,7 +24,7 @@ from toolweave.tools._call import CallContext
 from toolweave.tools._media import File, named_type
 from toolweave.tools._toolset import Unsubscribe
 
-MOST_FILES = 10_000
+MAX_FILES = 10_000
 """Maximum number of listed files, by default."""
 
 
@@ -34,26 +34,26 @@ def directory(
     uri: str | None = None,
     description: str = "",
     hidden: bool = False,
-    most_files: int = MOST_FILES,
+    most_files: int = MAX_FILES,
 ) -> Directory:
-    """Return the files below a directory, subdirectories included, as resources; give it to `resources=`.
+    """Return the files below a directory, subdirectories included, as resources; pass it to `resources=`.
 
     A URI that leads out of the directory names no resource: no `..` in any encoding, no absolute path, no drive, no
-    symbolic link to somewhere else. Only regular files are read.
+    symbolic link that leads out. Only regular files are read.
 
     Args:
         path: The directory.
         uri: The prefix of the URIs, such as `"docs://"`; the directory's `file://` URI by default.
         description: The description of the template for all files.
-        hidden: Offers files and directories whose names begin with a dot, too.
+        hidden: Whether files and directories whose names begin with a dot are offered as well.
         most_files: Maximum number of listed files; others can be read nevertheless.
 
     Raises:
-        NotADirectoryError: The path is no directory.
+        NotADirectoryError: The path is not a directory.
     """
     root = Path(path).resolve()
     if not root.is_dir():
-        raise NotADirectoryError(f"{str(path)!r} is no directory, so its files cannot be offered as resources")
+        raise NotADirectoryError(f"{str(path)!r} is not a directory, so its files cannot be offered as resources")
     return Directory(root, uri or f"{root.as_uri()}/", description=description, hidden=hidden, most_files=most_files)
 
 
@@ -67,14 +67,14 @@ class Directory:
         *,
         description: str = "",
         hidden: bool = False,
-        most_files: int = MOST_FILES,
+        most_files: int = MAX_FILES,
         leave_out: Callable[[str], bool] | None = None,
     ) -> None:
         self._folder = Folder(root, hidden=hidden, leave_out=leave_out)
         self._uri = uri
         self._template = Template(f"{uri}{{+path}}")
         self._description = description
-        self._most = most_files
+        self._max_files = most_files
 
     @property
     def empty(self) -> bool:
@@ -93,7 +93,7 @@ class Directory:
         )
 
     async def read(self, uri: str, ctx: CallContext) -> Json | None:
-        """Return the content of a file; None for a URI of no file below the directory."""
+        """Return the content of a file; None for a URI that names no file below the directory."""
         found = self._template.match(uri)
         if found is None:
             return None
@@ -104,7 +104,7 @@ class Directory:
         return lambda: None
 
     def _list(self) -> Sequence[Json]:
-        return [self._entry(file, about) for file, about in islice(self._folder.files(), self._most)]
+        return [self._entry(file, about) for file, about in islice(self._folder.files(), self._max_files)]
 
     def _entry(self, file: Path, about: os.stat_result) -> Json:
         name = file.relative_to(self._folder.root).as_posix()
@@ -125,5 +125,6 @@ class Directory:
             return None
         try:
             return {"contents": resource_contents(File(found), uri=uri, mime_type=None)}
-        except OSError as exc:  # without the path, which clients must not learn
+        except OSError as exc:
+            # without the path, which clients must not learn
             raise ToolError(f"it cannot be read: {exc.strerror}") from None

@@ -1,5 +1,8 @@
 """The regular files below a directory, and nothing outside it, through any path or symbolic link."""
 
+# A path is checked after its symbolic links were followed, because a link inside the directory may lead out of it. The
+# real path must be below the real root, and no part of it may be hidden: a link must not reveal a hidden file.
+
 from __future__ import annotations
 
 import os
@@ -29,8 +32,8 @@ class Folder:
 
     Args:
         root: The directory, resolved.
-        hidden: Whether files and directories whose names begin with a dot are offered, too.
-        leave_out: Whether a file or a directory of this name is not offered either; by default each is.
+        hidden: Whether files and directories whose names begin with a dot are offered as well.
+        leave_out: Returns whether a file or a directory of this name is excluded; None excludes no other.
     """
 
     def __init__(self, root: Path, *, hidden: bool = False, leave_out: Callable[[str], bool] | None = None) -> None:
@@ -39,8 +42,8 @@ class Folder:
         self._leave_out = leave_out
 
     def files(self, below: Path | None = None) -> Iterator[tuple[Path, os.stat_result]]:
-        """Return the readable files that have a URI; those that vanish or are forbidden meanwhile are left out."""
-        for path, about in self.children(self.root if below is None else below):
+        """Yield the readable files that have a URI, without those that vanish or become forbidden meanwhile."""
+        for path, about in self.children(below or self.root):
             if about is None:
                 yield from self.files(path)
             else:
@@ -53,7 +56,8 @@ class Folder:
         except OSError:
             return
         for entry in entries:
-            if not self._shown(entry.name) or not entry.name.isprintable():  # also a name that is no Unicode
+            # a name that is not Unicode is not printable either
+            if not self._shown(entry.name) or not entry.name.isprintable():
                 continue
             path = Path(entry.path)
             if entry.is_dir(follow_symlinks=False):
@@ -62,8 +66,11 @@ class Folder:
                 yield path, about[1]
 
     def find(self, path: str) -> Path | None:
-        """Return the real path of the file at a relative path, behind symbolic links; None if none is offered."""
-        if not all(map(self._shown, path.split("/"))) or (os.name == "nt" and ":" in path):  # a stream of NTFS
+        """Return the real path of the file at a relative path, behind symbolic links; None if it is not offered."""
+        if not all(map(self._shown, path.split("/"))):
+            return None
+        # a stream of NTFS
+        if os.name == "nt" and ":" in path:
             return None
         found = self._regular(self.root / path)
         if found is None:
@@ -80,18 +87,19 @@ class Folder:
         try:
             real = path.resolve(strict=True)
             about = real.stat()
-        except (OSError, ValueError, RuntimeError):  # no such file, a name no system takes, a circle of links
+        except (OSError, ValueError, RuntimeError):
+            # no such file, a name that no system accepts, or a circle of links
             return None
         if not real.is_relative_to(self.root) or not stat.S_ISREG(about.st_mode):
             return None
-        shown = all(map(self._shown, real.relative_to(self.root).parts))  # a link does not reveal hidden files
-        if shown:
+        if all(map(self._shown, real.relative_to(self.root).parts)):
             return (real, about)
         return None
 
 
 async def in_thread(function: Callable[[], T]) -> T:
     """Run a function that reads files in a worker thread."""
-    from anyio import to_thread  # 15 ms; a server is often made where it is not run
+    # imported late, because it takes 15 ms: a server is often made without being run
+    from anyio import to_thread
 
     return await to_thread.run_sync(function, abandon_on_cancel=True)

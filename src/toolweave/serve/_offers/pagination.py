@@ -1,8 +1,13 @@
 """Pagination: the pages of a list, their encoding, and the cursors between them.
 
-A cursor names the last items of the page it follows, so a list that changes meanwhile neither skips nor repeats the
-items that stayed, and any replica that offers the same list can continue.
+A cursor names the last items of the previous page, so a list that changes meanwhile neither skips nor repeats the items
+that stayed, and any replica that offers the same list can continue.
 """
+
+# A cursor is the position of the next item and short hashes of the items before it. While the list is unchanged, the
+# item before the position has the first hash, and the page is found at once. After a change, the list is searched for
+# the last of these items that is still listed. A cursor contains no secret, and needs no memory in the server: a made-
+# up one can only name another position of the same list.
 
 from __future__ import annotations
 
@@ -26,9 +31,11 @@ DEFAULT_PAGE_SIZE = 1000
 """Entries on a page unless a server sets another number: many clients read only the first page of a list."""
 
 _ANCHORS = 4
-_POSITION = 4  # bytes
-_NAME = 6  # bytes; of 100,000 items two look alike in one list of 50,000, and that shows only where the list changed
-_LONGEST = 4 * (_POSITION + _ANCHORS * _NAME + 2) // 3
+_POSITION = 4
+"""Bytes of the position."""
+# Bytes of a hash. Of 100,000 items two have the same hash in one list of 50,000, which matters only after a change.
+_NAME = 6
+_MAX_CURSOR = 4 * (_POSITION + _ANCHORS * _NAME + 2) // 3
 
 
 def page(
@@ -48,16 +55,13 @@ def page(
         RequestError: -32602 for a cursor that no page of this list gave, or whose page is gone altogether; the
             client then lists from the start (MCP specification, pagination).
     """
-    start = 0 if cursor is None else _after(items, cursor, key)
-    if size is None:
-        end = len(items)
-    else:
-        end = min(start + size, len(items))
-    if end >= len(items):
-        following = None
-    else:
-        following = _cursor(items, end, key)
-    return items[start:end], following
+    start = 0
+    if cursor is not None:
+        start = _after(items, cursor, key)
+    if size is None or start + size >= len(items):
+        return items[start:], None
+    end = start + size
+    return items[start:end], _cursor(items, end, key)
 
 
 def is_json(entry: Json, what: str) -> bool:
@@ -80,7 +84,7 @@ def checked_definition(definition: Json, what: str) -> Json:
 
     Args:
         definition: The definition as it is listed.
-        what: The name of what it defines, in the error.
+        what: The name of the defined item, for the error.
 
     Raises:
         SchemaError: JSON cannot express it.
@@ -96,10 +100,10 @@ def list_page(
 ) -> Json:
     """Return the members of one page of a list.
 
-    An entry that JSON cannot express is logged and left out.
+    An entry that JSON cannot express is logged and not listed.
 
     Args:
-        member: The member that holds the entries, such as `"resources"`.
+        member: The member with the entries, such as `"resources"`.
         entries: The whole list.
         cursor: The request's `cursor`.
         size: Entries on a page; None puts all on one.
@@ -129,7 +133,7 @@ def _cursor(items: Sequence[T], end: int, key: Callable[[T], str]) -> str:
 
 
 def _after(items: Sequence[T], cursor: object, key: Callable[[T], str]) -> int:
-    """Return the start index of the next page: behind the last of the cursor's items that is still listed."""
+    """Return the start index of the next page: after the last of the cursor's items that is still listed."""
     position, anchors = _read(cursor)
     if 0 < position <= len(items) and _name(key(items[position - 1])) == anchors[0]:
         return position
@@ -141,7 +145,7 @@ def _after(items: Sequence[T], cursor: object, key: Callable[[T], str]) -> int:
 
 
 def _read(cursor: object) -> tuple[int, list[bytes]]:
-    if not isinstance(cursor, str) or len(cursor) > _LONGEST:
+    if not isinstance(cursor, str) or len(cursor) > _MAX_CURSOR:
         raise _bad()
     try:
         data = urlsafe_b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4))
@@ -150,7 +154,8 @@ def _read(cursor: object) -> tuple[int, list[bytes]]:
     names = data[_POSITION:]
     if not names or len(names) % _NAME:
         raise _bad()
-    return int.from_bytes(data[:_POSITION], "big"), [names[i : i + _NAME] for i in range(0, len(names), _NAME)]
+    anchors = [names[at : at + _NAME] for at in range(0, len(names), _NAME)]
+    return int.from_bytes(data[:_POSITION], "big"), anchors
 
 
 def _name(key: str) -> bytes:

@@ -57,7 +57,7 @@ class PromptSource(Protocol):
     """A source of prompts: functions, or another server. Definitions are the protocol's JSON."""
 
     async def prompts(self) -> Sequence[Json]:
-        """Return the definitions of its prompts (`FunctionPrompt`), each with a `name` of its own."""
+        """Return the definitions of its prompts (`FunctionPrompt`), each with a different `name`."""
         ...
 
     async def get(self, name: str, arguments: Mapping[str, Any], ctx: CallContext) -> Json | None:
@@ -124,7 +124,7 @@ def prompt(function: Callable[..., Any] | None = None, /, **about: Unpack[Defini
 
     Raises:
         SchemaError: No string can be converted to a parameter; names the function and the parameter.
-        ValueError: A scope, a tag or the version is none.
+        ValueError: A scope, a tag or the version is not valid.
     """
     if function is None:
         return partial(prompt, **about)
@@ -152,7 +152,7 @@ class PromptRegistry:
             replace: Replace the prompt that has its name.
 
         Raises:
-            ValueError: Its name is taken, and not to be replaced.
+            ValueError: Its name is in use, and not to be replaced.
         """
         self._prompts.add(item.name, item, replace=replace)
         self._listeners.emit(PromptsChanged())
@@ -162,7 +162,7 @@ class PromptRegistry:
         """Stop offering a prompt, in all its versions.
 
         Raises:
-            KeyError: There is none of this name.
+            KeyError: It is not offered.
         """
         self._prompts.remove(name)
         self._listeners.emit(PromptsChanged())
@@ -172,7 +172,7 @@ class PromptRegistry:
         self._prompts.keep = keep
 
     def scopes(self, name: str, version: str | None = None) -> tuple[str, ...]:
-        """Return the scopes that a prompt, or one version of it, needs; none where it is unknown."""
+        """Return the scopes that a prompt, or one version of it, needs; none if it is unknown."""
         found = self._prompts.get(name, version)
         if found is None:
             return ()
@@ -190,7 +190,7 @@ class PromptRegistry:
         return self._prompts.definitions
 
     async def get(self, name: str, arguments: Mapping[str, Any], ctx: CallContext) -> Json | None:
-        """Run the function of a prompt, in the version that the call's `_meta` asks for; None when there is none."""
+        """Run the function of a prompt, in the version that the call's `_meta` names; None if it is not offered."""
         found = self._prompts.get(name, ctx.meta.get(VERSION))
         if found is None:
             return None
@@ -221,7 +221,7 @@ class Prompts(OffersFeature[PromptSource, PromptsChanged]):
         registry: The prompts of functions; add and remove there at any time.
 
     Raises:
-        TypeError: Something is no prompt and no source.
+        TypeError: An item is neither a prompt nor a source.
         ValueError: Two prompts have one name.
     """
 
@@ -239,7 +239,10 @@ class Prompts(OffersFeature[PromptSource, PromptsChanged]):
         self.registry: PromptRegistry = PromptRegistry()
         super().__init__(self.registry, rounds=rounds, page_size=page_size, expose_errors=expose_errors)
         self.registry.subscribe(self._listeners.emit)
-        for item in [prompts] if isinstance(prompts, PromptSource) else prompts:
+        if isinstance(prompts, PromptSource):
+            self.add(prompts)
+            return
+        for item in prompts:
             self.add(item)
 
     def add(self, item: FunctionPrompt[..., Any] | PromptSource | Callable[..., Any]) -> None:
@@ -247,8 +250,8 @@ class Prompts(OffersFeature[PromptSource, PromptsChanged]):
 
         Raises:
             SchemaError: A function cannot be called with strings.
-            TypeError: It is none of them.
-            ValueError: Its name is taken.
+            TypeError: The item is neither of them.
+            ValueError: Its name is in use.
         """
         if isinstance(item, FunctionPrompt):
             self.registry.add(cast("FunctionPrompt[..., Any]", item))
@@ -269,7 +272,7 @@ class Prompts(OffersFeature[PromptSource, PromptsChanged]):
         """Stop offering a prompt that was given as a function.
 
         Raises:
-            KeyError: There is none of this name.
+            KeyError: It is not offered.
         """
         self.registry.remove(name)
 
@@ -285,7 +288,7 @@ class Prompts(OffersFeature[PromptSource, PromptsChanged]):
         return await joined_entries([source.prompts for source in self._sources], itemgetter("name"))
 
     async def answer(self, name: str, arguments: Json, ctx: CallContext) -> Json | None:
-        """Return the members of a `GetPromptResult`, or None where there is no such prompt."""
+        """Return the members of a `GetPromptResult`, or None if no source has the prompt."""
         for source in self._sources:
             found = await source.get(name, arguments, ctx)
             if found is not None:

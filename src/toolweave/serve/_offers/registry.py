@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Generic, Protocol, TypedDict, TypeVar, runtime_checkable
 
 from toolweave.errors import RequestError, SchemaError
@@ -35,7 +35,7 @@ class HasDefinition(Protocol):
 
 @runtime_checkable
 class DescribesOffers(Protocol):
-    """A source that knows its definitions without being asked for its list."""
+    """A source that knows its definitions before its list is requested."""
 
     def definition(self, name: str, version: str | None = None) -> Json | None:
         """Return the definition that matches a name or a URI, the newest or one version, or None."""
@@ -62,10 +62,10 @@ ChangeT = TypeVar("ChangeT")
 class ItemRegistry(Generic[T]):
     """Items by key, in the order they were added; the sequences are cached until a change.
 
-    Several versions of one key may be there: the newest is listed, an older one is found by its version.
+    A key may have several versions: the newest is listed, an older one is found by its version.
 
     Attributes:
-        keep: Whether a definition is offered at all; of the versions of a key the newest that is.
+        keep: Whether a definition is offered at all. Of the versions of a key, the newest offered one is listed.
     """
 
     __slots__ = ("_by_key", "_definitions", "_listed", "_noun", "keep")
@@ -81,15 +81,22 @@ class ItemRegistry(Generic[T]):
         """Offer an object; return the earlier one of its key, if that may be replaced.
 
         Raises:
-            ValueError: The key is taken.
+            ValueError: The key is in use.
         """
-        there = self._by_key.get(key, [])
         version = _version(thing)
-        others = [one for one in there if None not in (version, _version(one)) and _version(one) != version]
-        before = next((one for one in there if one not in others), None)
+        before: T | None = None
+        kept: list[T] = []
+        for one in self._by_key.get(key, []):
+            # items of one key can only be offered together if each has another version
+            if version is None or _version(one) in (None, version):
+                if before is None:
+                    before = one
+            else:
+                kept.append(one)
         if before is not None and not replace:
             raise ValueError(f"{self._noun} {key!r} is already offered; remove it first, or rename one of them")
-        self._by_key[key] = sorted([*others, thing], key=lambda one: version_key(_version(one) or ""), reverse=True)
+        kept.append(thing)
+        self._by_key[key] = sorted(kept, key=lambda one: version_key(_version(one) or ""), reverse=True)
         self._changed()
         return before
 
@@ -103,12 +110,15 @@ class ItemRegistry(Generic[T]):
         self._changed()
 
     def _changed(self) -> None:
-        self._listed = self._definitions = None
+        self._listed = None
+        self._definitions = None
 
     def get(self, key: str, version: str | None = None) -> T | None:
         """Return the item of this key, the newest or one version, or None."""
-        found = self._offered(self._by_key.get(key, []))
-        return next((one for one in found if version is None or _version(one) == version), None)
+        for one in self._offered(self._by_key.get(key, [])):
+            if version is None or _version(one) == version:
+                return one
+        return None
 
     def _offered(self, versions: list[T]) -> list[T]:
         if self.keep is None:
@@ -119,16 +129,18 @@ class ItemRegistry(Generic[T]):
     def listed(self) -> tuple[T, ...]:
         """The newest of everything, in order."""
         if self._listed is None:
-            self._listed = tuple(one[0] for one in map(self._offered, self._by_key.values()) if one)
+            self._listed = tuple(versions[0] for versions in self._offered_versions())
         return self._listed
 
     @property
     def definitions(self) -> tuple[Json, ...]:
-        """The definition of everything, in order; those with several versions say which there are."""
+        """The definition of everything, in order; if an item has several versions, its `_meta` lists them."""
         if self._definitions is None:
-            listed = [one for one in map(self._offered, self._by_key.values()) if one]
-            self._definitions = tuple(_listed_definition(one) for one in listed)
+            self._definitions = tuple(map(_listed_definition, self._offered_versions()))
         return self._definitions
+
+    def _offered_versions(self) -> Iterator[list[T]]:
+        return filter(None, map(self._offered, self._by_key.values()))
 
     def __len__(self) -> int:
         return len(self._by_key)
@@ -151,7 +163,7 @@ class OffersFeature(ABC, Generic[SourceT, ChangeT]):
     A subclass sets `kind`, and the members of the capability of that name.
 
     Args:
-        functions: The registry of those of functions; asked first.
+        functions: The registry of functions, which is the first source.
         rounds: Runs the functions.
         page_size: Entries on a page of the list; None puts all on one.
         expose_errors: As for tools: the client's view of an unexpected exception.
@@ -176,14 +188,14 @@ class OffersFeature(ABC, Generic[SourceT, ChangeT]):
         self._offered = False
 
     def definition(self, name: str, version: str | None = None) -> Json | None:
-        """Return the definition that matches a name or a URI, or None; another server's only that server knows."""
+        """Return the definition that matches a name or a URI; None for one of another server, which only it knows."""
         found = describing(self._sources, name, version)
         if found is None:
             return None
         return found.definition(name, version)
 
     def scopes(self, name: str, version: str | None = None) -> tuple[str, ...]:
-        """Return the scopes that a prompt or a resource needs; none where it is unknown."""
+        """Return the scopes that a prompt or a resource needs; none if it is unknown."""
         found = describing(self._sources, name, version)
         if found is None:
             return ()
@@ -195,7 +207,9 @@ class OffersFeature(ABC, Generic[SourceT, ChangeT]):
 
     def capabilities(self, *, modern: bool) -> Mapping[str, Any]:
         """Return the capability, once something is offered."""
-        self._offered = self._offered or len(self._sources) > 1 or self._has_functions
+        # once offered, it stays: clients that have connected rely on the capability
+        if len(self._sources) > 1 or self._has_functions:
+            self._offered = True
         if self._offered:
             return {self.kind: self._capability}
         return {}
@@ -210,7 +224,7 @@ class OffersFeature(ABC, Generic[SourceT, ChangeT]):
             raise RequestError("Method not found", code=METHOD_NOT_FOUND, data=request.method)
 
     def _shows(self, request: Request) -> Callable[[str], bool] | None:
-        """Return whether the caller may see an entry, by its name or URI; None where each may be seen."""
+        """Return whether the caller may see an entry, by its name or URI; None if each may be seen."""
         may = request.client.may
         if may is None:
             return None
@@ -220,7 +234,7 @@ class OffersFeature(ABC, Generic[SourceT, ChangeT]):
         """Return the answer of a source; `what` begins the message of an error.
 
         Raises:
-            RequestError: The source failed, or there is none of this name.
+            RequestError: The source failed, or offers nothing of this name.
         """
         try:
             found = await answer
@@ -236,7 +250,7 @@ class DefinitionFields(TypedDict, total=False):
 
     Attributes:
         name: A name for programs; the function's by default.
-        title: A name for people.
+        title: A human-readable name.
         description: A description; the function's docstring by default.
         icons: Icon objects of the specification.
         meta: The definition's `_meta`.
@@ -259,24 +273,26 @@ def described(
     handler: StringHandler,
     about: DefinitionFields,
 ) -> dict[str, Any]:
-    """Return the fields that the values of all definitions have, in `protocol/server_features.py`; scopes are not one.
+    """Return the fields that all definitions have, in `protocol/server_features.py`; scopes are not among them.
 
     Raises:
         SchemaError: The function has no name, and none is given.
-        TypeError: There is a field that no definition has.
-        ValueError: A tag or the version is none.
+        TypeError: A field is unknown.
+        ValueError: A tag or the version is not valid.
     """
     unknown = about.keys() - DefinitionFields.__annotations__.keys()
     if unknown:
         raise TypeError(f"a definition has no {min(unknown)!r}; it has {', '.join(DefinitionFields.__annotations__)}")
     name = about.get("name")
     description = about.get("description")
+    if description is None:
+        description = handler.description
     if name is None and handler.name == "<lambda>":
         raise SchemaError("a lambda has no name to expose; give it one with name=...")
     return {
         "name": name or handler.name,
         "title": about.get("title") or None,
-        "description": handler.description if description is None else description,
+        "description": description,
         "icons": tuple(about.get("icons", ())),
         "meta": component_meta(about.get("meta"), tags=about.get("tags", ()), version=about.get("version")),
     }
@@ -291,10 +307,10 @@ async def listing(
     key: Callable[[Json], str],
     shows: Callable[[str], bool] | None = None,
 ) -> Json:
-    """Return one page of the joined lists of several sources; of two entries with one key the first counts.
+    """Return one page of the joined lists of several sources; of two entries with one key, the first is listed.
 
-    The failure of a source is logged and does not affect the others. Entries whose key `shows` refuses are left out;
-    such a list is of one caller only.
+    The failure of a source is logged and does not affect the others. Entries whose key `shows` refuses are not listed,
+    and the list is then only for one caller.
 
     Raises:
         RequestError: -32602, a bad cursor.
@@ -305,7 +321,10 @@ async def listing(
             found.append(await ask())
         except Exception:  # boundary: a source is anything, such as a server somewhere else
             _log.exception("a source of %s cannot list them now", member)
-    entries = found[0] if len(found) == 1 else _together(found, key)
+    if len(found) == 1:
+        entries = found[0]
+    else:
+        entries = _together(found, key)
     if shows is not None:
         entries = [entry for entry in entries if shows(key(entry))]
     found_page = list_page(member, entries, request.params.get("cursor"), size, key=key)
@@ -317,7 +336,7 @@ async def listing(
 async def joined_entries(
     lists: Iterable[Callable[[], Awaitable[Sequence[Json]]]], key: Callable[[Json], str]
 ) -> Sequence[Json]:
-    """Return the joined lists of several sources; of two entries with one key the first counts."""
+    """Return the joined lists of several sources; of two entries with one key, the first is listed."""
     return _together([await ask() for ask in lists], key)
 
 

@@ -43,7 +43,7 @@ class ResourcesChanged:
     """The offered resources changed.
 
     Attributes:
-        uri: The resource whose content changed; None when it is the list, of resources or of templates.
+        uri: The resource whose content changed; None if the list of resources or of templates changed.
     """
 
     uri: str | None = None
@@ -54,11 +54,11 @@ class ResourceSource(Protocol):
     """A source of resources: functions, a directory, or another server. Definitions are the protocol's JSON."""
 
     async def resources(self) -> Sequence[Json]:
-        """Return the definitions of its resources (`FunctionResource`), each with a `uri` of its own."""
+        """Return the definitions of its resources (`FunctionResource`), each with a different `uri`."""
         ...
 
     async def templates(self) -> Sequence[Json]:
-        """Return the definitions of its templates (`ResourceTemplate`), each with a `uriTemplate` of its own."""
+        """Return the definitions of its templates (`ResourceTemplate`), each with a different `uriTemplate`."""
         ...
 
     async def read(self, uri: str, ctx: CallContext) -> Json | None:
@@ -122,7 +122,8 @@ class FunctionResource(Generic[P, R]):
         try:
             arguments = self.handler.bind(variables, what=f"resource {uri!r}")
         except RequestError:
-            return None  # no value of the variable's type: there is no such resource
+            # the text is not a value of the variable's type, so the URI names nothing
+            return None
         value = await self.handler.call(arguments, ctx)
         if value is None:
             return None
@@ -139,10 +140,10 @@ def resource(
 ) -> Callable[[Callable[P, R]], FunctionResource[P, R]]:
     """Make a resource of a function; use as `@resource("notes://{id}")`.
 
-    The function takes the template's variables by name, converted to its annotations, and a `CallContext` where it
+    The function has the template's variables as parameters, converted to their annotations, and a `CallContext` if it
     declares one. It returns a text, bytes, a `File` or the `Path` of one, content blocks, a list of these, or any
-    JSON value; None means that there is no such resource. A variable of the path is never empty. None leaves a
-    directory that it is used in. Only `{+name}`, `{name*}` and those of a query have slashes.
+    JSON value; None means that the resource does not exist. A variable of the path is never empty, and no variable can
+    leave a directory that it is used in. Only `{+name}`, `{name*}` and those of a query have slashes.
 
     Args:
         uri: A URI, or an RFC 6570 template with `{name}`, at most one `{+name}` or `{name*}`, and `{?a,b}` at the end,
@@ -156,23 +157,25 @@ def resource(
     Raises:
         SchemaError: The template and the function's parameters do not fit, or one of them is wrong.
         TypeError: It is used without a URI.
-        ValueError: A scope, a tag or the version is none.
+        ValueError: A scope, a tag or the version is not valid.
     """
     if not isinstance(uri, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # `@resource` without its parentheses
         raise TypeError("a resource is made with its URI, as in @resource('notes://{id}')")
-    template = Template(uri) if is_template(uri) else None
+    template = None
+    if is_template(uri):
+        template = Template(uri)
     scopes = scope_list(about.get("scopes", ()))
     if template is None and ":" not in uri:
-        raise SchemaError(f"resource {uri!r} is no URI: it needs a scheme, such as 'notes://{uri}'")
+        raise SchemaError(f"resource {uri!r} is not a URI: it needs a scheme, such as 'notes://{uri}'")
 
     def make(function: Callable[P, R]) -> FunctionResource[P, R]:
         handler = StringHandler(function)
         _check(uri, template, handler)
-        said: dict[str, Any] = {**described(handler, about), "mime_type": mime_type, "annotations": annotations}
+        fields: Json = {**described(handler, about), "mime_type": mime_type, "annotations": annotations}
         if template is None:
-            listed = server_features.Resource(uri=uri, size=size, **said)
+            listed = server_features.Resource(uri=uri, size=size, **fields)
         else:
-            listed = server_features.ResourceTemplate(uri_template=uri, **said)
+            listed = server_features.ResourceTemplate(uri_template=uri, **fields)
         definition = checked_definition(server_features.definition(listed), f"resource {uri!r}")
         return FunctionResource(
             uri=uri, function=function, definition=definition, handler=handler, template=template, scopes=scopes
@@ -182,18 +185,23 @@ def resource(
 
 
 def _check(uri: str, template: Template | None, handler: StringHandler) -> None:
-    variables = () if template is None else template.variables
-    taken = {argument.name for argument in handler.arguments}
+    variables: tuple[str, ...] = ()
+    optional: tuple[str, ...] = ()
+    if template is not None:
+        variables = template.variables
+        optional = template.optional
+    parameters = {argument.name for argument in handler.arguments}
     for variable in variables:
-        if variable not in taken:
+        if variable not in parameters:
             raise SchemaError(f"resource {uri!r}: function {handler.name!r} has no parameter {variable!r}")
-    optional = () if template is None else template.optional
     for argument in handler.arguments:
-        if argument.required and argument.name in optional:
+        if not argument.required:
+            continue
+        if argument.name in optional:
             raise SchemaError(
                 f"resource {uri!r}: a URI may lack {argument.name!r}; give the parameter of {handler.name!r} a default"
             )
-        if argument.required and argument.name not in variables:
+        if argument.name not in variables:
             raise SchemaError(f"resource {uri!r} has no variable for parameter {argument.name!r} of {handler.name!r}")
 
 
@@ -215,13 +223,9 @@ class ResourceRegistry:
             replace: Replace the resource that has its URI or template, and notify its subscribers.
 
         Raises:
-            ValueError: Its URI or template is taken, and not to be replaced.
+            ValueError: Its URI or template is in use, and not to be replaced.
         """
-        if item.template is None:
-            offers = self._fixed
-        else:
-            offers = self._templates
-        before = offers.add(_key(item.uri), item, replace=replace)
+        before = self._registry_of(item.uri).add(_key(item.uri), item, replace=replace)
         if before is not None:
             self.updated(item.uri)
         if before is None or before.definition != item.definition:
@@ -232,9 +236,9 @@ class ResourceRegistry:
         """Stop offering the resource, or the template, in all its versions.
 
         Raises:
-            KeyError: There is none.
+            KeyError: It is not offered.
         """
-        (self._templates if is_template(uri) else self._fixed).remove(_key(uri))
+        self._registry_of(uri).remove(_key(uri))
         self._listeners.emit(ResourcesChanged())
 
     def updated(self, uri: str) -> None:
@@ -247,7 +251,13 @@ class ResourceRegistry:
 
     def keep(self, keep: Callable[[Json], bool]) -> None:
         """Offer only resources whose definitions `keep` accepts; of the versions of a URI the newest of these."""
-        self._fixed.keep = self._templates.keep = keep
+        self._fixed.keep = keep
+        self._templates.keep = keep
+
+    def _registry_of(self, uri: str) -> ItemRegistry[FunctionResource[..., Any]]:
+        if is_template(uri):
+            return self._templates
+        return self._fixed
 
     def find(self, uri: str, version: str | None = None) -> tuple[FunctionResource[..., Any], Mapping[str, str]] | None:
         """Return the resource of a URI with the values of its variables; one without variables comes first.
@@ -273,8 +283,8 @@ class ResourceRegistry:
         return None
 
     def scopes(self, uri: str, version: str | None = None) -> tuple[str, ...]:
-        """Return the scopes that the resource or template listed as this needs; none where it is unknown."""
-        found = (self._templates if is_template(uri) else self._fixed).get(_key(uri), version)
+        """Return the scopes that a listed resource or template needs; none if it is unknown."""
+        found = self._registry_of(uri).get(_key(uri), version)
         if found is None:
             return ()
         return found.scopes
@@ -300,7 +310,7 @@ class ResourceRegistry:
         return self._templates.definitions
 
     async def read(self, uri: str, ctx: CallContext) -> Json | None:
-        """Run the function of a URI, in the version that the call's `_meta` asks for; None when there is none."""
+        """Run the function of a URI, in the version that the call's `_meta` names; None if nothing is offered."""
         found = self.find(uri, ctx.meta.get(VERSION))
         if found is None:
             return None
@@ -334,7 +344,7 @@ class Resources(OffersFeature[ResourceSource, ResourcesChanged]):
         registry: The resources of functions; add and remove there at any time.
 
     Raises:
-        TypeError: Something is no resource and no source.
+        TypeError: An item is neither a resource nor a source.
         ValueError: Two resources have one URI.
     """
 
@@ -352,7 +362,10 @@ class Resources(OffersFeature[ResourceSource, ResourcesChanged]):
         self.registry: ResourceRegistry = ResourceRegistry()
         super().__init__(self.registry, rounds=rounds, page_size=page_size, expose_errors=expose_errors)
         self.registry.subscribe(self._listeners.emit)
-        for item in [resources] if isinstance(resources, ResourceSource) else resources:
+        if isinstance(resources, ResourceSource):
+            self.add(resources)
+            return
+        for item in resources:
             self.add(item)
 
     def add(self, item: FunctionResource[..., Any] | ResourceSource) -> None:
@@ -383,7 +396,7 @@ class Resources(OffersFeature[ResourceSource, ResourcesChanged]):
         """Stop offering a resource, or a template, that was given as a function.
 
         Raises:
-            KeyError: There is none.
+            KeyError: It is not offered.
         """
         self.registry.remove(uri)
 
@@ -415,7 +428,7 @@ class Resources(OffersFeature[ResourceSource, ResourcesChanged]):
                 await source.learn()
 
     async def answer(self, uri: str, ctx: CallContext) -> Json | None:
-        """Return the members of a `ReadResourceResult`, or None where there is no such resource."""
+        """Return the members of a `ReadResourceResult`, or None if no source has the resource."""
         for source in self._sources:
             try:
                 found = await source.read(uri, ctx)

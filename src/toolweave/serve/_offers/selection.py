@@ -63,10 +63,10 @@ class ChosenOffers:
     """The tags and versions that a server offers.
 
     Attributes:
-        include: Offers with none of these tags are left out; empty includes all.
-        exclude: Offers with one of these tags are left out.
-        versions: The versions, as in `">=1,<2"`; an offer without one is in every range. None for all.
-        seen: The tags of all offers that were judged so far, kept or not.
+        include: Only offers with one of these tags are offered; empty includes all.
+        exclude: Offers with one of these tags are not offered.
+        versions: The versions, as in `">=1,<2"`; an offer without a version is in every range. None for all.
+        seen: The tags of all offers that were checked so far, offered or not.
         reported: The warnings that were logged.
 
     Raises:
@@ -87,8 +87,7 @@ class ChosenOffers:
         cls, include: str | Iterable[str] = (), exclude: str | Iterable[str] = (), versions: str | None = None
     ) -> ChosenOffers:
         """Return the choice; a text is one tag."""
-        included, excluded = (frozenset([one] if isinstance(one, str) else one) for one in (include, exclude))
-        return cls(included, excluded, versions)
+        return cls(_tags(include), _tags(exclude), versions)
 
     def __bool__(self) -> bool:
         return bool(self.include or self.exclude or self.versions)
@@ -98,7 +97,9 @@ class ChosenOffers:
         tags = tags_in(meta)
         version = version_in(meta)
         self.seen.update(tags)
-        if (self.include and not tags & self.include) or tags & self.exclude:
+        if self.include and not tags & self.include:
+            return False
+        if tags & self.exclude:
             return False
         if version is None:
             return True
@@ -121,7 +122,8 @@ class ChosenOffers:
         if not self.include and not self.exclude:
             return
         kept = [*tools.snapshot(), *await resources.resources(), *await resources.templates(), *await prompts.prompts()]
-        if not kept and not self.seen:  # a toolset without tools may not have connected yet
+        # a toolset without tools may not have connected yet
+        if not kept and not self.seen:
             return
         for text in self._unknown_tags():
             if text not in self.reported:
@@ -146,11 +148,19 @@ class ChosenOffers:
         return self.keeps(definition.get("_meta"))
 
 
+def _tags(given: str | Iterable[str]) -> frozenset[str]:
+    if isinstance(given, str):
+        return frozenset((given,))
+    return frozenset(given)
+
+
 def _conditions(versions: str | None) -> list[tuple[_Comparison, str]]:
     found: list[tuple[_Comparison, str]] = []
-    for part in () if versions is None else versions.split(","):
+    if versions is None:
+        return found
+    for part in versions.split(","):
         condition = _CONDITION.fullmatch(part)
         if condition is None:
-            raise ValueError(f"versions: {versions!r} is no range; write it as '<2' or '>=1.2,<2'")
+            raise ValueError(f"versions: {versions!r} is not a range; write it as '<2' or '>=1.2,<2'")
         found.append((_COMPARISONS[condition[1]], condition[2]))
     return found

@@ -1,13 +1,18 @@
 """The skills below a directory: each folder with a `SKILL.md` is one, wherever it is (SEP-2640).
 
-A file can be read exactly when it is in the entry of a skill that is served: nothing else of the directory can.
+Only files in the entry of a served skill can be read, and nothing else of the directory.
 """
+
+# Nothing is watched: each request reads the directory again, so a change is visible at once. To read the files of all
+# skills for each list would be slow, so the digest of a file is cached with its stamp (times and size), and the
+# frontmatter with the digest of its text. A URI is served only in the one form that `_uri` makes of its path, so no
+# other spelling, encoding or separator can lead out of the directory.
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -37,37 +42,35 @@ from toolweave.tools._toolset import Unsubscribe
 
 _log = logging.getLogger("toolweave.serve")
 _SCHEME = "skill://"
-_LARGEST_MANIFEST = 1024 * 1024
+_MAX_MANIFEST = 1024 * 1024
 
 
 def skills(path: str | os.PathLike[str], *, prefix: str = "", hidden: bool = False) -> SkillFolder:
-    """Return the skills below a directory; give them to `resources=`.
+    """Return the skills below a directory; pass them to `resources=`.
 
-    The directory is a skill itself, or holds skills at any depth. `billing/refunds/SKILL.md` has the URI
-    `skill://billing/refunds/SKILL.md`; the name in its frontmatter must be that of its folder, `refunds`. A skill
-    inside the folder of another is a skill of its own, and its files are files of the other, too. Files are read when
-    they are asked for, so changes show at once. A skill with a fault is left out, and the log says why.
+    The directory is a skill itself, or contains skills at any depth. `billing/refunds/SKILL.md` has the URI
+    `skill://billing/refunds/SKILL.md`; the name in its frontmatter must be the name of its folder, `refunds`. A skill
+    inside the folder of another one is a separate skill, and its files belong to both. Files are read when a client
+    requests them, so changes are visible at once. A skill with a fault is not offered, and the log has the reason.
 
-    Nothing but the files of skills is read: no `..` in any encoding, no symbolic link to somewhere else.
+    Only the files of skills are read: no `..` in any encoding, no symbolic link that leads out of the directory.
 
     Args:
         path: The directory.
         prefix: Segments before each path, such as `"acme/billing"`.
-        hidden: Offers files and folders whose names begin with a dot, too.
+        hidden: Whether files and folders whose names begin with a dot are offered as well.
 
     Raises:
-        NotADirectoryError: The path is no directory.
-        ValueError: There is no skill below it, or each has a fault; says which.
+        NotADirectoryError: The path is not a directory.
+        ValueError: No skill is below it, or each has a fault, which the error names.
     """
     root = Path(path).resolve()
     if not root.is_dir():
-        raise NotADirectoryError(f"{str(path)!r} is no directory, so it has no skills to be offered")
+        raise NotADirectoryError(f"{str(path)!r} is not a directory, so it has no skills to be offered")
     made = SkillFolder(root, prefix=prefix, hidden=hidden)
     if not made.found():
         faults = "".join(f"\n- {one}" for one in made.problems)
-        raise ValueError(
-            f"there is no skill below {str(path)!r}, no folder with a {SKILL_MANIFEST} that is one{faults}"
-        )
+        raise ValueError(f"no skill is below {str(path)!r}: no folder has a {SKILL_MANIFEST} that is valid{faults}")
     return made
 
 
@@ -75,7 +78,7 @@ class SkillFolder:
     """The skills of a directory, as made by `skills`; a `SkillSource`.
 
     Attributes:
-        problems: The skills that are left out now, with the reasons.
+        problems: The skills that are not offered now, with the reasons.
     """
 
     def __init__(self, root: Path, *, prefix: str, hidden: bool) -> None:
@@ -85,7 +88,7 @@ class SkillFolder:
         if (root / SKILL_MANIFEST).is_file():
             self._prefix += (root.name,)
         self._files: dict[Path, tuple[FileStamp, SkillFile]] = {}
-        self._frontmatters: dict[Path, tuple[str, Json]] = {}  # by the digest of the text
+        self._frontmatters: dict[Path, tuple[str, Json]] = {}
 
     # a `SkillSource`
 
@@ -133,14 +136,14 @@ class SkillFolder:
 
     def _path(self, uri: str) -> Path | None:
         """Return the path of a URI in the one form that is served, or None."""
-        parts = tuple(unquote(part) for part in uri.removeprefix(_SCHEME).split("/"))
+        parts = tuple(map(unquote, uri.removeprefix(_SCHEME).split("/")))
         below = self._folder.root
         count = len(self._prefix)
-        if parts[:count] != self._prefix or any(part in ("", ".", "..") or "/" in part for part in parts):
+        if parts[:count] != self._prefix or any(map(_is_unsafe, parts)):
             return None
         path = below.joinpath(*parts[count:])
-        inside = path.is_relative_to(below)  # a drive or a backslash leads elsewhere on Windows
-        if inside and self._uri(path) == uri:
+        # a drive or a backslash leads out of the directory on Windows
+        if path.is_relative_to(below) and self._uri(path) == uri:
             return path
         return None
 
@@ -153,9 +156,10 @@ class SkillFolder:
         for folder in self._candidates():
             try:
                 served.append(self._entry(folder))
-            except (ValueError, OSError) as exc:
-                reason = exc.strerror if isinstance(exc, OSError) else exc
-                problems.append(f"skill {self._uri(folder / SKILL_MANIFEST)!r} is left out: {reason}")
+            except ValueError as exc:
+                problems.append(f"skill {self._uri(folder / SKILL_MANIFEST)!r} is left out: {exc}")
+            except OSError as exc:
+                problems.append(f"skill {self._uri(folder / SKILL_MANIFEST)!r} is left out: {exc.strerror}")
         for problem in problems:
             if problem not in self.problems:
                 _log.warning("%s", problem)
@@ -182,7 +186,7 @@ class SkillFolder:
         """Return the entry of the skill in a folder.
 
         Raises:
-            ValueError: It is none, or cannot be served.
+            ValueError: The folder has no valid skill, or it cannot be served.
             OSError: A file cannot be read.
         """
         files: list[SkillFile] = []
@@ -201,26 +205,30 @@ class SkillFolder:
         return read_skill(entry).replace(files=tuple(files), raw={})
 
     def _file(self, path: Path, about: os.stat_result) -> SkillFile:
-        """Return a file with the digest of its content, from memory while it has not changed."""
+        """Return a file with the digest of its content, from the cache while it has not changed."""
         stamp = FileStamp.of(about)
         known = self._files.get(path)
-        if known is None or known[0] != stamp:
-            content = path.read_bytes()  # which may have changed since
-            file = SkillFile(uri=self._uri(path), digest=content_digest(content), size=len(content))
-            known = self._files[path] = stamp, file
-        return known[1]
+        if known is not None and known[0] == stamp:
+            return known[1]
+        # the content may be newer than the stamp; it is then read once more the next time
+        content = path.read_bytes()
+        file = SkillFile(uri=self._uri(path), digest=content_digest(content), size=len(content))
+        self._files[path] = stamp, file
+        return file
 
     def _frontmatter(self, path: Path, digest: str) -> Json:
         known = self._frontmatters.get(path)
-        if known is None or known[0] != digest:
-            if path.stat().st_size > _LARGEST_MANIFEST:
-                raise ValueError(f"its {SKILL_MANIFEST} is larger than {_LARGEST_MANIFEST // 2**20} MiB")
-            try:
-                text = path.read_bytes().decode()
-            except UnicodeDecodeError:
-                raise ValueError(f"its {SKILL_MANIFEST} is no UTF-8") from None
-            known = self._frontmatters[path] = digest, split_frontmatter(text)[0]
-        return known[1]
+        if known is not None and known[0] == digest:
+            return known[1]
+        if path.stat().st_size > _MAX_MANIFEST:
+            raise ValueError(f"its {SKILL_MANIFEST} is larger than {_MAX_MANIFEST // 2**20} MiB")
+        try:
+            text = path.read_bytes().decode()
+        except UnicodeDecodeError:
+            raise ValueError(f"its {SKILL_MANIFEST} is not UTF-8") from None
+        frontmatter = split_frontmatter(text)[0]
+        self._frontmatters[path] = digest, frontmatter
+        return frontmatter
 
     def _of(self, path: Path) -> Iterator[Skill]:
         """Return the skills that a path is in, the innermost first."""
@@ -236,12 +244,12 @@ class SkillFolder:
 
     def _manifest(self, skill: Skill) -> Json:
         path = self._path(skill.uri)
-        about = None if path is None else path.stat()
-        if about is None:
-            annotations = None
-        else:
+        annotations = None
+        size = None
+        if path is not None:
+            about = path.stat()
             annotations = {"lastModified": _time(about)}
-        size = None if about is None else about.st_size
+            size = about.st_size
         return definition(
             Resource(
                 uri=skill.uri,
@@ -257,23 +265,27 @@ class SkillFolder:
         folder = self._path(uri)
         if folder is None or not folder.is_dir():
             return None
-        skills = list(self._of(folder))
-        served = {file.uri: file for skill in skills or self.found() for file in skill.files or ()}
-        root = f"{uri}/"
-        if not any(one.startswith(root) for one in served):
+        # a folder above all skills has the files of all of them
+        served: set[str] = set()
+        for skill in list(self._of(folder)) or self.found():
+            served.update(file.uri for file in skill.files or ())
+        if not _has_below(served, uri):
             return None
         made: list[Json] = []
         for path, about in self._folder.children(folder):
             own = self._uri(path)
-            if about is None and any(one.startswith(f"{own}/") for one in served):
-                made.append({"uri": own, "name": path.name, "mimeType": DIRECTORY_TYPE})
-            elif about is not None and own in served:
+            if about is None:
+                if _has_below(served, own):
+                    made.append({"uri": own, "name": path.name, "mimeType": DIRECTORY_TYPE})
+            elif own in served:
                 entry = Resource(uri=own, name=path.name, mime_type=named_type(path), size=about.st_size)
                 made.append(definition(entry))
         return made
 
     def _read(self, uri: str) -> Json | None:
-        path = self._path(uri) if uri.startswith(_SCHEME) else None
+        if not uri.startswith(_SCHEME):
+            return None
+        path = self._path(uri)
         if path is None or not any(skill.file(uri) for skill in self._of(path.parent)):
             return None
         real = self._folder.find(path.relative_to(self._folder.root).as_posix())
@@ -282,8 +294,17 @@ class SkillFolder:
         kind = MARKDOWN_TYPE if path.name == SKILL_MANIFEST else None
         try:
             return {"contents": resource_contents(File(real, mime_type=kind), uri=uri, mime_type=None)}
-        except OSError as exc:  # without the path, which clients must not learn
+        except OSError as exc:
+            # without the path, which clients must not learn
             raise ToolError(f"it cannot be read: {exc.strerror}") from None
+
+
+def _is_unsafe(part: str) -> bool:
+    return part in ("", ".", "..") or "/" in part
+
+
+def _has_below(uris: Iterable[str], folder: str) -> bool:
+    return any(uri.startswith(f"{folder}/") for uri in uris)
 
 
 def _time(about: os.stat_result) -> str:

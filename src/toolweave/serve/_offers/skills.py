@@ -42,15 +42,13 @@ P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
 
-_OWN_FIELDS = frozenset({"name", "description"})
-
 
 @runtime_checkable
 class SkillSource(ResourceSource, Protocol):
     """A source of skills, whose files are its resources. Entries are the protocol's JSON."""
 
     async def skills(self) -> Sequence[Json]:
-        """Return the entries of its skills (`Skill`), each with a `uri` of its own."""
+        """Return the entries of its skills (`Skill`), each with a different `uri`."""
         ...
 
     async def skill(self, uri: str) -> Json | None:
@@ -124,9 +122,12 @@ class FunctionSkill(Generic[P, R]):
         """Return its frontmatter and the text that the function writes."""
         if normal_uri(uri) != normal_uri(self.entry.uri):
             return None
-        as_yaml = partial(json.dumps, ensure_ascii=False)  # JSON is YAML
-        fields = (f"{as_yaml(name)}: {as_yaml(value)}\n" for name, value in self.entry.frontmatter.items())
-        text = f"---\n{''.join(fields)}---\n\n{await self.handler.call({}, ctx)}"
+        # JSON is YAML
+        as_yaml = partial(json.dumps, ensure_ascii=False)
+        text = "---\n"
+        for name, value in self.entry.frontmatter.items():
+            text += f"{as_yaml(name)}: {as_yaml(value)}\n"
+        text += f"---\n\n{await self.handler.call({}, ctx)}"
         return {"contents": resource_contents(text, uri=uri, mime_type=MARKDOWN_TYPE)}
 
     def subscribe(self, listener: Callable[[ResourcesChanged], None]) -> Unsubscribe:
@@ -143,8 +144,8 @@ def skill(
 def skill(function: Callable[..., Any] | None = None, /, **options: Unpack[SkillOptions]) -> Any:
     """Make a skill of a function that writes its instructions, in Markdown; use as `@skill` or `@skill(name=...)`.
 
-    Its content is made for each reading, so that clients cannot verify it, and some may decline it: a skill that is
-    always the same is better kept in a folder (`skills`). A `CallContext` is injected; there are no other parameters.
+    Its content is made for each reading, so that clients cannot verify it, and some may decline it. Put a skill that is
+    always the same into a folder (`skills`). A `CallContext` is injected; other parameters are not possible.
 
     Args:
         function: The function; it returns a text.
@@ -152,7 +153,7 @@ def skill(function: Callable[..., Any] | None = None, /, **options: Unpack[Skill
             the segments before the name in its URI; `frontmatter`, further fields of that.
 
     Raises:
-        SchemaError: The function has a parameter that cannot be filled, or the name or the description is none.
+        SchemaError: The function has a parameter that cannot be filled, or the name or the description is not valid.
     """
     if function is None:
         return partial(skill, **options)
@@ -166,10 +167,12 @@ def skill(function: Callable[..., Any] | None = None, /, **options: Unpack[Skill
         problem = f"nobody gives the parameter {handler.arguments[0].name!r} of its function"
     if problem is not None:
         raise SchemaError(f"skill {name!r}: {problem}")
-    path = (*options.get("prefix", "").split("/"), name, SKILL_MANIFEST)
-    uri = "skill://" + "/".join(quote(part, safe="") for part in path if part)
-    more = {field: value for field, value in (options.get("frontmatter") or {}).items() if field not in _OWN_FIELDS}
-    entry = Skill(uri=uri, frontmatter={"name": name, "description": description, **more}, files=None)
+    path = filter(None, (*options.get("prefix", "").split("/"), name, SKILL_MANIFEST))
+    uri = "skill://" + "/".join(quote(part, safe="") for part in path)
+    frontmatter: Json = {"name": name, "description": description}
+    for field, value in (options.get("frontmatter") or {}).items():
+        frontmatter.setdefault(field, value)
+    entry = Skill(uri=uri, frontmatter=frontmatter, files=None)
     checked_definition(entry.json(), f"skill {name!r}")
     return FunctionSkill(function=function, entry=entry, handler=handler)
 
@@ -214,7 +217,9 @@ class Skills:
         found = await self._first(request, uri, lambda source: source.skill(uri))
         if found is None:
             raise RequestError(f"No skill is served at {uri}", code=INVALID_PARAMS, data={"uri": uri})
-        return {"skill": found} | ({} if request.client.may is None else only_for_caller(request))
+        if request.client.may is None:
+            return {"skill": found}
+        return {"skill": found} | only_for_caller(request)
 
     async def _read_directory(self, request: Request) -> Json:
         uri = request.text("uri")
@@ -222,8 +227,9 @@ class Skills:
         if children is None:
             raise RequestError(f"{uri} is not a directory resource", code=INVALID_PARAMS, data={"uri": uri})
         shows = self._shows(request)
-        shown = [one for one in children if shows is None or shows(one["uri"])]
-        return list_page("resources", shown, request.params.get("cursor"), self._page_size, key=itemgetter("uri"))
+        if shows is not None:
+            children = [one for one in children if shows(one["uri"])]
+        return list_page("resources", children, request.params.get("cursor"), self._page_size, key=itemgetter("uri"))
 
     async def _first(self, request: Request, uri: str, ask: Callable[[SkillSource], Awaitable[T | None]]) -> T | None:
         """Return the first answer that a source has; None for a caller who may not see the URI."""

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 from toolweave.errors import RequestError, SchemaError, ToolError
 from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS
+from toolweave.protocol.json_types import Json
 from toolweave.protocol.server_features import PromptArgument
 from toolweave.schema._annotations import (
     EMPTY,
@@ -52,35 +53,39 @@ class StringHandler:
         """
         parts = read_signature(function, injected=CallContext)
         if parts.unbound:
-            raise SchemaError(f"function {function_name(function)!r} wants its self; give the method of an object")
+            raise SchemaError(f"function {function_name(function)!r} needs its self; give the method of an object")
         prose = parse_docstring(documentation(function))
         self.name: str = function_name(function)
         self.description: str = prose.description
-        self.arguments: tuple[PromptArgument, ...] = tuple(
-            _argument(one, prose.parameters.get(one.name, "")) for one in parts.parameters
-        )
+        arguments = [_argument(one, prose.parameters.get(one.name, "")) for one in parts.parameters]
+        self.arguments: tuple[PromptArgument, ...] = tuple(arguments)
         self._function = function
         self._injected = parts.injected
         self._runner = Runner(f"function {self.name!r}", is_async=inspect.iscoroutinefunction(implementation(function)))
-        self._convert = {
-            one.name: _converter(self.name, one) for one in parts.parameters if one.annotation not in _TEXT
-        }
-        self._defaults = {one.name: one.default for one in parts.parameters if hasattr(one.default, "get_default")}
+        self._convert: dict[str, Callable[[str], Any]] = {}
+        self._defaults: Json = {}
+        for one in parts.parameters:
+            convert = _converter(self.name, one)
+            if convert is not None:
+                self._convert[one.name] = convert
+            # pydantic's `Field()`
+            if hasattr(one.default, "get_default"):
+                self._defaults[one.name] = one.default
 
     def bind(self, given: Mapping[str, Any], *, what: str) -> dict[str, Any]:
         """Return the keyword arguments of a call.
 
         Raises:
-            RequestError: -32602; an argument is missing, unknown, no string, or no value of its type.
+            RequestError: -32602; an argument is missing, unknown, not a string, or not a value of its type.
         """
         check_given(given, self.arguments, what=what)
-        bound: dict[str, Any] = {
-            name: one.get_default(call_default_factory=True) for name, one in self._defaults.items()
-        }
+        bound: Json = {}
+        for name, one in self._defaults.items():
+            bound[name] = one.get_default(call_default_factory=True)
         for name, value in given.items():
-            convert = self._convert.get(name)
+            convert = self._convert.get(name, str)
             try:
-                bound[name] = value if convert is None else convert(value)
+                bound[name] = convert(value)
             except ValueError as exc:
                 raise RequestError(f"{what}: argument {name!r}: {exc}", code=INVALID_PARAMS) from None
         return bound
@@ -95,7 +100,7 @@ def check_given(given: Mapping[str, Any], arguments: Sequence[PromptArgument], *
     """Check that texts are given, for known arguments, and for those that are required.
 
     Raises:
-        RequestError: -32602; an argument is missing, unknown or no string.
+        RequestError: -32602; an argument is missing, unknown or not a string.
     """
     known = {argument.name for argument in arguments}
     for name, value in given.items():
@@ -103,9 +108,9 @@ def check_given(given: Mapping[str, Any], arguments: Sequence[PromptArgument], *
             raise RequestError(f"{what} has no argument {name!r}", code=INVALID_PARAMS)
         if not isinstance(value, str):
             raise RequestError(f"{what}: argument {name!r} must be a string", code=INVALID_PARAMS)
-    missing = [argument.name for argument in arguments if argument.required and argument.name not in given]
-    if missing:
-        raise RequestError(f"{what} needs the argument {missing[0]!r}", code=INVALID_PARAMS)
+    for argument in arguments:
+        if argument.required and argument.name not in given:
+            raise RequestError(f"{what} needs the argument {argument.name!r}", code=INVALID_PARAMS)
 
 
 def failure(what: str, exc: Exception, request: Request, *, expose: str | None) -> RequestError:
@@ -121,31 +126,40 @@ def failure(what: str, exc: Exception, request: Request, *, expose: str | None) 
     _log.error("%s failed", what, exc_info=exc)
     if expose == "masked" or (expose is None and request.headers):
         return RequestError(f"{what} failed", code=INTERNAL_ERROR)
+    reason = f"{type(exc).__name__}: {exc}"
     if isinstance(exc, ToolError):
-        said = exc.message
-    else:
-        said = f"{type(exc).__name__}: {exc}"
-    return RequestError(f"{what} failed: {said}", code=INTERNAL_ERROR)
+        reason = exc.message
+    return RequestError(f"{what} failed: {reason}", code=INTERNAL_ERROR)
 
 
 def _argument(parameter: Parameter, description: str) -> PromptArgument:
     default = parameter.default
+    required = default is EMPTY
     # pydantic's `Field()`
-    if hasattr(default, "is_required"):
-        required = default.is_required()
-    else:
-        required = default is EMPTY
+    is_required = getattr(default, "is_required", None)
+    if callable(is_required):
+        required = bool(is_required())
     text = annotation_text(parameter.annotation) or getattr(default, "description", None)
     return PromptArgument(name=parameter.name, description=text or description, required=required)
 
 
+def _is_described_text(annotation: object) -> bool:
+    """Return whether an annotation is `Annotated[str, ...]` with nothing but descriptions."""
+    if typing.get_origin(annotation) is not Annotated:
+        return False
+    kind, *extras = typing.get_args(annotation)
+    if kind not in _TEXT:
+        return False
+    return all(isinstance(extra, str) or hasattr(extra, "documentation") for extra in extras)
+
+
 def _converter(function: str, parameter: Parameter) -> Callable[[str], Any] | None:
+    """Return the function that makes a value of a text; None for a parameter that is a text itself."""
     annotation = parameter.annotation
-    if typing.get_origin(annotation) is Annotated and typing.get_args(annotation)[0] in _TEXT:
-        extras = typing.get_args(annotation)[1:]
-        if all(isinstance(extra, str) or hasattr(extra, "documentation") for extra in extras):
-            return None
-    from pydantic import TypeAdapter, ValidationError  # 40 ms; most arguments are texts
+    if annotation in _TEXT or _is_described_text(annotation):
+        return None
+    # imported late, because it takes 40 ms and most arguments are texts
+    from pydantic import TypeAdapter, ValidationError
     from pydantic.errors import PydanticUserError
 
     try:
@@ -166,7 +180,7 @@ def _converter(function: str, parameter: Parameter) -> Callable[[str], Any] | No
                 return adapter.validate_json(text)
             except ValidationError as exc:
                 refused = exc
-        # without the value: untrusted input is not echoed
+        # without the value, so that an error does not repeat untrusted input
         raise ValueError(refused.errors(include_input=False, include_url=False, include_context=False)[0]["msg"])
 
     return convert

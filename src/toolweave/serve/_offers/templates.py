@@ -1,8 +1,12 @@
 """URI templates (RFC 6570: `{name}`, `{+name}`, `{name*}`, and `{?a,b}` at the end): matching of URIs, and values.
 
-Matching takes linear time for any URI, and a value that could leave a directory matches nothing. Knows no
-resource and no file.
+Matching takes linear time for any URI, and a value that could leave a directory matches nothing. Knows no resource and
+no file.
 """
+
+# A match is found without regular expressions and without going back, so that no URI is expensive. That is possible
+# because at most one variable of a path matches slashes: the literals before it are searched from the left, those
+# behind it from the right, and the rest is its value.
 
 from __future__ import annotations
 
@@ -17,8 +21,10 @@ _EXPRESSION = re.compile(r"\{([^{}]*)\}")
 _VARIABLE = re.compile(r"(\+?)([A-Za-z_][A-Za-z0-9_]{0,99})(\*?)")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 _QUERY = re.compile(r"\{\?([^{}]*)\}\Z")
-_LONGEST = 8192
+_MAX_URI = 8192
 """Maximum characters of a URI; a longer one matches no resource, and no HTTP server would accept it as a header."""
+_UNSAFE = re.compile(r"[\x00-\x1f\x7f\\]")
+"""Control characters and the backslash."""
 _ENCODINGS = 4
 """Maximum levels of percent-encoding of a value; legitimate ones have at most two."""
 
@@ -31,8 +37,8 @@ def is_template(uri: str) -> bool:
 def may_expand(template: str, uri: str) -> bool:
     """Whether a URI may be of a template of any form: its fixed parts occur in the URI in their order.
 
-    Spellings of the same URI count alike. This is for rules about templates of other servers, which match more than
-    their templates say.
+    All spellings of one URI give the same answer. This is for rules about templates of other servers, which may match
+    more than their templates declare.
     """
     parts = [unquote(part).casefold() for part in _EXPRESSION.split(template)[::2]]
     return has_parts_in_order(unquote(uri).casefold(), parts)
@@ -41,16 +47,17 @@ def may_expand(template: str, uri: str) -> bool:
 @dataclass(frozen=True, slots=True)
 class _Variable:
     name: str
-    whole: bool  # `{+name}` or `{name*}`: matches slashes
+    # `{+name}` or `{name*}`: matches slashes
+    whole: bool
 
 
 class Template:
     """A URI template.
 
     Attributes:
-        text: The template as it was given.
+        text: The template.
         variables: The names of its variables, in order.
-        optional: The names of those that a URI may lack: the ones of a query.
+        optional: The names of the variables that a URI may lack: those of a query.
     """
 
     __slots__ = ("_literals", "_path", "_variables", "optional", "text", "variables")
@@ -59,26 +66,27 @@ class Template:
         """Read a template.
 
         Raises:
-            SchemaError: It is no template that can be matched; names it and says why.
+            SchemaError: The template cannot be matched. The error names it and the reason.
         """
         self.text: str = text
+        self._path = text
+        self.optional: tuple[str, ...] = ()
         query = _QUERY.search(text)
-        self._path = text if query is None else text[: query.start()]
-        if query is None:
-            self.optional: tuple[str, ...] = ()
-        else:
+        if query is not None:
+            self._path = text[: query.start()]
             self.optional = _query_names(text, query[1])
         parts = _EXPRESSION.split(self._path)
         self._literals = tuple(normal_literal(part, first=at == 0) for at, part in enumerate(parts[::2]))
         self._variables = tuple(_variable(text, part) for part in parts[1::2])
-        self.variables: tuple[str, ...] = (*(variable.name for variable in self._variables), *self.optional)
+        in_path = [variable.name for variable in self._variables]
+        self.variables: tuple[str, ...] = (*in_path, *self.optional)
         self._check()
 
     def _check(self) -> None:
-        fixed = _EXPRESSION.split(self._path)[::2]
-        if self.optional and any("?" in literal for literal in fixed):
+        fixed = "".join(_EXPRESSION.split(self._path)[::2])
+        if self.optional and "?" in fixed:
             raise SchemaError(f"URI template {self.text!r} has two queries; name all members in {{?a,b}}")
-        if any("{" in literal or "}" in literal for literal in fixed):
+        if "{" in fixed or "}" in fixed:
             raise SchemaError(f"URI template {self.text!r} has a brace without its partner")
         if not self.variables:
             raise SchemaError(f"URI template {self.text!r} has no variable")
@@ -92,17 +100,20 @@ class Template:
     def match(self, uri: str) -> dict[str, str] | None:
         """Return the decoded values of the variables, or None for a URI that the template does not match.
 
-        A value is never empty, except in a query. Nor does it leave a directory that it is used in: it has no `..` as a
-        segment, no leading slash, no drive, no backslash and no control character, also not when it is decoded once
-        more. Only `{+name}`, `{name*}` and members of a query match a slash of the URI. `%2F` is part of a value (RFC
-        6570, 3.2.2), which then has a slash.
+        A value is never empty, except in a query. It cannot leave a directory that it is used in: it has no `..` as a
+        segment, no leading slash, no drive, no backslash and no control character, even if it is decoded once more.
+        Only `{+name}`, `{name*}` and members of a query match a slash of the URI. `%2F` is part of a value (RFC 6570,
+        3.2.2), which then has a slash.
 
-        The members of `{?a,b}` may be missing and come in any order. A URI with another member, or with one of them
-        twice, is that of another resource.
+        The members of `{?a,b}` may be missing and have any order. A URI with another member, or with one of them twice,
+        belongs to another resource.
         """
-        if len(uri) > _LONGEST:
+        if len(uri) > _MAX_URI:
             return None
-        path, _, query = normal_uri(uri).partition("?") if self.optional else (normal_uri(uri), "", "")
+        path = normal_uri(uri)
+        query = ""
+        if self.optional:
+            path, _, query = path.partition("?")
         values = self._query_values(query)
         raw = self._split(path)
         if raw is None or values is None:
@@ -128,11 +139,7 @@ class Template:
         return values
 
     def _split(self, uri: str) -> list[str] | None:
-        """Return the text of each variable of the path.
-
-        Before a `{+name}` each literal is searched from the left, behind it from the right, and the rest is its value;
-        as no other variable has slashes, this finds a match if there is one, in one pass.
-        """
+        """Return the text of each variable of the path, or None if it does not match."""
         literals = self._literals
         if not self._variables:
             if uri == normal_uri(self._path):
@@ -142,7 +149,7 @@ class Template:
             return None
         start = len(literals[0])
         end = len(uri) - len(literals[-1])
-        whole = next((at for at, variable in enumerate(self._variables) if variable.whole), len(self._variables) - 1)
+        whole = self._index_of_rest()
         before: list[str] = []
         for literal in literals[1 : whole + 1]:
             found = uri.find(literal, start + 1, end)
@@ -161,15 +168,28 @@ class Template:
             return [*before, uri[start:end], *reversed(behind)]
         return None
 
+    def _index_of_rest(self) -> int:
+        """Return the index of the variable with slashes, or of the last one."""
+        for at, variable in enumerate(self._variables):
+            if variable.whole:
+                return at
+        return len(self._variables) - 1
+
     def __repr__(self) -> str:
         return f"Template({self.text!r})"
 
 
 def leaves_directory(path: str) -> bool:
     """Whether a relative path could name something outside the directory it is used in, on any system."""
-    if path[:1] in {"/", "\\"} or (path[1:2] == ":" and path[0].isalpha()):
+    has_drive = path[1:2] == ":" and path[0].isalpha()
+    if has_drive or path[:1] in {"/", "\\"}:
         return True
-    return any(part.startswith("..") and not part.strip(". ") for part in path.replace("\\", "/").split("/"))
+    return any(map(_leads_up, path.replace("\\", "/").split("/")))
+
+
+def _leads_up(part: str) -> bool:
+    # Windows ignores dots and spaces at the end of a name, so `.. ` and `...` are `..` there
+    return part.startswith("..") and not part.strip(". ")
 
 
 def _variable(text: str, expression: str) -> _Variable:
@@ -195,7 +215,8 @@ def _value(text: str, *, whole: bool) -> str | None:
     if "/" in text and not whole:
         return None
     try:
-        value = decoded = unquote(text, errors="strict")
+        value = unquote(text, errors="strict")
+        decoded = value
         for _ in range(_ENCODINGS):
             if _is_unsafe(decoded):
                 return None
@@ -209,6 +230,6 @@ def _value(text: str, *, whole: bool) -> str | None:
 
 
 def _is_unsafe(value: str) -> bool:
-    if any(char < " " or char == "\x7f" for char in value) or "\\" in value:
+    if _UNSAFE.search(value) is not None:
         return True
     return leaves_directory(value)

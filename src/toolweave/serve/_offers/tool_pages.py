@@ -16,8 +16,11 @@ from toolweave.serve._request import Json
 from toolweave.tools import ToolSnapshot, ToolSpec
 from toolweave.tools._mcp import tool_definition
 
+# Definitions are cached by the identity of their spec, and encoded pages by the identity of the snapshot, which the
+# toolset replaces as a whole: so nothing has to be compared. The oldest pages are dropped when all are larger than the
+# limit.
 _MAX_KEPT_BYTES = 16 * 1024 * 1024
-"""Maximum bytes of encoded pages that are kept; a stranger can make up a cursor for each of them."""
+"""Maximum bytes of cached pages. A client can invent a cursor for each of them."""
 
 
 def _nothing(spec: ToolSpec, modern: bool) -> Json:
@@ -37,8 +40,9 @@ class ToolPages:
         self._more = more
         self._definitions: dict[bool, dict[str, tuple[ToolSpec, Json | None]]] = {True: {}, False: {}}
         self._paged: ToolSnapshot | None = None
-        self._pages: dict[tuple[bool, object], _Page] = {}  # of `_paged`, by era and cursor
-        self._kept_bytes = 0  # of `_pages`
+        # the pages of `_paged` by era and cursor, and their size
+        self._pages: dict[tuple[bool, object], _Page] = {}
+        self._kept_bytes = 0
 
     def of(self, snapshot: ToolSnapshot, cursor: object, *, modern: bool) -> Json:
         """Return the members of one page of all tools, encoded and kept.
@@ -59,7 +63,7 @@ class ToolPages:
         return _listing(*known)
 
     def _keep(self, key: tuple[bool, object], made: _Page) -> None:
-        """Keep an encoded page; the oldest ones give way, and a page larger than all of the room is not kept."""
+        """Cache an encoded page and drop the oldest ones if necessary; a page above the limit is not cached."""
         size = memoryview(made[0]).nbytes
         if size > _MAX_KEPT_BYTES:
             return
@@ -95,10 +99,9 @@ class ToolPages:
         if known is not None and known[0] is spec:
             return known[1]
         definition = tool_definition(spec, modern=modern) | self._more(spec, modern)
+        listed = None
         if is_json(definition, f"tool {spec.name!r}"):
             listed = definition
-        else:
-            listed = None
         made[spec.name] = (spec, listed)
         return listed
 
