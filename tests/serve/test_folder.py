@@ -260,7 +260,7 @@ FAULTS = {
     "lines": ("x = 1\ny = 1 / 0\n", "line 2 of 'bad.py': ZeroDivisionError: division by zero"),
     "absent": ("import no_such_module_anywhere\n", "No module named 'no_such_module_anywhere'"),
     "exit": ("import sys\nsys.exit(3)\n", "it ended the program (exit 3)"),
-    "server": ("from toolweave import create_mcp_server\napi = create_mcp_server('x')\n", "a server of its own, 'api'"),
+    "server": ("from toolweave import create_mcp_server\napi = create_mcp_server('x')\n", "another server, 'api'"),
     "schema": ("from toolweave import tool\n@tool\ndef f(*a: int) -> int:\n    return 1\n", "line 2 of 'bad.py'"),
     "neighbour": ("from loud import loud\n", "write 'from .loud import ...'"),
     "above": ("import echo\n", "write 'from ..echo import ...'"),
@@ -358,17 +358,17 @@ async def test_arguments_that_are_not_those_of_a_prompt_are_refused(
 BAD_PROMPTS = {
     "Review it.\n": "does not begin with YAML frontmatter",
     "---\n- a\n---\nText\n": "not a mapping",
-    "---\ndescription: D\n---\n \n": "no text behind its frontmatter",
-    "---\nargument: [a]\n---\n{{a}}\n": "its frontmatter has 'argument', which means nothing here",
-    "---\narguments: a\n---\n{{a}}\n": "'arguments' are no list",
-    "---\narguments: [a b]\n---\n{{a}}\n": "'a b' is no name of an argument",
+    "---\ndescription: D\n---\n \n": "no text after its frontmatter",
+    "---\nargument: [a]\n---\n{{a}}\n": "its frontmatter has 'argument', which is unknown",
+    "---\narguments: a\n---\n{{a}}\n": "'arguments' are not a list",
+    "---\narguments: [a b]\n---\n{{a}}\n": "'a b' is not the name of an argument",
     "---\narguments: [a, a]\n---\n{{a}}\n": "'a' is there twice",
     "---\narguments: [a]\n---\n{{b}}\n": "its text has {{b}}",
     "---\narguments: [a, b]\n---\n{{a}}\n": "its argument 'b' is nowhere in its text",
     "---\narguments:\n- name: a\n  default: 3\n---\n{{a}}\n": "'default' of its argument 'a' is 3; a text is expected",
     "---\narguments:\n- name: a\n  required: sure\n---\n{{a}}\n": "true or false is expected",
     "---\narguments:\n- name: a\n  default: x\n  required: true\n---\n{{a}}\n": "never used",
-    "---\narguments:\n- name: a\n  type: string\n---\n{{a}}\n": "has 'type', which means nothing here",
+    "---\narguments:\n- name: a\n  type: string\n---\n{{a}}\n": "has 'type', which is unknown",
     "---\nname: 7\n---\nText\n": "'name' of its frontmatter is 7",
     "---\ntags: work\n---\nText\n": "a list of texts is expected",
     "---\ntags: [3]\n---\nText\n": "3 is not a tag",
@@ -390,7 +390,7 @@ async def test_a_prompt_file_with_a_fault_is_left_out_and_named(root: Path, text
 def test_a_file_that_is_no_text_and_one_that_is_too_large_are_no_prompts(root: Path) -> None:
     write(root, **{"prompts__a.md": b"---\n{}\n---\n\xff\xfe", "prompts__b.md": b"---\n{}\n---\n" + b"x" * 2**20})
     first, second = folder(root).problems
-    assert "it is no UTF-8" in first
+    assert "it is not UTF-8" in first
     assert "larger than 1 MiB" in second
 
 
@@ -501,5 +501,5 @@ def test_a_folder_without_anything_to_serve_is_refused_with_the_reasons(tmp_path
 
 
 def test_what_is_no_folder_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(NotADirectoryError, match="is no folder"):
+    with pytest.raises(NotADirectoryError, match="is not a folder"):
         folder(tmp_path / "absent")

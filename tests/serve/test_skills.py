@@ -231,9 +231,9 @@ async def test_a_skill_over_the_limits_is_left_out(root: Path) -> None:
 def test_a_folder_without_a_skill_is_refused_with_the_faults(tmp_path: Path) -> None:
     write(tmp_path / "bad", "nothing")
 
-    with pytest.raises(ValueError, match=r"no skill is below .*\n- skill 'skill://bad/SKILL.md' is left out: it does not"):
+    with pytest.raises(ValueError, match=r"no skill is below .*\n- skill 'skill://bad/SKILL.md' is left out: it"):
         skills(tmp_path)
-    with pytest.raises(NotADirectoryError, match="is no directory"):
+    with pytest.raises(NotADirectoryError, match="is not a directory"):
         skills(tmp_path / "none")
 
 

@@ -277,7 +277,7 @@ async def test_a_store_that_is_away_is_a_clear_error_that_tells_no_secret() -> N
         said.append(refused.value.message)
 
     assert said[0] == "no task can be kept or given to a worker now"
-    assert set(said[1:]) == {"what is known of tasks cannot be reached; try again later"}
+    assert set(said[1:]) == {"the store of tasks cannot be reached; try again later"}
 
 
 async def test_a_task_that_cannot_be_given_to_a_worker_is_not_kept() -> None:

@@ -23,7 +23,7 @@ from toolweave.serve._changes import Changes
 from toolweave.serve._request import Json
 from toolweave.serve._request_context import HandlerRunner
 from toolweave.serve._tasks import LocalTasks, TasksFeature
-from toolweave.serve._tasks.port import Heard, NewTask, TaskHandle
+from toolweave.serve._tasks.port import NewTask, OnTaskChange, TaskHandle
 from toolweave.state import Store
 from toolweave.tools import Question
 
@@ -100,7 +100,7 @@ class SlowTasks:
         except UnknownToReplica:  # it has ended meanwhile
             return await self._local.find(name, owner)
 
-    async def watch(self, known: Mapping[str, Json], heard: Heard) -> None:
+    async def watch(self, known: Mapping[str, Json], heard: OnTaskChange) -> None:
         """Do nothing: tasks of this process report their own changes, those of others are asked for."""
 
     async def ask(self, name: str, owner: str | None, **action: Any) -> Json:

@@ -1,4 +1,4 @@
-"""The public functions of a module as tools, where none is marked with `@tool`."""
+"""The public functions of a module as tools, if none is decorated with `@tool`."""
 
 from __future__ import annotations
 
@@ -24,18 +24,25 @@ def plain_functions(module: ModuleType) -> tuple[list[FunctionTool[..., Any]], l
     problems: list[str] = []
     listed = getattr(module, "__all__", None)
     for name, value in vars(module).items():
-        if name.startswith("_") or name == _ENTRY_POINT or not callable(value) or inspect.isclass(value):
-            continue
         if listed is not None and name not in listed:
             continue
-        function = inspect.unwrap(value)
-        if not inspect.isfunction(function) or function.__module__ != module.__name__:
+        if name.startswith("_") or name == _ENTRY_POINT:
+            continue
+        if not _is_defined_in(module, value):
             continue
         try:
-            tools.append(tool(value, name=name))
+            tools.append(tool(name=name)(value))
         except (ToolweaveError, TypeError, ValueError) as error:
             problems.append(f"function {name!r} is left out: {error}")
     return tools, problems
+
+
+def _is_defined_in(module: ModuleType, value: object) -> bool:
+    """Return whether a value is a function of this module, maybe under decorators."""
+    if inspect.isclass(value) or not callable(value):
+        return False
+    function = inspect.unwrap(value)
+    return inspect.isfunction(function) and function.__module__ == module.__name__
 
 
 def packages_of(kind: type[Any]) -> set[str]:

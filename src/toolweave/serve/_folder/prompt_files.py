@@ -1,7 +1,11 @@
 """Prompts that are Markdown files: their frontmatter describes them, their text has placeholders.
 
-Files are read when they are asked for, and from memory while they have not changed.
+Files are read when they are requested, and cached while they have not changed.
 """
+
+# The cache of a file is compared by the stamp of the file (times and size), and filled again as a whole at each
+# request, so a file that was deleted leaves no entry. Several threads may fill it at once: each makes new mappings and
+# assigns them at the end, so no reader sees half of one.
 
 from __future__ import annotations
 
@@ -9,11 +13,12 @@ import logging
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from toolweave._value import Value
 from toolweave.config._frontmatter import split_frontmatter
 from toolweave.protocol.component_meta import VERSION, component_meta
+from toolweave.protocol.json_types import JsonObject, as_array, as_object
 from toolweave.protocol.server_features import Prompt, PromptArgument, definition, prompt_result_json
 from toolweave.serve._offers.conversion import prompt_messages
 from toolweave.serve._offers.folder import FileStamp, Folder, in_thread
@@ -26,7 +31,7 @@ from toolweave.tools._toolset import Unsubscribe
 _log = logging.getLogger("toolweave.serve")
 
 _SUFFIX = ".md"
-_LARGEST = 1024 * 1024
+_MAX_BYTES = 1024 * 1024
 _PLACEHOLDER = re.compile(r"(\\?)\{\{([^{}\n]*)\}\}")
 _ARGUMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 _FIELDS = ("name", "title", "description", "arguments", "tags")
@@ -39,7 +44,7 @@ class PromptFile(Value, frozen=True, kw_only=True):
     Attributes:
         prompt: Its definition.
         text: Its text, with placeholders.
-        defaults: The values of arguments that are not given; `""` for an argument that is not among them.
+        defaults: The values of arguments that are not given; all others are `""`.
     """
 
     prompt: Prompt
@@ -47,7 +52,7 @@ class PromptFile(Value, frozen=True, kw_only=True):
     defaults: Mapping[str, str]
 
     def filled(self, given: Mapping[str, str]) -> str:
-        """Return the text with the values of its arguments; a value is put in as it is, placeholders in it stay."""
+        """Return the text with the values of its arguments; placeholders in a value are not replaced."""
 
         def value(found: re.Match[str]) -> str:
             name = found[2].strip()
@@ -76,40 +81,55 @@ def read_prompt_file(text: str, *, name: str) -> PromptFile:
     _check_fields(fields, _FIELDS, "its frontmatter")
     body = body.strip("\r\n")
     if not body.strip():
-        raise ValueError("it has no text behind its frontmatter")
-    used = tuple(dict.fromkeys(found[2].strip() for found in _PLACEHOLDER.finditer(body) if not found[1]))
-    listed = [_argument(entry) for entry in _arguments(fields, used)]
-    names = [argument.name for argument, _ in listed]
-    _check_names(names, used)
-    tags = fields.get("tags")
-    if not isinstance(tags, (list, type(None))):
-        raise ValueError(f"its 'tags' are {tags!r}; a list of texts is expected")
+        raise ValueError("it has no text after its frontmatter")
+    used = _placeholders(body)
+    arguments: list[PromptArgument] = []
+    defaults: dict[str, str] = {}
+    for entry in _arguments(fields, used):
+        argument, default = _argument(entry)
+        arguments.append(argument)
+        if default is not None:
+            defaults[argument.name] = default
+    _check_names([argument.name for argument in arguments], used)
+    tags = as_array(fields.get("tags", []))
+    if tags is None and fields["tags"] is not None:
+        raise ValueError(f"its 'tags' are {fields['tags']!r}; a list of texts is expected")
     prompt = Prompt(
         name=_text(fields, "name") or name,
         title=_text(fields, "title"),
         description=_text(fields, "description") or "",
-        arguments=tuple(argument for argument, _ in listed),
-        meta=component_meta(None, tags=cast("list[str]", tags or [])),
+        arguments=tuple(arguments),
+        meta=component_meta(None, tags=tags or []),
     )
-    defaults = {argument.name: default for argument, default in listed if default is not None}
     return PromptFile(prompt=prompt, text=body, defaults=defaults)
 
 
-def _arguments(fields: Mapping[str, Any], used: Sequence[str]) -> Sequence[Any]:
-    given = fields.get("arguments")
-    if given is None:
+def _placeholders(body: str) -> tuple[str, ...]:
+    """Return the names in a text's placeholders, each once."""
+    found: dict[str, None] = {}
+    for match in _PLACEHOLDER.finditer(body):
+        if not match[1]:
+            found[match[2].strip()] = None
+    return tuple(found)
+
+
+def _arguments(fields: JsonObject, used: Sequence[str]) -> Sequence[Any]:
+    if fields.get("arguments") is None:
         return used
-    if not isinstance(given, list):
-        raise ValueError("its 'arguments' are no list; write each as '- name: NAME' below 'arguments:'")
-    return cast("list[Any]", given)
+    given = as_array(fields["arguments"])
+    if given is None:
+        raise ValueError("its 'arguments' are not a list; write each as '- name: NAME' below 'arguments:'")
+    return given
 
 
 def _argument(entry: object) -> tuple[PromptArgument, str | None]:
-    """Return an argument, and its value where it is not given."""
-    fields: Mapping[str, Any] = cast("dict[str, Any]", entry) if isinstance(entry, dict) else {"name": entry}
+    """Return an argument, and its default if it has one."""
+    fields = as_object(entry)
+    if fields is None:
+        fields = {"name": entry}
     name = fields.get("name")
     if not isinstance(name, str) or not _ARGUMENT.fullmatch(name):
-        raise ValueError(f"{name!r} is no name of an argument: letters, digits, '_' and '-' are expected")
+        raise ValueError(f"{name!r} is not the name of an argument: letters, digits, '_' and '-' are expected")
     what = f"its argument {name!r}"
     _check_fields(fields, _ARGUMENT_FIELDS, what)
     description = _text(fields, "description", of=what)
@@ -122,35 +142,43 @@ def _argument(entry: object) -> tuple[PromptArgument, str | None]:
     return PromptArgument(name=name, description=description or "", required=required), default
 
 
-def _check_fields(fields: Mapping[str, Any], known: Sequence[str], what: str) -> None:
-    unknown = next((name for name in fields if name not in known), None)
-    if unknown is not None:
-        raise ValueError(f"{what} has {unknown!r}, which means nothing here; it may have {', '.join(known)}")
+def _check_fields(fields: JsonObject, known: Sequence[str], what: str) -> None:
+    for name in fields:
+        if name not in known:
+            raise ValueError(f"{what} has {name!r}, which is unknown; it may have {', '.join(known)}")
 
 
 def _check_names(names: Sequence[str], used: Sequence[str]) -> None:
-    """Raise where the arguments and the placeholders are not the same."""
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise ValueError(f"its argument {twice!r} is there twice")
+    """Check that the arguments and the placeholders are the same.
+
+    Raises:
+        ValueError: One is missing on either side, or an argument occurs twice.
+    """
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"its argument {name!r} is there twice")
     for name in used:
         if name not in names:
             raise ValueError(
-                f"its text has {{{{{name}}}}}, which is no argument of it; write \\{{{{{name}}}}} for the text itself"
+                f"its text has {{{{{name}}}}}, which is not an argument; write \\{{{{{name}}}}} for the text itself"
             )
     for name in names:
         if name not in used:
             raise ValueError(f"its argument {name!r} is nowhere in its text; write {{{{{name}}}}} where it goes")
 
 
-def _text(fields: Mapping[str, Any], name: str, *, of: str = "its frontmatter") -> str | None:
+def _text(fields: JsonObject, name: str, *, of: str = "its frontmatter") -> str | None:
     """Return a member that is a text, or None."""
     value = fields.get(name)
     if value is None:
         return None
-    if not isinstance(value, str) or (name == "name" and (not value.strip() or not value.isprintable())):
+    if not isinstance(value, str) or (name == "name" and not _is_name(value)):
         raise ValueError(f"{name!r} of {of} is {value!r}; a text is expected, in quotes if it looks like another value")
     return value
+
+
+def _is_name(text: str) -> bool:
+    return text.isprintable() and bool(text.strip())
 
 
 class PromptFolder:
@@ -161,20 +189,21 @@ class PromptFolder:
         taken: Names that other prompts have.
 
     Attributes:
-        problems: The files that are left out now, with the reasons.
+        problems: The files that are not offered now, with the reasons.
     """
 
     def __init__(self, root: Path, *, taken: frozenset[str] = frozenset()) -> None:
         self.problems: tuple[str, ...] = ()
         self._folder = Folder(root)
         self._taken = taken
-        self._files: dict[Path, tuple[FileStamp, PromptFile | str]] = {}  # a text is the reason why it is none
+        # a text is the reason why a file is not a prompt
+        self._files: dict[Path, tuple[FileStamp, PromptFile | str]] = {}
         self._prompts: Mapping[str, PromptFile] = {}
         self.found()
 
     @property
     def empty(self) -> bool:
-        """Whether no file is there, not even one that is left out."""
+        """Whether there are no files, not even files with a fault."""
         return not self._files
 
     # a `PromptSource`
@@ -183,8 +212,8 @@ class PromptFolder:
         """Return the definition of the prompt of each file, in the order of their paths."""
         return [definition(file.prompt) for file in (await in_thread(self.found)).values()]
 
-    async def get(self, name: str, arguments: Mapping[str, Any], ctx: CallContext) -> Json | None:
-        """Return the text of a file with its placeholders filled in; None when there is no such prompt."""
+    async def get(self, name: str, arguments: JsonObject, ctx: CallContext) -> Json | None:
+        """Return the text of a file with its placeholders replaced, or None if no file has the prompt."""
         file = (await in_thread(self.found)).get(name)
         if file is None or ctx.meta.get(VERSION) is not None:
             return None
@@ -193,8 +222,8 @@ class PromptFolder:
 
     def definition(self, name: str, version: str | None = None) -> Json | None:
         """Return the definition of a prompt as it was read last, or None."""
-        file = self._prompts.get(name) if version is None else None
-        if file is None:
+        file = self._prompts.get(name)
+        if file is None or version is not None:
             return None
         return definition(file.prompt)
 
@@ -215,19 +244,24 @@ class PromptFolder:
         files: dict[Path, tuple[FileStamp, PromptFile | str]] = {}
         for path, stamp in self._paths():
             known = self._files.get(path)
-            files[path] = known if known is not None and known[0] == stamp else (stamp, self._read(path))
-            file = files[path][1]
-            if isinstance(file, PromptFile) and (file.prompt.name in self._taken or file.prompt.name in prompts):
-                file = f"there is a prompt {file.prompt.name!r} already"
+            if known is None or known[0] != stamp:
+                known = stamp, self._read(path)
+            files[path] = known
+            file = known[1]
             if isinstance(file, PromptFile):
-                prompts[file.prompt.name] = file
-            else:
-                place = path.relative_to(self._folder.root.parent).as_posix()
-                problems.append(f"prompt file {place!r} is left out: {file}")
+                name = file.prompt.name
+                if name not in self._taken and name not in prompts:
+                    prompts[name] = file
+                    continue
+                file = f"there is a prompt {name!r} already"
+            place = path.relative_to(self._folder.root.parent).as_posix()
+            problems.append(f"prompt file {place!r} is left out: {file}")
         for problem in problems:
             if problem not in self.problems:
                 _log.warning("%s", problem)
-        self._files, self._prompts, self.problems = files, prompts, tuple(problems)
+        self._files = files
+        self._prompts = prompts
+        self.problems = tuple(problems)
         return prompts
 
     def _paths(self) -> Iterator[tuple[Path, FileStamp]]:
@@ -236,14 +270,14 @@ class PromptFolder:
                 yield path, FileStamp.of(about)
 
     def _read(self, path: Path) -> PromptFile | str:
-        """Return the prompt of a file, or the reason why it is none."""
+        """Return the prompt of a file, or the reason why it is not a prompt."""
         name = "_".join(path.relative_to(self._folder.root).with_suffix("").parts)
         try:
-            if path.stat().st_size > _LARGEST:
-                return f"it is larger than {_LARGEST // 2**20} MiB"
+            if path.stat().st_size > _MAX_BYTES:
+                return f"it is larger than {_MAX_BYTES // 2**20} MiB"
             return read_prompt_file(path.read_bytes().decode(), name=name)
         except UnicodeDecodeError:
-            return "it is no UTF-8"
+            return "it is not UTF-8"
         except OSError as exc:
             return f"it cannot be read: {exc.strerror}"
         except ValueError as exc:

@@ -36,7 +36,7 @@ CODE_FOLDERS = ("tools", "prompts", "resources")
 """The folders whose Python files are imported, beside those of the folder itself."""
 _SUFFIX = ".py"
 _OTHERS = re.compile(r"_.*|test_.*|conftest\.py|setup\.py")
-"""Files of the folder that are no parts of it, though they are Python; those with `_` can be imported by the others."""
+"""Python files of the folder that offer nothing. The others can import those that begin with `_`."""
 _INIT = "__init__.py"
 
 PythonPart: TypeAlias = (
@@ -65,7 +65,8 @@ class PythonParts:
         registry = ToolRegistry()
         for place, module in self.modules.items():
             made = made_by_framework(module)
-            if made is not None:  # its functions are handlers of that
+            # its functions are handlers of that
+            if made is not None:
                 self.problems.append(f"file {place!r} is left out: it makes {made}; serve that by its file")
                 continue
             tools, problems = plain_functions(module)
@@ -98,7 +99,7 @@ def python_parts(root: Path) -> PythonParts:
         package = _package(root)
     except (Exception, SystemExit) as error:  # boundary: the author's code
         parts.problems.append(f"Python files are left out, the package cannot be loaded: {_reason(error, root)}")
-        _tell(error)
+        _print_traceback(error)
         return parts
     collector = _Collector(parts)
     for file in files:
@@ -109,7 +110,7 @@ def python_parts(root: Path) -> PythonParts:
         except (Exception, SystemExit) as error:  # boundary: the author's code
             reason = f"{_reason(error, root)}{_hint(error, file, root)}"
             parts.problems.append(f"file {place.as_posix()!r} is left out: {reason}")
-            _tell(error)
+            _print_traceback(error)
             continue
         parts.modules[place.as_posix()] = module
         for function in functions:
@@ -160,7 +161,7 @@ def _module(package: str, place: Path) -> ModuleType:
     """Import a file of the package.
 
     Raises:
-        ValueError: Its name is none of a module.
+        ValueError: Its name cannot be the name of a module.
     """
     parts = place.with_suffix("").parts
     if any("." in part for part in parts):
@@ -172,13 +173,13 @@ def _functions(module: ModuleType) -> list[PythonPart]:
     """Return the functions that a module offers, in their order; those it imports belong to other modules.
 
     Raises:
-        ValueError: It makes a server of its own.
+        ValueError: It makes another server.
     """
     made: dict[int, PythonPart] = {}
     for name, value in vars(module).items():
         if isinstance(value, ServerRunners):
             raise ValueError(
-                f"it makes a server of its own, {name!r}: serve that by its file, or define functions with @tool, "
+                f"it makes another server, {name!r}: serve that by its file, or define functions with @tool, "
                 "@prompt and @resource instead"
             )
         if isinstance(value, (FunctionTool, FunctionPrompt, FunctionResource, FunctionSkill)):
@@ -206,7 +207,8 @@ class _Collector:
         """Add a function of a file, or a problem."""
         try:
             self._add(function)
-        except ValueError as error:  # also a `DuplicateToolError`
+        except ValueError as error:
+            # also a `DuplicateToolError`
             self._parts.problems.append(f"a function of {place!r} is left out: {error}")
 
     def _add(self, function: PythonPart) -> None:
@@ -259,5 +261,5 @@ def _hint(error: BaseException, file: Path, root: Path) -> str:
     return ""
 
 
-def _tell(error: BaseException) -> None:
+def _print_traceback(error: BaseException) -> None:
     _log.info("%s", "".join(traceback.format_exception(error)).rstrip())

@@ -1,10 +1,10 @@
-"""A folder as parts of a server: `folder`, and how its parts join those that a server is given otherwise."""
+"""A folder as parts of a server: `folder`, and functions that join its parts with the other parts of the server."""
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias, final
 
@@ -30,7 +30,7 @@ class ServedFolder:
 
     Attributes:
         root: The folder, resolved.
-        tools: The functions under `@tool`; of a folder with nothing else, its public functions.
+        tools: The functions under `@tool`, or the public functions if the folder has nothing else.
         prompts: The functions under `@prompt`, and the Markdown files of `prompts/`.
         resources: The functions under `@resource` and `@skill`, the files of `resources/`, and the skills of `skills/`.
     """
@@ -56,38 +56,51 @@ class ServedFolder:
     def _sources(
         self, uri: str, prompts: Iterable[str]
     ) -> tuple[Sequence[PromptFolder], Sequence[Directory], Sequence[SkillFolder]]:
-        """Return the sources that the folders `prompts/`, `resources/` and `skills/` are, where they have any file."""
-        markdown = [PromptFolder(path, taken=frozenset(prompts)) for path in self._below("prompts")]
-        files = [Directory(path, uri, leave_out=_is_code) for path in self._below("resources")]
-        skills = [SkillFolder(path, prefix="", hidden=False) for path in self._below("skills")]
-        return (
-            [one for one in markdown if not one.empty],
-            [one for one in files if not one.empty],
-            [one for one in skills if one.found() or one.problems],
-        )
+        """Return the sources of the folders `prompts/`, `resources/` and `skills/`, if they have any file."""
+        markdown: list[PromptFolder] = []
+        files: list[Directory] = []
+        skills: list[SkillFolder] = []
+        path = self._below("prompts")
+        if path is not None:
+            source = PromptFolder(path, taken=frozenset(prompts))
+            if not source.empty:
+                markdown.append(source)
+        path = self._below("resources")
+        if path is not None:
+            directory = Directory(path, uri, leave_out=_is_code)
+            if not directory.empty:
+                files.append(directory)
+        path = self._below("skills")
+        if path is not None:
+            folder = SkillFolder(path, prefix="", hidden=False)
+            if folder.found() or folder.problems:
+                skills.append(folder)
+        return markdown, files, skills
 
-    def _below(self, name: str) -> Iterator[Path]:
-        """Return the folder of this name, if there is one and it does not lead elsewhere."""
+    def _below(self, name: str) -> Path | None:
+        """Return the folder of this name, if it exists and does not lead out."""
         path = (self.root / name).resolve()
         if not path.is_dir():
-            return
+            return None
         if path.is_relative_to(self.root):
-            yield path
-        else:
-            self._problems.append(f"folder {name!r} is left out: it leads out of {self.root.name!r}")
+            return path
+        self._problems.append(f"folder {name!r} is left out: it leads out of {self.root.name!r}")
+        return None
 
     @property
     def problems(self) -> Sequence[str]:
-        """The files that are left out now, each with the reason."""
-        sources = (*self._prompt_files, *self._skills)
-        return (*self._problems, *(problem for source in sources for problem in source.problems))
+        """The files that are not offered now, each with the reason."""
+        found = list(self._problems)
+        for source in (*self._prompt_files, *self._skills):
+            found += source.problems
+        return tuple(found)
 
     @property
     def empty(self) -> bool:
         """Whether there is nothing to offer."""
-        prompts = [one for one in self.prompts if not isinstance(one, PromptFolder) or one.found()]
-        resources = [one for one in self.resources if not isinstance(one, SkillFolder) or one.found()]
-        return not (self.tools or prompts or resources)
+        if self.tools:
+            return False
+        return not any(map(_offers, (*self.prompts, *self.resources)))
 
     def __repr__(self) -> str:
         return f"<ServedFolder {str(self.root)!r}, {len(self.tools)} tools, {len(self.problems)} problems>"
@@ -98,32 +111,32 @@ FolderLike: TypeAlias = str | os.PathLike[str] | ServedFolder
 
 
 def folder(path: str | os.PathLike[str], *, uri: str = _RESOURCES_URI) -> ServedFolder:
-    r"""Return the files of a folder as parts of a server; give it to `create_mcp_server(folder=...)`.
+    r"""Return the files of a folder as parts of a server; pass it to `create_mcp_server(folder=...)`.
 
     - `*.py`, in the folder itself and below `tools/`, `prompts/` and `resources/`: functions under `@tool`, `@prompt`,
       `@resource` and `@skill`. The folder is one package: its files import one another by `from .other import name`.
-      Names that begin with `_` or `test_`, `conftest.py` and `setup.py` are not looked at. If nothing in the folder
-      is marked, and it offers nothing else, the public functions of these files are tools.
+      Names that begin with `_` or `test_`, `conftest.py` and `setup.py` are ignored. If nothing in the folder
+      is decorated, and it offers nothing else, the public functions of these files are tools.
     - `prompts/**/*.md`: prompts. The frontmatter has `name`, `title`, `description`, `tags` and `arguments`;
-      `{{name}}` in the text is where an argument goes.
+      `{{name}}` in the text is replaced by an argument.
     - `resources/**`: every other file, as text or bytes by its media type, up to 32 MiB.
-    - `skills/**/SKILL.md`: skills, as `skills` has them.
+    - `skills/**/SKILL.md`: skills, as in `skills`.
 
     Python is imported now, other files are read when they are requested. Nothing outside the folder is read, through
-    any URI or symbolic link, and nothing whose name begins with a dot. A file with a fault is left out: the log
-    and `problems` say why.
+    any URI or symbolic link, and nothing whose name begins with a dot. A file with a fault is not offered, and the log
+    and `problems` have the reason.
 
     Args:
         path: The folder.
         uri: The prefix of the URIs of files in `resources/`.
 
     Raises:
-        NotADirectoryError: The path is no folder.
-        ValueError: There is nothing in it to offer, or each file has a fault; says which.
+        NotADirectoryError: The path is not a folder.
+        ValueError: It has nothing to offer, or each file has a fault, which the error names.
     """
     root = Path(path).resolve()
     if not root.is_dir():
-        raise NotADirectoryError(f"{str(path)!r} is no folder, so its files cannot be served")
+        raise NotADirectoryError(f"{str(path)!r} is not a folder, so its files cannot be served")
     made = ServedFolder(root, uri)
     if made.empty:
         faults = "".join(f"\n- {problem}" for problem in made.problems)
@@ -135,7 +148,7 @@ def folder(path: str | os.PathLike[str], *, uri: str = _RESOURCES_URI) -> Served
 
 
 def parts_of(given: FolderLike | None) -> ServedFolder | None:
-    """Return the parts of the folder that a server is given; None where it is given none.
+    """Return the parts of the folder of a server, or None for a server without a folder.
 
     Raises:
         NotADirectoryError, ValueError: As `folder`.
@@ -146,7 +159,7 @@ def parts_of(given: FolderLike | None) -> ServedFolder | None:
 
 
 def joined_tools(given: ToolSource, parts: ServedFolder | None) -> ToolSource:
-    """Return the tools that a server is given with those of a folder."""
+    """Return the tools of a server with those of a folder."""
     if parts is None or not parts.tools:
         return given
     if isinstance(given, (Toolset, UnopenedTools, Tool)) or callable(given):
@@ -155,19 +168,32 @@ def joined_tools(given: ToolSource, parts: ServedFolder | None) -> ToolSource:
 
 
 def joined_prompts(given: PromptLike | None, parts: ServedFolder | None) -> PromptLike:
-    """Return the prompts that a server is given with those of a folder."""
-    own = () if given is None else given
+    """Return the prompts of a server with those of a folder."""
+    if given is None:
+        given = ()
     if parts is None:
-        return own
-    return [*([own] if isinstance(own, PromptSource) else own), *parts.prompts]
+        return given
+    if isinstance(given, PromptSource):
+        return [given, *parts.prompts]
+    return [*given, *parts.prompts]
 
 
 def joined_resources(given: ResourceLike | None, parts: ServedFolder | None) -> ResourceLike:
-    """Return the resources that a server is given with those of a folder."""
-    own = () if given is None else given
+    """Return the resources of a server with those of a folder."""
+    if given is None:
+        given = ()
     if parts is None:
-        return own
-    return [*([own] if isinstance(own, ResourceSource) else own), *parts.resources]
+        return given
+    if isinstance(given, ResourceSource):
+        return [given, *parts.resources]
+    return [*given, *parts.resources]
+
+
+def _offers(part: object) -> bool:
+    """Return whether a part of a folder offers anything now."""
+    if isinstance(part, (PromptFolder, SkillFolder)):
+        return bool(part.found())
+    return True
 
 
 def _is_code(name: str) -> bool:

@@ -10,7 +10,7 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import anyio
 import anyio.abc
@@ -19,10 +19,11 @@ from toolweave.errors import RequestError, StoreError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS
 from toolweave.protocol.input_required import INPUT_RESPONSES
+from toolweave.protocol.json_types import object_or_empty
 from toolweave.protocol.tasks import ENDED, TASK_ID, capabilities, created, in_core, related, task_result
 from toolweave.serve._request import Json, Method, Request
 from toolweave.serve._request_context import HandlerRunner, Work
-from toolweave.serve._tasks.port import Heard, NewTask, TaskBackend, TaskHandle
+from toolweave.serve._tasks.port import NewTask, OnTaskChange, TaskBackend, TaskHandle
 from toolweave.serve._tasks.rules import TaskRule, TaskRules, TaskSupport, declared, named_task, undeclared
 from toolweave.serve._tasks.task import TOLD_BY
 from toolweave.tools._spec import ToolSpec
@@ -42,7 +43,7 @@ class TasksFeature:
         rounds: Knows the answers that came with a call.
         backend: Where tasks are.
         ttl_ms: Milliseconds from a task's creation until it may be forgotten; work that takes longer is cancelled.
-        poll_ms: How often clients are asked to look, in milliseconds.
+        poll_ms: Milliseconds between two requests of a client for the state of a task.
         always: Whether there may be tasks without rules: calls that are given to `start`.
         new_id: Makes the id of a task, which cannot be guessed.
         clock: Returns the time in seconds since the epoch.
@@ -109,7 +110,7 @@ class TasksFeature:
     # the methods of the protocol
 
     def methods(self, *, modern: bool) -> Mapping[str, Method]:
-        """Return the methods about tasks, none when no tool becomes one."""
+        """Return the methods about tasks; none if no tool becomes a task."""
         if not self._offered:
             return {}
         if modern:
@@ -137,12 +138,16 @@ class TasksFeature:
             RequestError: The client did not declare the extension.
         """
         _require(request)
-        found = [(name, await _reached(self._backend.find(name, request.client.principal))) for name in names]
-        return {name: one.shown for name, one in found if one is not None}
+        states: dict[str, Json] = {}
+        for name in names:
+            found = await _reached(self._backend.find(name, request.client.principal))
+            if found is not None:
+                states[name] = found.shown
+        return states
 
-    async def watch(self, known: Mapping[str, Json], heard: Heard) -> None:
+    async def watch(self, known: Mapping[str, Json], on_change: OnTaskChange) -> None:
         """Report changes of tasks that other processes run."""
-        await self._backend.watch(known, heard)
+        await self._backend.watch(known, on_change)
 
     async def _get(self, request: Request) -> Json:
         found = await self._find(request)
@@ -176,7 +181,7 @@ class TasksFeature:
         if bound.cancelled_caught and shown["status"] not in ENDED:
             raise RequestError("the task was not over when it had to be; look again later", code=INTERNAL_ERROR)
         if "result" in shown:
-            meta = cast("Json", shown["result"].get("_meta") or {}) | related(shown[TASK_ID])
+            meta = {**object_or_empty(shown["result"].get("_meta")), **related(shown[TASK_ID])}
             return {**shown["result"], "_meta": meta}
         error: Json = shown.get("error") or {"code": INVALID_PARAMS, "message": f"the task is {shown['status']}"}
         raise RequestError(error["message"], code=error["code"], data=error.get("data"))
@@ -210,8 +215,13 @@ class TasksFeature:
         return found
 
     def _ttl(self, request: Request) -> int:
-        wished: Any = request.object("task").get("ttl") if not request.modern else None
-        if isinstance(wished, bool) or not isinstance(wished, int) or wished <= 0:
+        # the extension has no such parameter
+        if request.modern:
+            return self._ttl_ms
+        wished = request.object("task").get("ttl")
+        if isinstance(wished, bool) or not isinstance(wished, int):
+            return self._ttl_ms
+        if wished <= 0:
             return self._ttl_ms
         return min(wished, self._ttl_ms)
 
@@ -221,7 +231,7 @@ async def _reached(asked: Awaitable[T]) -> T:
         return await asked
     except StoreError as exc:
         _log.error("a client asked about its task: %s", exc)
-        raise RequestError("what is known of tasks cannot be reached; try again later", code=INTERNAL_ERROR) from None
+        raise RequestError("the store of tasks cannot be reached; try again later", code=INTERNAL_ERROR) from None
 
 
 def _require(request: Request) -> None:

@@ -21,7 +21,16 @@ from toolweave.serve._changes import Changes, Topic
 from toolweave.serve._request import Json
 from toolweave.serve._request_context import HandlerRunner, Work
 from toolweave.serve._task_spawner import ServingGroups
-from toolweave.serve._tasks.port import KEPT_AT_LEAST, MARK_SECONDS, Heard, NewTask, TaskHandle, full, perform, too_long
+from toolweave.serve._tasks.port import (
+    KEPT_AT_LEAST,
+    MARK_SECONDS,
+    NewTask,
+    OnTaskChange,
+    TaskHandle,
+    full,
+    perform,
+    too_long,
+)
 from toolweave.serve._tasks.task import TOLD_BY, RunningTask, TaskCaller
 from toolweave.state import MemoryStore, Store
 from toolweave.tools._call import CallContext
@@ -103,7 +112,7 @@ class LocalTasks:
             raise full()
         group = self._groups.current()
         client = new.request.client
-        task = RunningTask(new.shown, expires_at=new.expires_at, now=self._clock, changed=self._tell)
+        task = RunningTask(new.shown, expires_at=new.expires_at, now=self._clock, changed=self._notify)
         caller = TaskCaller(task, new.request, new.given, self._rounds)
         context = self._rounds.context(new.request, caller, task.progress)
         running = self._running[task.id] = _Running(task, client.principal, group)
@@ -135,13 +144,14 @@ class LocalTasks:
             return running
         return None
 
-    async def watch(self, known: Mapping[str, Json], heard: Heard) -> None:
+    async def watch(self, known: Mapping[str, Json], on_change: OnTaskChange) -> None:
         """Do nothing: tasks of this process report their own changes."""
 
     async def _run(self, running: _Running, work: Work, context: CallContext) -> None:
         try:
             if not await self._ran(running, work, context):
-                await anyio.sleep(max(0.0, running.left))  # its end is reported from this loop
+                # its end is reported from this loop
+                await anyio.sleep(max(0.0, running.left))
         finally:
             del self._running[running.task.id]
 
@@ -180,7 +190,7 @@ class LocalTasks:
                 return False
         return True
 
-    def _tell(self, task: RunningTask) -> None:
+    def _notify(self, task: RunningTask) -> None:
         self._changes.publish(Topic(TOLD_BY, task.id), task.show())
 
 

@@ -28,7 +28,7 @@ KEPT_AT_LEAST = 60.0
 MARK_SECONDS = 5.0
 """Seconds a cancelled task has to record that it was cancelled."""
 
-Heard = Callable[[str, Json], None]
+OnTaskChange = Callable[[str, Json], None]
 """Called with the id of a task and its current state."""
 
 
@@ -73,7 +73,7 @@ class TaskHandle(Protocol):
         """Accept answers of the client; those to no open question are ignored.
 
         Raises:
-            RequestError: One is no answer to its question; none was accepted.
+            RequestError: An answer does not fit its question, and all are refused.
         """
         ...
 
@@ -113,7 +113,7 @@ class TaskBackend(Protocol):
         """Return a task of this owner, or None."""
         ...
 
-    async def watch(self, known: Mapping[str, Json], heard: Heard) -> None:
+    async def watch(self, known: Mapping[str, Json], on_change: OnTaskChange) -> None:
         """Report the changes of these tasks that other processes make, until all have ended."""
         ...
 

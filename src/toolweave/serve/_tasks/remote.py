@@ -1,7 +1,12 @@
 """Tasks in a store, for a server that answers clients: submitted to workers, and polled.
 
-Any number of servers do this to the same tasks. The worker's part is `worker.py`.
+Any number of servers do this with the same tasks. The worker's part is `worker.py`.
 """
+
+# One poller per event loop reads the tasks that are watched, however many requests watch one. A task that changes is
+# read often for a while, then less and less often, because most tasks are silent for long. The polling is done by one
+# of the waiting requests, the one that holds `_turn`. If it ends or is cancelled, the lock passes to the next request,
+# so polling continues as long as anybody waits, and no task outlives the requests.
 
 from __future__ import annotations
 
@@ -10,7 +15,7 @@ import logging
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import anyio
@@ -20,28 +25,30 @@ from toolweave.errors import RequestError, StoreError, ToolError
 from toolweave.jobs._backoff import FIRST_SECONDS, Sleep, longer, until
 from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS
 from toolweave.protocol.input_required import INPUT_REQUESTS, INPUT_REQUIRED
+from toolweave.protocol.json_types import object_or_empty
 from toolweave.protocol.tasks import ENDED, updated
 from toolweave.serve._request import Json
-from toolweave.serve._tasks.port import MARK_SECONDS, Heard, NewTask, TaskHandle
+from toolweave.serve._tasks.port import MARK_SECONDS, NewTask, OnTaskChange, TaskHandle
 from toolweave.serve._tasks.store import StoredTask, TaskStore, changed_signal
 from toolweave.tools._client_requests import Question, question_of
 
 
 @dataclass(slots=True, eq=False)
 class _TaskListener:
-    heard: Heard
-    known: dict[str, Json]  # those that have not ended, as this one knows them
+    on_change: OnTaskChange
+    # the last known states of the tasks that have not ended
+    known: dict[str, Json]
     done: anyio.Event = field(default_factory=anyio.Event)
 
-    def tell(self, name: str, task: Json | None) -> None:
-        """Receive the current state of a task; None when it is gone."""
+    def update(self, name: str, task: Json | None) -> None:
+        """Receive the current state of a task; None if it was removed."""
         before = self.known.get(name, task)
         if task is None or task["status"] in ENDED:
             self.known.pop(name, None)
         else:
             self.known[name] = task
         if task is not None and task != before:
-            self.heard(name, task)
+            self.on_change(name, task)
         if not self.known:
             self.done.set()
 
@@ -50,7 +57,8 @@ class _TaskListener:
 class _Watched:
     listeners: set[_TaskListener] = field(default_factory=set[_TaskListener])
     pause: float = FIRST_SECONDS
-    left: float = 0.0  # until the next look
+    # seconds until the next read
+    left: float = 0.0
 
     def soon(self) -> None:
         """Poll this task next, and often for a while."""
@@ -72,20 +80,22 @@ class TaskPoller:
         self._watched: dict[str, _Watched] = {}
         self._turn = anyio.Lock()
 
-    async def watch(self, known: Mapping[str, Json], heard: Heard) -> None:
+    async def watch(self, known: Mapping[str, Json], on_change: OnTaskChange) -> None:
         """Report every change of these tasks until all have ended; an outage of the store is waited out.
 
         Args:
             known: Their last known states.
-            heard: Called with the id of a changed task, and its state.
+            on_change: Called with the id of a changed task, and its state.
         """
-        mine = _TaskListener(heard, {name: task for name, task in known.items() if task["status"] not in ENDED})
+        running = {name: task for name, task in known.items() if task["status"] not in ENDED}
+        mine = _TaskListener(on_change, running)
         if not mine.known:
             return
         for name in mine.known:
             watched = self._watched.setdefault(name, _Watched())
             watched.listeners.add(mine)
-            watched.soon()  # it may have changed since this one looked
+            # it may have changed since the caller read it
+            watched.soon()
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._look_for_all)
@@ -103,7 +113,7 @@ class TaskPoller:
                 del self._watched[name]
 
     async def _look_for_all(self) -> None:
-        """Poll while this listener is registered, unless another does; the task that waits longest is next."""
+        """Poll while this listener is registered, unless another listener does."""
         async with self._turn:
             while True:
                 await self._sleep(FIRST_SECONDS)
@@ -111,20 +121,24 @@ class TaskPoller:
                     for name, watched in tuple(self._watched.items()):
                         await self._look(name, watched)
                 except StoreError as exc:
-                    _log.warning("tasks that are listened to cannot be looked at: %s", exc)
+                    _log.warning("tasks that are watched cannot be read: %s", exc)
 
     async def _look(self, name: str, watched: _Watched) -> None:
         watched.left -= FIRST_SECONDS
         if watched.left > 0:
             return
-        watched.pause = watched.left = longer(watched.pause)
-        listeners = tuple(watched.listeners)  # a later listener may know a newer state
+        watched.pause = longer(watched.pause)
+        watched.left = watched.pause
+        # copied before the read: a listener that is added later may know a newer state
+        listeners = tuple(watched.listeners)
         entry = await self._tasks.read(name)
-        task = None if entry is None else entry.task
+        task = None
+        if entry is not None:
+            task = entry.task
         if any(task != listener.known.get(name) for listener in listeners):
             watched.soon()
         for listener in listeners:
-            listener.tell(name, task)
+            listener.update(name, task)
             if entry is None or entry.ended:
                 self._leave(name, listener)
 
@@ -179,17 +193,18 @@ class RemoteTasks:
             return None
         return _Handle(self._tasks, entry, self._sleep)
 
-    async def watch(self, known: Mapping[str, Json], heard: Heard) -> None:
+    async def watch(self, known: Mapping[str, Json], on_change: OnTaskChange) -> None:
         """Report every change of these tasks until all have ended; an outage of the store is waited out."""
         loop = asyncio.get_running_loop()
         watching = self._watching.get(loop)
         if watching is None:
             watching = self._watching[loop] = TaskPoller(self._tasks, self._sleep)
-        await watching.watch(known, heard)
+        await watching.watch(known, on_change)
 
     async def _forget(self, entry: StoredTask) -> None:
+        # without a permit, nothing was written
         if entry.permit is None:
-            return  # nothing was written
+            return
         try:
             await self._tasks.remove(entry)
         except StoreError as exc:
@@ -197,7 +212,7 @@ class RemoteTasks:
 
 
 class _Handle:
-    """A task in the store, as it was last read."""
+    """A task in the store, in the state that was read last."""
 
     def __init__(self, tasks: TaskStore, entry: StoredTask, sleep: Sleep) -> None:
         self._tasks = tasks
@@ -210,60 +225,63 @@ class _Handle:
 
     @property
     def questions(self) -> Mapping[str, Question]:
-        return {key: question_of(asked["method"], asked["params"]) for key, asked in self._asked(self._entry).items()}
+        found: dict[str, Question] = {}
+        for key, asked in self._asked(self._entry).items():
+            found[key] = question_of(asked["method"], asked["params"])
+        return found
 
     @property
     def left(self) -> float:
         return self._entry.expires_at - self._tasks.clock()
 
     async def answer(self, answers: Mapping[str, Any]) -> None:
-        def take(entry: StoredTask) -> bool:
+        def accept(entry: StoredTask) -> bool:
             asked = self._asked(entry)
-            taken = {key: answer for key, answer in answers.items() if key in asked}
-            for key, answer in taken.items():
+            accepted = {key: answer for key, answer in answers.items() if key in asked}
+            for key, answer in accepted.items():
                 try:
                     question_of(asked[key]["method"], asked[key]["params"]).read(answer)
                 except ToolError as exc:
                     raise RequestError(exc.message, code=INVALID_PARAMS) from None
-            entry.answers |= taken
-            return self._close(entry, taken)
+            entry.answers |= accepted
+            return self._close(entry, accepted)
 
-        await self._change(take)
+        await self._change(accept)
 
     async def refuse(self, key: str, error: RequestError) -> None:
-        def take(entry: StoredTask) -> bool:
+        def mark(entry: StoredTask) -> bool:
             entry.refused[key] = {"message": error.message, "data": error.data}
             return self._close(entry, {key: None})
 
-        await self._change(take)
+        await self._change(mark)
 
     async def cancel(self) -> bool:
         entry, cancelled = await self._tasks.cancel(self._entry.name, "the client cancelled it")
-        self._take(entry)
+        self._use(entry)
         return cancelled
 
     async def change(self) -> None:
         before = self._entry.revision
 
         async def look() -> bool | None:
-            self._take(await self._tasks.read(self._entry.name))
+            self._use(await self._tasks.read(self._entry.name))
             if self._entry.revision == before:
                 return None
             return True
 
-        # it may end by its time alone, which no signal announces
+        # a task can also end because its time is over, which no signal announces
         await until(self._tasks.store, changed_signal(self._entry.name), look, sleep=self._sleep, last=1.0)
 
     async def _change(self, change: Callable[[StoredTask], bool]) -> None:
-        self._take(await self._tasks.change(self._entry.name, change))
+        self._use(await self._tasks.change(self._entry.name, change))
 
-    def _take(self, entry: StoredTask | None) -> None:
+    def _use(self, entry: StoredTask | None) -> None:
         if entry is None:
             raise RequestError("Unknown task", code=INVALID_PARAMS)
         self._entry = entry
 
     def _close(self, entry: StoredTask, keys: Mapping[str, Any]) -> bool:
-        """Remove questions that need no answer any more; return whether there were any."""
+        """Remove questions that have an answer now; return whether there were any."""
         asked = self._asked(entry)
         rest = {key: one for key, one in asked.items() if key not in keys}
         if len(rest) == len(asked):
@@ -275,4 +293,4 @@ class _Handle:
 
     @staticmethod
     def _asked(entry: StoredTask) -> Json:
-        return cast("Json", entry.task.get(INPUT_REQUESTS, {}))
+        return dict(object_or_empty(entry.task.get(INPUT_REQUESTS)))

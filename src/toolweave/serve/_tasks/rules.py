@@ -45,7 +45,8 @@ class TaskRule:
     def __post_init__(self) -> None:
         if self.support not in get_args(TaskSupport):
             raise ValueError(f"task support is 'optional' or 'required', not {self.support!r}")
-        if self.on_lost not in (None, *get_args(OnLost)):  # a slip must not run anything twice
+        # a typing error must not run anything twice
+        if self.on_lost not in (None, *get_args(OnLost)):
             raise ValueError(f"on_lost is 'rerun', 'fail' or None, not {self.on_lost!r}")
 
 
@@ -53,11 +54,15 @@ class TaskRules:
     """The rules of one server, by the names of its tools.
 
     Raises:
-        ValueError: A rule is none.
+        ValueError: A rule is not valid.
     """
 
     def __init__(self, rules: Mapping[str, TaskSupport | TaskRule]) -> None:
-        self._rules = {name: rule if isinstance(rule, TaskRule) else TaskRule(rule) for name, rule in rules.items()}
+        self._rules: dict[str, TaskRule] = {}
+        for name, rule in rules.items():
+            if not isinstance(rule, TaskRule):
+                rule = TaskRule(rule)
+            self._rules[name] = rule
 
     def __bool__(self) -> bool:
         return bool(self._rules)
@@ -71,7 +76,8 @@ class TaskRules:
         if not self._rules:
             return False
         rule = self._rules.get(spec.name)
-        asked = not request.modern and request.client.version == TASKS_VERSION and "task" in request.params
+        has_core_tasks = not request.modern and request.client.version == TASKS_VERSION
+        asked = has_core_tasks and "task" in request.params
         if rule is None:
             if asked:
                 raise RequestError(f"tool {spec.name!r} cannot be called as a task", code=METHOD_NOT_FOUND)
@@ -91,7 +97,7 @@ class TaskRules:
         return False
 
     def support(self, spec: ToolSpec, *, modern: bool) -> Json:
-        """Return the members of a tool definition that declare its task support; the extension says nothing there."""
+        """Return the members of a tool definition that declare its task support; the extension has none."""
         rule = self._rules.get(spec.name)
         if modern or rule is None:
             return {}
@@ -102,8 +108,10 @@ class TaskRules:
         rule = self._rules.get(spec.name)
         if rule is not None and rule.on_lost is not None:
             return rule.on_lost == "rerun"
-        harmless = spec.hint("readOnlyHint") is True or spec.hint("idempotentHint") is True
-        return harmless or (spec.server is None and spec.meta.get(RESUMABLE) is True)
+        if spec.hint("readOnlyHint") is True or spec.hint("idempotentHint") is True:
+            return True
+        # the member of another server's definition is not trusted
+        return spec.server is None and spec.meta.get(RESUMABLE) is True
 
 
 def declared(request: Request) -> bool:
@@ -115,18 +123,20 @@ def named_task(request: Request) -> str:
     """Return the id of the task that a request about one names.
 
     Raises:
-        RequestError: It names none, its header names another one, or the client did not declare the extension.
+        RequestError: The id is missing, the header has another one, or the client did not declare the extension.
     """
-    if request.modern and not declared(request):
+    if not request.modern:
+        return request.text(TASK_ID)
+    if not declared(request):
         raise undeclared()
     name = request.text(TASK_ID)
-    if request.modern and request.headers and request.headers.get("mcp-name", "").strip() != name:
-        raise RequestError("the header Mcp-Name must be what params.taskId is", code=HEADER_MISMATCH)
+    if request.headers and request.headers.get("mcp-name", "").strip() != name:
+        raise RequestError("the header Mcp-Name and params.taskId must be the same", code=HEADER_MISMATCH)
     return name
 
 
 def undeclared() -> RequestError:
-    """Return the refusal of a client that did not."""
+    """Return the error for a client that did not declare the extension."""
     return RequestError(
         f"Missing required client capability: extension {TASKS_EXTENSION}",
         code=MISSING_CAPABILITY,

@@ -63,10 +63,11 @@ class StoreSemaphore:
         self._clock = clock
         self._most = most
         self._open = max(1, int(most * OPEN_TO_ALL))
-        self._refused: dict[str | None, float] = {}  # until when, by owner; None for all of them
+        # until when, by owner; None for all of them
+        self._refused: dict[str | None, float] = {}
 
     async def acquire(self, owner: str | None, ttl: float) -> Permit | None:
-        """Take a permit for so many seconds at most; None when there is none for this owner.
+        """Take a permit for so many seconds at most; return None if this owner has no free permit.
 
         Raises:
             StoreError: The store cannot be reached.
@@ -106,7 +107,8 @@ class StoreSemaphore:
             permit = await self._take(number, owner, ttl)
             if permit is not None:
                 return permit
-        return None  # as many others took them meanwhile
+        # as many others took them meanwhile
+        return None
 
     async def _take(self, number: int, owner: str | None, ttl: float) -> Permit | None:
         key = f"{number:06}"

@@ -47,7 +47,8 @@ class RunningTask:
         self._answers: dict[str, Any] = {}
         self._keys = Keys()
         self._used: set[str] = set()
-        self._first: dict[str, str] = {}  # the key that a question had first, by the one that it has now
+        # the key that a question had first, by the one that it has now
+        self._first: dict[str, str] = {}
         self._now = now
         self._changed = changed
         self._news = anyio.Event()
@@ -98,7 +99,8 @@ class RunningTask:
         for key, question in zip(keys, questions, strict=True):
             try:
                 self._answers[key] = question.read(given[key])
-            except (KeyError, ToolError):  # not given, or no answer to it
+            except (KeyError, ToolError):
+                # not given, or no answer to it
                 self.questions[key] = question
         if self.questions:
             self._require()
@@ -114,7 +116,7 @@ class RunningTask:
         """Accept answers of the client; those to no open question are ignored.
 
         Raises:
-            RequestError: One is no answer to its question; none was accepted.
+            RequestError: An answer does not fit its question, and all are refused.
         """
         try:
             read = {key: self.questions[key].read(value) for key, value in answers.items() if key in self.questions}
@@ -212,7 +214,7 @@ class TaskCaller:
 
     @property
     def claims(self) -> Mapping[str, Any]:
-        """The claims of its token; empty where there is none."""
+        """The claims of its token; empty without a token."""
         return self._client.claims
 
     @property

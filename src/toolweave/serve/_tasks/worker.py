@@ -36,7 +36,7 @@ from toolweave.tools._spec import ToolSpec
 _log = logging.getLogger("toolweave.serve")
 
 Prepare = Callable[[Request], tuple[ToolSpec, Work]]
-"""Returns the tool of a call and its handler; raises `RequestError` when there is no such tool."""
+"""Returns the tool of a call and its handler; raises `RequestError` if it is unknown."""
 
 END_TRIES = 20
 """Attempts to store the end of a task, some seconds apart, before the queue has to deliver the job again."""
@@ -116,7 +116,8 @@ class TaskJobs:
         if failure is not None:
             raise failure
         now = await self._tasks.read(record.name)
-        if now is not None and now.ended:  # else another worker began it, and will end it
+        # else another worker began it, and will end it
+        if now is not None and now.ended:
             await self.clean(now)
 
     def stop(self) -> None:
@@ -241,7 +242,8 @@ class TaskJobs:
         refused = 0
         for _ in range(END_TRIES):
             try:
-                await self._tasks.read(run.task.id)  # a failed read means an outage; else the store is full
+                # a failed read means an outage; else the store is full
+                await self._tasks.read(run.task.id)
                 try:
                     await run.exchange()
                 except StoreError as exc:
@@ -321,7 +323,8 @@ class _TaskRun:
             elif key in entry.answers:
                 try:
                     self.task.answer({key: entry.answers[key]})
-                except RequestError:  # it fits the form, but not the model behind it
+                except RequestError:
+                    # it fits the form, but not the model behind it
                     self.task.ask_again(key)
 
 
@@ -335,7 +338,7 @@ class _NoClient:
         raise RequestError("the client of a task is not asked directly", code=INVALID_REQUEST)
 
     async def release(self) -> None:
-        """Do nothing: there is no stream."""
+        """Do nothing: a worker has no stream."""
 
 
 def _hand_back(holder: str, entry: StoredTask) -> bool:
