@@ -83,7 +83,7 @@ def hub_entry(config: Path, *words: object, era: str = "auto") -> dict[str, Any]
     return serve_entry("--config", config, *words, protocol=era)
 
 
-class OnTaskChange:
+class Heard:
     """What a connection was told, and a way to wait for it."""
 
     def __init__(self, connection: McpConnection, *events: Any) -> None:
@@ -168,7 +168,7 @@ async def test_a_server_that_comes_late_arrives_as_a_change(folder: Path, era: s
     config = write_config(folder, {"slow": [sys.executable, str(slow), str(go)], "notes": NOTES})
     with anyio.fail_after(BOUND):
         async with connect_mcp(hub_entry(config, "--wait", 0.1, era=era), name="s") as hub:
-            heard = OnTaskChange(hub, "tools_changed")
+            heard = Heard(hub, "tools_changed")
             assert "slow_add" not in (await hub.list_tools()).names
             go.touch()
             await heard.added("slow_add", ToolsChanged)
@@ -180,7 +180,7 @@ async def test_changes_of_a_server_reach_the_clients(folder: Path, era: str) -> 
     config = write_config(folder, {"changing": changing(folder)})
     with anyio.fail_after(BOUND):
         async with connect_mcp(hub_entry(config, "--wait", 60, era=era), name="s") as hub:
-            heard = OnTaskChange(hub, "tools_changed", "resources_changed", "prompts_changed")
+            heard = Heard(hub, "tools_changed", "resources_changed", "prompts_changed")
             await hub.list_resources()
             await hub.list_prompts()
             await hub.call_tool("changing_grow", {"name": "more"})

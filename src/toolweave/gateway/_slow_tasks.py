@@ -100,7 +100,7 @@ class SlowTasks:
         except UnknownToReplica:  # it has ended meanwhile
             return await self._local.find(name, owner)
 
-    async def watch(self, known: Mapping[str, Json], heard: OnTaskChange) -> None:
+    async def watch(self, known: Mapping[str, Json], on_change: OnTaskChange) -> None:
         """Do nothing: tasks of this process report their own changes, those of others are asked for."""
 
     async def ask(self, name: str, owner: str | None, **action: Any) -> Json:
