@@ -263,7 +263,7 @@ def test_a_conversation_is_kept_under_a_name_and_found_again(folder: Path) -> No
     with on_terminal(*words, cwd=folder) as terminal:
         terminal.wait_for(PROMPT)
         terminal.type("/resume ship\n")
-        terminal.wait_for(r"going on with ship; it ended with:\r?\naye\r?\n> $")
+        terminal.wait_for(r"continuing ship; it ended with:\r?\naye\r?\n> $")
         terminal.type("/nonsense\n")
         terminal.wait_for(r"unknown command '/nonsense'[\s\S]*> $")
         terminal.type("\x04")

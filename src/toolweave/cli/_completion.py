@@ -241,6 +241,8 @@ def remember_tools(tools: Mapping[str, Sequence[ToolSpec]]) -> None:
     kept: dict[str, dict[str, list[str]]] = {}
     for server, specs in tools.items():
         kept[server] = _plain({spec.name: _arguments_of(spec) for spec in specs[:_MAX_NAMES]})
+    # Replaced as a whole, so that a shell that completes meanwhile reads the old names or the new ones. Of two commands
+    # that end at once one loses its names until it runs again.
     path = _path()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

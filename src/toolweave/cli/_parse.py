@@ -114,6 +114,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str | None:
 
 def tokens(words: Sequence[str], by_name: Mapping[str, CommandParameter]) -> Iterator[tuple[str, str]]:
     """Yield each option by the name that was typed, with its value, and every other word with an empty name."""
+    # One iterator for both loops: an option takes its value from the words that the outer loop has not seen yet.
     left = iter(words)
     for word in left:
         if word.startswith("--"):

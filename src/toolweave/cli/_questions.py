@@ -18,8 +18,8 @@ from toolweave.cli._screen import note, question_shown
 
 _AROUND = 6
 """Lines of a screen that are left for the question and for the output before it."""
-_FEWEST = 12
-_MOST = 60
+_MIN_PAGE = 12
+_MAX_PAGE = 60
 """Minimum and maximum lines of a page, for any size of the screen."""
 
 
@@ -83,8 +83,10 @@ async def ask_about(text: str, question: str, choices: str) -> str:
         choices: The possible answers, such as `[y]es, [n]o`.
     """
     columns, rows = shutil.get_terminal_size()
-    page = min(max(rows - _AROUND, _FEWEST), _MOST)
-    lines = [part for line in safe_text(text, multiline=True).split("\n") for part in _wrapped(line, columns)]
+    page = min(max(rows - _AROUND, _MIN_PAGE), _MAX_PAGE)
+    lines: list[str] = []
+    for line in safe_text(text, multiline=True).split("\n"):
+        lines += _wrapped(line, columns)
     whole = len(lines) <= page
     note("\n".join(lines if whole else _ends(lines, page)))
     while True:
@@ -97,6 +99,7 @@ async def ask_about(text: str, question: str, choices: str) -> str:
 
 def _ends(lines: list[str], page: int) -> list[str]:
     """Return the beginning and the end of a text, and between them the number of omitted lines."""
+    # The end is shown as well as the beginning: its author could hide the part that matters at either.
     first = lines[: page * 2 // 3]
     last = lines[-(page // 3) :]
     hidden = lines[len(first) : len(lines) - len(last)]
@@ -114,6 +117,8 @@ async def _show_pages(lines: list[str], page: int) -> None:
 
 def _wrapped(line: str, columns: int) -> Iterator[str]:
     """Wrap a line as the terminal does, so that the counted lines are those on the screen."""
+    # By cells and not by characters: a wide one takes two, and a line that is longer than counted would push the
+    # question's beginning off the screen.
     start = width = 0
     for place, char in enumerate(line):
         cells = 2 if unicodedata.east_asian_width(char) in "WF" else 1

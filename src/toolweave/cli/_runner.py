@@ -41,6 +41,8 @@ def run(
 async def _supervise(body: Callable[[], Awaitable[ExitCode]], interrupt: Callable[[], bool] | None) -> ExitCode:
     import anyio  # as above
 
+    # The scope swallows its own cancellation, and only that: an exception of the body passes, and a body that ends
+    # normally after the signal still counts as interrupted.
     outcome = ExitCode.INTERRUPTED
     with anyio.CancelScope() as scope, _cancelled_by_signals(scope, interrupt):
         outcome = await body()

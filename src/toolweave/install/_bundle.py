@@ -152,6 +152,7 @@ class ServerBundle:
         Raises:
             RegistryError: A file in it is damaged, it is too large, or the disk cannot take it.
         """
+        # The folder's name has the digest of the file, so that the command of an entry never finds another content.
         folder = self.folder(base)
         try:
             self._archive.unpack(folder)
@@ -281,6 +282,8 @@ def _argument(text: str, folder: Path, answers: LaunchAnswers) -> list[LaunchWor
 
 
 def _filled(text: str, folder: Path, answers: LaunchAnswers) -> LaunchWord:
+    # The publisher's texts between the references are checked, the answers of the user are not: a user may refer to
+    # own variables and files.
     parts: list[str | SecretWord] = []
     start = 0
     for match in _REFERENCE.finditer(text):

@@ -68,6 +68,7 @@ class ClientFormat(Value, frozen=True, kw_only=True):
                 return f"${{input:{self.input_id(server, secret)}}}"
             return self.file.replace("{path}", str(paths[secret.name]))
 
+        # The order of the members is that of the programs' own documentation, since users read these files.
         entry: Json = {}
         kind = self.types[_TRANSPORTS.index(launch.transport)]
         if kind:

@@ -97,6 +97,7 @@ def rendered(word: LaunchWord, reference: Callable[[SecretWord], str]) -> str:
 
 def joined(parts: Iterable[str | SecretWord]) -> LaunchWord:
     """Return parts as a word, with neighbouring texts as one and without empty ones."""
+    # Texts are joined so that words compare by their text: ("a", "b") and ("ab",) are the same word.
     word: list[str | SecretWord] = []
     for part in parts:
         if part == "":

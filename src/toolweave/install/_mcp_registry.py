@@ -91,6 +91,7 @@ class McpRegistry:
         Raises:
             RegistryError: As `page`, or the registry sends pages in a circle.
         """
+        # The longest word leaves the fewest pages to read.
         wanted = " ".join(words).casefold().split()
         found: list[PublishedServer] = []
         problems: list[str] = []

@@ -96,6 +96,8 @@ def _collect(make: Callable[[], InstallOption], kind: str, options: list[Install
 
 
 def _remote(remote: RemoteEndpoint) -> InstallOption:
+    # The URL is checked twice: here with examples, so that a remote that can never work is not offered, and by `build`
+    # with the answers, since a variable may change the host.
     kind = {"streamable-http": "http", "sse": "sse"}.get(remote.type)
     if kind is None:
         raise RegistryError("its transport is not known")
@@ -226,6 +228,8 @@ def _run_by(program: str, runner: PackageRunner, package: ServerPackage, what: s
     before = _arguments(runtime_arguments(runner, package.runtime_arguments, list(env)))
     after = _arguments(package.package_arguments)
 
+    # The package stands between the two groups of words, and none of them can take its place: those before it were
+    # checked as options of the runner, those after it are the server's.
     def build(answers: LaunchAnswers) -> ServerLaunch:
         made = _values(env, answers)
         given = _words(before, answers)
@@ -282,6 +286,7 @@ def _exact(name: str, version: str, pattern: re.Pattern[str] = _VERSION) -> str:
 
 
 def _image(name: str, version: str, home: str, *, pinned: bool) -> str:
+    # Without a host, Docker reads an image of its own hub: an image of another registry has to name it.
     host = urlsplit(home).netloc or home
     if host not in ("", *_DOCKER_HUB) and not _names_host(name):
         if not _HOST.fullmatch(host):

@@ -115,6 +115,7 @@ def _is_hidden(command: str, found: str) -> bool:
 
 def _needs_interpreter(script: str, path: str | None) -> bool:
     """Return whether a script names an interpreter by `env`, as most do, that the system's PATH does not have."""
+    # Only the first line counts, and only `env`: a script that names an interpreter by its full path needs no PATH.
     name = _interpreter_by_env(script)
     if not name:
         return False

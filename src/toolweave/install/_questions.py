@@ -96,6 +96,7 @@ class LaunchQuestion(Value, frozen=True, kw_only=True):
 
 def merged(questions: Iterable[LaunchQuestion]) -> tuple[LaunchQuestion, ...]:
     """Return the questions with one for each name: required, or secret, if any of its uses is."""
+    # The stricter of two uses counts: a value that is a secret anywhere is kept apart everywhere.
     found: dict[str, LaunchQuestion] = {}
     for question in questions:
         earlier = found.get(question.name)
@@ -130,6 +131,7 @@ class LaunchAnswers:
         *,
         deferred: bool = False,
     ) -> None:
+        # Names and missing values are checked for all questions before any answer is: one error names all of them.
         names = [question.name for question in questions]
         for name in given:
             if name not in names:

@@ -57,6 +57,8 @@ def runtime_arguments(runner: PackageRunner, sources: Sequence[ServerInput], env
     Raises:
         RegistryError: A publisher may not give one of them.
     """
+    # The lists have the allowed options and not the refused ones: a later runner may have options that nobody
+    # thought of.
     found: list[ServerInput] = []
     for number, source in enumerate(sources, 1):
         name = _option_name(source)
@@ -101,6 +103,7 @@ def variables(sources: Sequence[ServerInput]) -> Sequence[ServerInput]:
         RegistryError: A variable that steers the runner has a value that is not the user's.
     """
     for source in sources:
+        # The user may give such a variable, a publisher may not preset it.
         is_preset = source.value is not None or source.default is not None
         if is_preset and _STEERING.fullmatch(source.name):
             raise RegistryError(

@@ -55,6 +55,7 @@ class ValueSlot(Value, frozen=True, kw_only=True):
         """Return the words that the answers make: none if it is left out, several if it is repeated."""
         if self.source.value is None:
             return [(part,) for part in answers[self.name]]
+        # An optional value whose variable has no answer is left out as a whole: `--dir={folder}` is of no use without.
         columns: list[Sequence[str | SecretWord]] = []  # of each part one value, or several if it is repeated
         for part, is_variable in self._parts():
             columns.append(self._texts(part, answers) if is_variable else (part,))

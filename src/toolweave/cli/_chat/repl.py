@@ -65,13 +65,15 @@ class ChatSession:
             if text in ("/quit", "/exit"):
                 return
             try:
-                await self._said(text)
+                await self._answer(text)
             except (ToolweaveError, CommandError) as error:
                 complain(error)
         note("")
 
     def interrupted(self) -> bool:
         """Cancel the current answer; return False if no answer is under way."""
+        # Called by a signal handler of the event loop, so between two steps of the task that answers: `_run` and
+        # `_by_hand` are set exactly while there is something to cancel.
         if self._by_hand is not None:
             self._by_hand.cancel()
             return True
@@ -80,7 +82,7 @@ class ChatSession:
         self._run.cancel("the user stopped it")
         return True
 
-    async def _said(self, text: str) -> None:
+    async def _answer(self, text: str) -> None:
         if not text:
             return
         word, _, rest = text.partition(" ")
@@ -138,7 +140,7 @@ class ChatSession:
 
     async def _show_servers(self, _: str) -> None:
         if self._fleet is None:
-            note("there are no servers: name some with --config, --url or -- COMMAND")
+            note("no servers: name some with --config, --url or -- COMMAND")
             return
         servers = self._fleet.servers_json()
         rows = [(name, one["state"], str(one["tools"]), one["error"] or "") for name, one in servers.items()]
@@ -149,7 +151,7 @@ class ChatSession:
             raise CommandError("under which name?", hint="/save NAME")
         await self._kept.copy(self.session, name)
         self.session = name
-        note(f"kept as {name}; go on with it by /resume {name}, or toolweave chat --resume {name}")
+        note(f"kept as {name}; continue it by /resume {name}, or toolweave chat --resume {name}")
 
     async def _resume(self, name: str) -> None:
         if not name:
@@ -158,7 +160,7 @@ class ChatSession:
             return
         last = await self._kept.last_words(name)
         self.session = name
-        note(f"going on with {name}; it ended with:\n{last}")
+        note(f"continuing {name}; it ended with:\n{last}")
 
     async def _begin(self, _: str) -> None:
         self.session = self._kept.new_name()

@@ -36,7 +36,9 @@ async def spawn(options: ChatOptions, message: str) -> str:
 
 def start_process(options: ChatOptions, run_id: str) -> None:
     """Start the process that executes a run of the store, from its beginning or from where it ended."""
-    subprocess.Popen(  # begun and left alone
+    # In a session of its own and without our streams, so that it survives the terminal. The run is in the store before
+    # the process starts: if it fails to start, `toolweave runs resume` starts another.
+    subprocess.Popen(
         [sys.executable, "-m", "toolweave", *_words(options, run_id)],
         env=_environment(options.store),
         stdin=subprocess.DEVNULL,
@@ -74,11 +76,9 @@ async def failing(place: str | None, run_id: str) -> AsyncGenerator[None]:
         async with opened_store(place) as store:
             record = await read_record(store, run_id)
             if record is not None and record.status == "pending" and not record.attempts:
-                if isinstance(error, ToolweaveError):
-                    why = str(error)
-                else:
-                    why = f"{type(error).__name__}: {error}"
-                ended = replace(record, status="failed", stop_reason="error", error=why, changed_at=time.time())
+                is_ours = isinstance(error, ToolweaveError)
+                reason = str(error) if is_ours else f"{type(error).__name__}: {error}"
+                ended = replace(record, status="failed", stop_reason="error", error=reason, changed_at=time.time())
                 await write_record(store, ended, ttl=KEEP_SECONDS)
         raise
 

@@ -77,6 +77,7 @@ class EditedConfig:
         """
         from toolweave.cli._serve.editor_config import backed_up, replace_file  # late, as above
 
+        # The copy first: if the disk is full, the original is untouched and nothing was lost.
         try:
             backup = backed_up(self.path)
             replace_file(self.path, self.new_text.encode(self.encoding))

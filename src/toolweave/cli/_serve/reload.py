@@ -51,10 +51,12 @@ class Sources:
         self._folders = folders
         self._files = files
         self._markdown = markdown
-        self._news = anyio.Event()
+        # Set by the watcher and replaced by the one that waits, in one event loop: a change while nobody waits is kept
+        # for the next wait, and several of them count as one.
+        self._changed = anyio.Event()
 
     def includes(self, path: Path) -> bool:
-        """Whether a change of this file matters."""
+        """Return whether a change of this file matters."""
         if path in self._files or any(_is_source(path, folder) for folder in self._folders):
             return True
         return any(_is_source(path, folder, ".md") for folder in self._markdown)
@@ -72,7 +74,7 @@ class Sources:
                 *places, watch_filter=lambda _, path: self.includes(Path(path)), recursive=bool(self._folders)
             )
             async for _ in every:
-                self._news.set()
+                self._changed.set()
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(watch)
@@ -81,8 +83,8 @@ class Sources:
 
     async def changed(self) -> None:
         """Return once something has changed since the last time this returned."""
-        await self._news.wait()
-        self._news = anyio.Event()
+        await self._changed.wait()
+        self._changed = anyio.Event()
 
 
 def supervise(
@@ -201,6 +203,10 @@ async def _replace_until(ended: anyio.Event, command: Sequence[str], sources: So
 class _Child:
     """One serving process; leaving the block ends it."""
 
+    # The two tasks that carry lines end with the process or with the block. Lines for it wait in a stream without a
+    # bound, since the relay must not block: it is called by the task that reads the client. The client's own requests
+    # bound what can be in it.
+
     def __init__(self, process: anyio.abc.Process) -> None:
         self._process = process
         self._tasks = anyio.create_task_group()
@@ -253,6 +259,7 @@ class _Child:
         self._all_read.set()
 
     async def _stop(self) -> None:
+        # Shielded by its caller: a cancelled supervisor must not leave a process behind. Both waits are bounded.
         for number in (signal.SIGTERM, signal.SIGKILL):
             if self._process.returncode is None:
                 with suppress(ProcessLookupError):
@@ -265,6 +272,7 @@ class _Child:
 async def _first(**waits: Callable[[], Awaitable[object]]) -> Ending:
     """Wait for the first of these to finish and return its name."""
     came: list[str] = []
+    # Several may finish at once, before the cancellation reaches them: the first in the list counts.
     async with anyio.create_task_group() as tasks:
 
         async def one(name: str, wait: Callable[[], Awaitable[object]]) -> None:
@@ -278,7 +286,10 @@ async def _first(**waits: Callable[[], Awaitable[object]]) -> Ending:
 
 
 def _is_source(path: Path, folder: Path, suffix: str = ".py") -> bool:
-    """Whether a file is Python below a folder, and none of a hidden folder, an environment or an installed package."""
+    """Return whether a file is a source below a folder.
+
+    Files of hidden folders, of environments and of installed packages are not.
+    """
     if path.suffix != suffix or not path.is_relative_to(folder):
         return False
     names = path.relative_to(folder).parts[:-1]

@@ -41,6 +41,8 @@ def ended_by_signals(stopping: Callable[[], None], *, grace_seconds: float) -> G
     A second signal, or a block that has not ended some seconds after the grace, ends the process with
     `INTERRUPTED`; the servers that it started are ended by the process that watches them.
     """
+    # The handlers run in the event loop, the timer in a thread: it is the last resort if the loop is blocked. It is
+    # cancelled when the block has ended, whatever ended it.
     shutdown = Shutdown()
     with shutdown.all:
         last: list[threading.Timer] = []
