@@ -16,7 +16,7 @@ from toolweave.protocol.client_requests import CAPABILITY_OF, can_answer, needs_
 from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, MISSING_CAPABILITY
 from toolweave.protocol.eras import missing_abilities, passed_capabilities, question_for
 from toolweave.protocol.input_required import INPUT_REQUESTS, read_input_request
-from toolweave.protocol.json_types import as_object
+from toolweave.protocol.json_types import object_or_empty
 from toolweave.protocol.tasks import declares_tasks
 from toolweave.serve._request import Client, Json, Request
 
@@ -51,7 +51,7 @@ async def put_question(
     """
     question = question_for(method, params, request.client.version)
     if meta is not None:
-        question["_meta"] = {**(as_object(question.get("_meta")) or {}), **meta}
+        question["_meta"] = {**object_or_empty(question.get("_meta")), **meta}
     with anyio.move_on_after(seconds):
         return await request.line.ask(method, question)
     raise RequestError(f"the client did not answer {method} within {seconds:g} s", code=INTERNAL_ERROR)
@@ -77,7 +77,7 @@ def check_questions(result: Mapping[str, Any], able: Mapping[str, Any]) -> None:
     Raises:
         RequestError: There is one (-32021).
     """
-    for question in (as_object(result.get(INPUT_REQUESTS)) or {}).values():
+    for question in object_or_empty(result.get(INPUT_REQUESTS)).values():
         needs = needs_of(*read_input_request(question))
         if not can_answer(needs, able):
             lacking = ", ".join(missing_abilities({"requiredCapabilities": needs}))

@@ -18,10 +18,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, ClassVar, Literal, TypeVar, cast, get_type_hints
+from typing import Any, ClassVar, Literal, TypeVar, get_type_hints
 
 import msgspec
 
+from toolweave._json_types import as_array, as_sequence
 from toolweave._value import Value
 from toolweave.config import Secret
 from toolweave.config._expand import Expander, Scope
@@ -235,11 +236,8 @@ def read_caller_auth(value: Any, scope: Scope) -> CallerAuth:
 def _api_keys(value: Any) -> Iterator[ApiKey]:
     where = f"{WHERE}.api_keys"
     for name, entries in check_object(value, where).items():
-        if isinstance(entries, list | tuple):
-            listed = cast("Sequence[Any]", entries)
-        else:
-            listed = (entries,)
-        for entry in listed:
+        listed = as_sequence(entries)
+        for entry in (entries,) if listed is None else listed:
             place = f"{where}.{name}"
             one = _settings(ApiKeySettings, {"key": entry} if isinstance(entry, str) else entry, place)
             try:
@@ -302,9 +300,8 @@ def _oauth_server(settings: OAuthServerSettings, options: ProtectionOptions) -> 
 
 
 def _has(claim: Any, wanted: str | tuple[str, ...]) -> bool:
-    if isinstance(claim, list):
-        there = cast("list[Any]", claim)
-    else:
+    there = as_array(claim)
+    if there is None:
         there = [claim]
     values = (wanted,) if isinstance(wanted, str) else wanted
     return any(isinstance(one, str) and one in values for one in there)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, Protocol, TypeAlias, cast
+from typing import Any, Protocol, TypeAlias
 from weakref import WeakKeyDictionary, ref
 
 import msgspec
@@ -26,7 +26,7 @@ from toolweave.gateway._task_names import TaskNames
 from toolweave.hub._hub import down_servers
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, RESOURCE_NOT_FOUND
-from toolweave.protocol.json_types import as_object, as_text
+from toolweave.protocol.json_types import array_or_empty, as_object, as_text, object_or_empty
 from toolweave.protocol.tasks import TASK_ID
 from toolweave.serve._changes import Changes
 from toolweave.serve._request import CallNext, Feature, Json, Method, Offered, OfferLookup, Request
@@ -171,10 +171,7 @@ class CallerRequests:
         if "nextCursor" in result and cursor is not None:
             return result
         mine = await self._own_page(kind, request.replace(params=_without_cursor(request.params)), inner)
-        if cursor is None:
-            statuses = as_object(mine.get("_meta")) or {}
-        else:
-            statuses = {}
+        statuses = object_or_empty(mine.get("_meta") if cursor is None else None)
         if "nextCursor" in result:
             return _with_statuses(result, statuses)
         joined = {**result, kind: [*_entries(result, kind), *_entries(mine, kind)]}
@@ -313,7 +310,7 @@ class CallerRequests:
         return isinstance(uri, str) and await self._outer.is_of_caller(uri, inner)
 
     async def _owns_reference(self, request: Request, inner: InnerGateway) -> bool:
-        ref = as_object(request.params.get("ref")) or {}
+        ref = object_or_empty(request.params.get("ref"))
         name = as_text(ref.get("name"))
         uri = as_text(ref.get("uri"))
         if name is not None and uri is None:
@@ -406,16 +403,16 @@ def _entries(result: Mapping[str, Any], kind: str) -> list[Any]:
     entries = result.get(kind, [])
     if isinstance(entries, msgspec.Raw):
         return decode_json(entries)
-    return cast("list[Any]", entries)
+    return array_or_empty(entries)
 
 
 def _with_statuses(result: Json, meta: Mapping[str, Any]) -> Json:
     """Replace the statuses of shared servers by those of the caller's own."""
     if not meta:
         return result
-    there = as_object(result.get("_meta")) or {}
+    there = object_or_empty(result.get("_meta"))
     objects = {name: found for name, it in meta.items() if (found := as_object(it)) is not None}
-    joined: Json = {name: {**(as_object(there.get(name)) or {}), **it} for name, it in objects.items()}
+    joined: Json = {name: {**object_or_empty(there.get(name)), **it} for name, it in objects.items()}
     return {**result, "_meta": {**there, **joined}}
 
 

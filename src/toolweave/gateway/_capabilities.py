@@ -12,7 +12,7 @@ from toolweave.connect import ConnectionState, McpConnection
 from toolweave.gateway._unreached import UnreachedUpstreams
 from toolweave.hub import Hub
 from toolweave.hub._hub import caller_servers, offer_names
-from toolweave.protocol.json_types import as_object
+from toolweave.protocol.json_types import as_object, object_or_empty
 from toolweave.protocol.meta import OF_EVERY_ERA
 from toolweave.protocol.versions import MODERN_VERSIONS
 from toolweave.serve._request import Json, MayUse, Method, OfferKind
@@ -28,7 +28,7 @@ def declares(connection: McpConnection, capability: str, member: str | None = No
     """Whether an upstream declares a capability, or a member of it as true."""
     if member is None:
         return capability in connection.capabilities
-    return (as_object(connection.capabilities.get(capability)) or {}).get(member) is True
+    return object_or_empty(connection.capabilities.get(capability)).get(member) is True
 
 
 def offered(
@@ -193,7 +193,7 @@ def _extensions(upstreams: Iterable[McpConnection], *, modern: bool) -> Json:
     Handshake revisions know none, but skills and the pages of tools are the same in every revision.
     """
     declared = [
-        (as_object(one.capabilities.get("extensions")) or {}, one.protocol_version in MODERN_VERSIONS)
+        (object_or_empty(one.capabilities.get("extensions")), one.protocol_version in MODERN_VERSIONS)
         for one in upstreams
     ]
     extensions = _merged(
@@ -209,7 +209,7 @@ def _merged(objects: Iterable[object]) -> Json:
     """Return the members of all objects, by name; of settings that differ all members, the first one's first."""
     found: Json = {}
     for one in objects:
-        for name, value in (as_object(one) or {}).items():
+        for name, value in object_or_empty(one).items():
             there = as_object(found.get(name))
             settings = as_object(value)
             found[name] = (

@@ -17,7 +17,7 @@ from toolweave.errors import ToolweaveError
 from toolweave.gateway._capabilities import declares
 from toolweave.gateway._gateway import create_gateway
 from toolweave.protocol import methods
-from toolweave.protocol.json_types import as_array, as_object
+from toolweave.protocol.json_types import array_or_empty, as_object, object_or_empty
 from toolweave.protocol.meta import OF_EVERY_ERA, TASKS_EXTENSION
 from toolweave.protocol.versions import (
     FORMS_VERSION,
@@ -142,7 +142,7 @@ async def _entries(connection: McpConnection, method: str, member: str) -> Seque
     params: Json = {}
     for _ in range(_MAX_PAGES):
         page = await connection.request(method, params)
-        found += [dict(entry) for one in as_array(page.get(member)) or () if (entry := as_object(one)) is not None]
+        found += [dict(entry) for one in array_or_empty(page.get(member)) if (entry := as_object(one)) is not None]
         cursor = page.get("nextCursor")
         if not isinstance(cursor, str) or cursor == params.get("cursor"):
             break
@@ -172,9 +172,9 @@ def _lost(own: _Offers, through: _Offers, server: ServerConfig, *, modern: bool,
 
 def _lost_capabilities(own: Mapping[str, Any], through: Mapping[str, Any], *, modern: bool) -> list[LostFeature]:
     lost: list[LostFeature] = []
-    extensions = as_object(through.get("extensions")) or {}
+    extensions = object_or_empty(through.get("extensions"))
     for name, value in own.items():
-        members = as_object(value) or {}
+        members = object_or_empty(value)
         if name == "extensions":
             names = [one for one in members if (modern or one in OF_EVERY_ERA) and one not in extensions]
         elif name == "tasks":  # in the form of the client's revision
@@ -185,7 +185,7 @@ def _lost_capabilities(own: Mapping[str, Any], through: Mapping[str, Any], *, mo
         elif name not in through:
             names = [name]
         else:
-            there = as_object(through[name]) or {}
+            there = object_or_empty(through[name])
             names = [f"{name}.{one}" for one, on in members.items() if on is not False and one not in there]
         lost += [LostFeature(kind="capability", name=one, reason="is not declared") for one in names]
     return lost
@@ -223,7 +223,7 @@ def _limits(direct: McpConnection, client: str) -> list[str]:
     modern_client = client in MODERN_VERSIONS
     modern_server = direct.protocol_version in MODERN_VERSIONS
     tasks = "tasks" in direct.capabilities and direct.protocol_version == TASKS_VERSION
-    declared = as_object(direct.capabilities.get("extensions")) or {}
+    declared = object_or_empty(direct.capabilities.get("extensions"))
     extensions = [name for name in declared if name != TASKS_EXTENSION and name not in OF_EVERY_ERA]
     rules = (
         (not modern_server, "what the server asks outside of any call is refused, because no caller could answer"),

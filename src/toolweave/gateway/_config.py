@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 import msgspec
 
+from toolweave._json_types import as_sequence, object_or_empty
 from toolweave._value import DeferredTypes
 from toolweave.config import LoadedConfig, Secret, ServerConfig, ShapeRule, load_config, merge_loaded
 from toolweave.config._documents import ConfigDocument, read_document
@@ -140,8 +141,7 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True, metaclass=Deferre
             for server in virtual.servers
             if server not in known
         ]
-        entries = [cast("Mapping[str, Any]", one) for one in self.middleware if isinstance(one, Mapping)]
-        asks = any(one.get("name") == "approval" for one in entries)
+        asks = any(object_or_empty(entry).get("name") == "approval" for entry in self.middleware)
         if asks:
             unasked = []
         else:
@@ -221,10 +221,7 @@ def check_section_applied(places: Sequence[str]) -> None:
 
 
 def _section(document: ConfigDocument) -> Any:
-    value = document.value
-    if isinstance(value, Mapping):
-        return cast("Mapping[str, Any]", value).get(SECTION)
-    return None
+    return object_or_empty(document.value).get(SECTION)
 
 
 def _scope_of(document: ConfigDocument) -> Scope:
@@ -318,9 +315,10 @@ def _event_store(value: Any, where: str) -> Literal["memory"]:
 
 
 def _list(value: Any, where: str) -> tuple[Any, ...]:
-    if not isinstance(value, list | tuple):
+    found = as_sequence(value)
+    if found is None:
         raise ConfigError(f"{where!r} must be a list, not {kind_of(value)}", field=where)
-    return tuple(cast("Sequence[Any]", value))
+    return tuple(found)
 
 
 def _texts(section: Mapping[str, Any], where: str, keys: Sequence[str]) -> Mapping[str, str]:

@@ -14,7 +14,7 @@ from toolweave.errors import ErrorKind, RequestError, ToolError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INVALID_PARAMS
 from toolweave.protocol.content import TextContent
-from toolweave.protocol.json_types import as_object
+from toolweave.protocol.json_types import object_or_empty
 from toolweave.protocol.jsonrpc import encode_value
 from toolweave.serve._request import CallNext, Json, Request
 from toolweave.serve._unknown import not_offered
@@ -100,7 +100,7 @@ class Disclosure:
         """Unwrap a `call_tool` meta-call into the target tool's parameters."""
         if method != methods.TOOLS_CALL or params.get("name") != _CALL_NAME or not self.active:
             return params
-        wanted = as_object(params.get("arguments")) or {}
+        wanted = object_or_empty(params.get("arguments"))
         return {**params, "name": wanted.get("name"), "arguments": wanted.get("arguments", {})}
 
     async def __call__(self, request: Request, call_next: CallNext) -> Json:

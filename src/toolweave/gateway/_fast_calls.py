@@ -158,27 +158,25 @@ class FastCalls:
         if target is None:
             return None
         route = target.route
-        connection = self._upstreams.get(route.server)
-        if connection is not None and self._relay.has_own(client, connection):
+        connection = self._connection(client, route.server)
+        if connection is None:
             return None
-        if connection is not None and client.version != MODERN_VERSION:
-            connection = self._relay.handshakes.for_plain_calls(connection)
         # A restart keeps the connection, a replacement makes another: the property chain to its direct calls is
         # followed once for each.
         if connection is not target.connection:
-            target.connection, target.direct = (
-                connection,
-                None if connection is None else connection.gateway_side.direct_calls,
-            )
+            target.connection = connection
+            target.direct = connection.gateway_side.direct_calls
         direct = target.direct
-        if connection is None or direct is None or (line := direct.line(route.name, loop)) is None:
+        line = None if direct is None else direct.line(route.name, loop)
+        if direct is None or line is None:
             return None
         # What a modern session answers has to be wrapped for this caller, for which it is read.
         if target.wraps and client.version != MODERN_VERSION and line.session.agreement.modern:
             return None
-        end, arguments = self._end(client, connection, route.server, line.session, call.trace), call.arguments
+        end = self._end(client, connection, route.server, line.session, call.trace)
         if end is None:
             return None
+        arguments = call.arguments
         try:
             text = target.bare + end if arguments is None else target.before + encode_value(arguments) + end
         # Nothing was sent yet, so the full path may still answer with a proper error.
@@ -188,6 +186,16 @@ class FastCalls:
         if sent is None:
             return None
         return SentToolCall(self, call, client, route, connection, sent)
+
+    def _connection(self, client: Client, server: str) -> McpConnection | None:
+        """Return the connection that a client's plain calls to an upstream take; None if they take the full path."""
+        connection = self._upstreams.get(server)
+        # A connection of the caller's own may be another process, with other tools.
+        if connection is None or self._relay.has_own(client, connection):
+            return None
+        if client.version == MODERN_VERSION:
+            return connection
+        return self._relay.handshakes.for_plain_calls(connection)
 
     def _target(self, name: str) -> _Target | None:
         """Return the target of a name in the current tools; None for one whose calls take the full path."""
@@ -271,14 +279,11 @@ class FastCalls:
         Only those members are read that differ from hop to hop. An upstream sends them alike with each result, so what
         the functions of the full path make of them is cached.
         """
+        modern = version == MODERN_VERSION
+        if not _can_be_passed_on(raw, modern=modern):
+            return None
         kind = raw.get("resultType")
         meta = raw.get("_meta")
-        modern = version == MODERN_VERSION
-        if "content" not in raw or "task" in raw or (kind is not None and bytes(kind) != _COMPLETE_TEXT):
-            return None
-        # Before 2026-07-28 structured content is an object; anything else takes the full path, which wraps it.
-        if not modern and "structuredContent" in raw and bytes(raw["structuredContent"])[:1] != b"{":
-            return None
         info = self._endpoint.info
         if info is not self._info or len(self._hops) >= _MAX_HOPS:
             self._info = info
@@ -459,6 +464,17 @@ def _plain_call(request: Request) -> PlainToolCall | None:
         if len(trace) != len(own):
             return None
     return PlainToolCall(request.id, name, cast("Json | None", arguments), trace=trace)
+
+
+def _can_be_passed_on(raw: Mapping[str, msgspec.Raw], *, modern: bool) -> bool:
+    """Return whether a result is complete and has the form of the caller's era, as far as its bytes show."""
+    if "content" not in raw or "task" in raw:
+        return False
+    kind = raw.get("resultType")
+    if kind is not None and bytes(kind) != _COMPLETE_TEXT:
+        return False
+    # Before 2026-07-28 structured content is an object; anything else takes the full path, which wraps it.
+    return modern or "structuredContent" not in raw or bytes(raw["structuredContent"])[:1] == b"{"
 
 
 def _is_plain(spec: ToolSpec) -> bool:

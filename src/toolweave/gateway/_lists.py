@@ -27,7 +27,7 @@ from toolweave.hub._starting import USABLE
 from toolweave.protocol import methods
 from toolweave.protocol.apps import page_uri
 from toolweave.protocol.codes import METHOD_NOT_FOUND
-from toolweave.protocol.json_types import as_object
+from toolweave.protocol.json_types import object_or_empty
 from toolweave.protocol.resource_uris import with_uris
 from toolweave.protocol.subscriptions import LIST_CHANGED
 from toolweave.protocol.versions import MODERN_VERSIONS
@@ -295,7 +295,7 @@ class Lists:
         found = {**members, **found}
         if request.params.get("cursor") is None:
             statuses = self._statuses(kind, states, errors, shown)
-            found["_meta"] = {**(as_object(members.get("_meta")) or {}), UPSTREAMS: statuses}
+            found["_meta"] = {**object_or_empty(members.get("_meta")), UPSTREAMS: statuses}
         return found
 
     def _freshness(self, request: Request, facts: _Facts, errors: _Errors) -> Json:

@@ -62,7 +62,7 @@ from toolweave.protocol.eras import (
     page_questions,
 )
 from toolweave.protocol.input_required import INPUT_REQUIRED, INPUT_RESPONSES, REQUEST_STATE, input_required
-from toolweave.protocol.json_types import as_object
+from toolweave.protocol.json_types import object_or_empty
 from toolweave.protocol.tasks import TASK_ID, is_task, related
 from toolweave.protocol.versions import MODERN_VERSIONS
 from toolweave.serve._logs import Logs
@@ -616,7 +616,7 @@ def _ignore(client: Client) -> None:
 
 def _is_fault(exc: ProtocolError) -> bool:
     """Whether an error is of the transport, and not one that the upstream answered."""
-    return exc.code == INTERNAL_ERROR and "http_status" in (as_object(exc.data) or {})
+    return exc.code == INTERNAL_ERROR and "http_status" in object_or_empty(exc.data)
 
 
 def _odd(call: RelayedCall, what: str) -> RequestError:

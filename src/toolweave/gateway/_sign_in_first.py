@@ -35,7 +35,7 @@ from toolweave.protocol.input_required import (
     input_request,
     input_required,
 )
-from toolweave.protocol.json_types import as_object, as_text
+from toolweave.protocol.json_types import object_or_empty, text_or_empty
 from toolweave.protocol.versions import LATEST_HANDSHAKE_VERSION
 from toolweave.serve._changes import Changes, Topic
 from toolweave.serve._request import Client, Json, Request
@@ -127,7 +127,7 @@ class SignInFirst:
             self.sign_ins.give_up(server, principal)
             raise _wanted(f"the user did not sign in at {server}")
         if resumed is None and request.params.get("name") == tool.name:
-            code = as_text((as_object(request.params.get("arguments")) or {}).get(_CODE)) or ""
+            code = text_or_empty(object_or_empty(request.params.get("arguments")).get(_CODE))
         if code:
             await self._confirm(server, principal, code, tool)
             return None
@@ -250,15 +250,15 @@ def _can_visit(client: Client) -> bool:
 
 def _answer(request: Request) -> tuple[bool, str]:
     """Return whether the user answered a round, and the code if that was asked for."""
-    given = [as_object(one) or {} for one in request.object(INPUT_RESPONSES).values()]
+    given = [object_or_empty(one) for one in request.object(INPUT_RESPONSES).values()]
     answered = bool(given) and all(one.get("action") == "accept" for one in given)
     return answered, next((found for one in given if (found := _code_in(one))), "")
 
 
 def _code_in(answer: Mapping[str, Any]) -> str:
-    content = as_object(answer.get("content")) or {}
+    content = object_or_empty(answer.get("content"))
     if answer.get("action") == "accept":
-        return as_text(content.get(_CODE)) or ""
+        return text_or_empty(content.get(_CODE))
     return ""
 
 

@@ -18,7 +18,7 @@ from toolweave.hub import Hub
 from toolweave.hub._hub import caller_servers
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INVALID_PARAMS, METHOD_NOT_FOUND, RESOURCE_NOT_FOUND
-from toolweave.protocol.json_types import as_object
+from toolweave.protocol.json_types import object_or_empty
 from toolweave.protocol.skills import read_skill, skill_settings, with_prefix
 from toolweave.serve._offers.pagination import DEFAULT_PAGE_SIZE, list_page, only_for_caller
 from toolweave.serve._request import Json, Method, Request
@@ -75,7 +75,7 @@ class UpstreamSkills:
             if result is None:
                 continue
             try:
-                skill = read_skill(as_object(result.get("skill")) or {}, server=route.server)
+                skill = read_skill(object_or_empty(result.get("skill")), server=route.server)
             except ValueError:
                 continue  # no host may load it
             prefix = perspective.offers.skill_prefix(skill)

@@ -30,7 +30,7 @@ from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
 from toolweave.protocol.eras import legacy_result, modern_result, question_for
 from toolweave.protocol.input_required import INPUT_RESPONSES, REQUEST_STATE, read_input_request
-from toolweave.protocol.json_types import as_object, as_text
+from toolweave.protocol.json_types import as_object, as_text, object_or_empty
 from toolweave.protocol.tasks import (
     ENDED,
     TASK_ID,
@@ -140,7 +140,7 @@ class UpstreamTasks:
         if modern or upstream is None or not _has_extension(upstream):
             return {}
         made = support("optional")
-        return {name: {**(as_object(spec.raw.get(name)) or {}), **members} for name, members in made.items()}
+        return {name: {**object_or_empty(spec.raw.get(name)), **members} for name, members in made.items()}
 
     # calls
 
@@ -150,27 +150,26 @@ class UpstreamTasks:
         Raises:
             RequestError: The caller asked for a task, and the tool cannot be called as one (-32601).
         """
-        if spec is None:
-            shared = None
-        else:
-            shared = self._hub.clients.get(spec.server or "")
-        reached = shared
-        word = "forbidden"
-        if spec is not None and shared is not None:
-            reached = self._relay.places.elsewhere(request.client, shared, spec.original_name) or shared
-            if _makes_legacy_tasks(reached):
-                word = task_support(spec.raw)
+        shared = None if spec is None else self._hub.clients.get(spec.server or "")
+        if spec is None or shared is None:
+            if not self._asks_for_task(request):
+                return {}
+            raise _not_a_task(request)
+        reached = self._relay.places.elsewhere(request.client, shared, spec.original_name) or shared
+        word = task_support(spec.raw) if _makes_legacy_tasks(reached) else "forbidden"
         if request.modern:
             if word == "required" and declared(request):
                 return {"task": {}}
             return {}
-        if not self._asks_for_task(request) or (reached is not None and _has_extension(reached)):
+        # An upstream with the extension decides by itself which calls become tasks.
+        if not self._asks_for_task(request) or _has_extension(reached):
             return {}
-        if word == "forbidden" and shared is not None and _has_extension(shared):
-            return {}  # it is listed as one that may become a task: a call that is over will be the task
-        if word == "forbidden":
-            raise RequestError(f"tool {request.text('name')!r} cannot be called as a task", code=METHOD_NOT_FOUND)
-        return {"task": request.object("task")}
+        if word != "forbidden":
+            return {"task": request.object("task")}
+        # The tool is listed as one that may become a task. If the call ends without one, its result is shown as a task.
+        if _has_extension(shared):
+            return {}
+        raise _not_a_task(request)
 
     def takes(self, request: Request) -> bool:
         """Whether the caller of a tool takes a task for an answer; else the relay follows it."""
@@ -365,27 +364,28 @@ class UpstreamTasks:
             if request.modern:
                 return {}
             return in_core(done or kept)
-        route = None if kept is not None else self._route(request, name)
-        modern = route is not None and self._is_modern(request, route)
-        if request.modern or not modern:
-            before = {}
-        else:
-            before = await self._state_here(request, name)
-        if route is None or _is_over(before):
-            if request.modern:
-                return {}
-            raise RequestError("the task has ended already", code=INVALID_PARAMS)
-        try:
-            found = await self._asked(request, methods.TASKS_CANCEL, name)
-        except RequestError as error:
-            if request.modern and not modern and error.code == INVALID_PARAMS:
-                return {}  # it has ended already, which later revisions do not report as an error
-            raise
         if request.modern:
+            if kept is None:
+                await self._cancel_for_modern(request, name)
             return {}
-        if modern:
-            return in_core(await self._state_here(request, name))
-        return with_task_id(found, name)
+        if kept is not None:
+            raise _ended_already()
+        if not self._is_modern(request, self._route(request, name)):
+            return with_task_id(await self._asked(request, methods.TASKS_CANCEL, name), name)
+        # A modern upstream accepts the cancellation of a task that has ended; 2025-11-25 wants an error for it.
+        if _is_over(await self._state_here(request, name)):
+            raise _ended_already()
+        await self._asked(request, methods.TASKS_CANCEL, name)
+        return in_core(await self._state_here(request, name))
+
+    async def _cancel_for_modern(self, request: Request, name: str) -> None:
+        """Cancel a task for a modern caller, for which one that has ended already is not an error."""
+        is_modern = self._is_modern(request, self._route(request, name))
+        try:
+            await self._asked(request, methods.TASKS_CANCEL, name)
+        except RequestError as error:
+            if is_modern or error.code != INVALID_PARAMS:
+                raise
 
     async def _result(self, request: Request) -> Json:
         """Return the result of a task to a legacy caller, once it has ended; until then put its questions to it."""
@@ -447,7 +447,7 @@ class UpstreamTasks:
         """
         method, params = read_input_request(question)
         put = question_for(method, params, request.client.version)
-        put["_meta"] = {**(as_object(put.get("_meta")) or {}), **related(name)}
+        put["_meta"] = {**object_or_empty(put.get("_meta")), **related(name)}
         try:
             with anyio.fail_after(_ANSWER_SECONDS):
                 return await request.line.ask(method, put)
@@ -518,6 +518,14 @@ class UpstreamTasks:
         return self._connection(request, route).protocol_version in MODERN_VERSIONS
 
 
+def _not_a_task(request: Request) -> RequestError:
+    return RequestError(f"tool {request.text('name')!r} cannot be called as a task", code=METHOD_NOT_FOUND)
+
+
+def _ended_already() -> RequestError:
+    return RequestError("the task has ended already", code=INVALID_PARAMS)
+
+
 def _about(request: Request, name: str, method: str = methods.TASKS_GET) -> Request:
     """Return a request about a task, of the caller of another one."""
     meta = {key: value for key, value in request.params.items() if key == "_meta"}
@@ -526,7 +534,7 @@ def _about(request: Request, name: str, method: str = methods.TASKS_GET) -> Requ
 
 def _related(result: Json, name: str) -> Json:
     """Return the result of a task, with its id."""
-    return {**result, "_meta": {**(as_object(result.get("_meta")) or {}), **related(name)}}
+    return {**result, "_meta": {**object_or_empty(result.get("_meta")), **related(name)}}
 
 
 def _outcome(request: Request, state: Json) -> Json:
@@ -540,7 +548,7 @@ def _outcome(request: Request, state: Json) -> Json:
         if request.modern:
             return modern_result(methods.TOOLS_CALL, result)
         return legacy_result(methods.TOOLS_CALL, result, request.client.version, wraps=None)
-    error = as_object(state.get("error")) or {}
+    error = object_or_empty(state.get("error"))
     message = as_text(error.get("message"))
     code = error.get("code")
     raise RequestError(

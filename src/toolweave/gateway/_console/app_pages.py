@@ -26,7 +26,7 @@ from toolweave.protocol import methods
 from toolweave.protocol.app_pages import AppDocument, page_policy, read_document, without_result_type
 from toolweave.protocol.apps import APP_SCHEME, is_for_pages, page_uri
 from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
-from toolweave.protocol.json_types import as_object, as_text
+from toolweave.protocol.json_types import as_object, as_text, object_or_empty
 from toolweave.protocol.jsonrpc import encode_value
 from toolweave.protocol.resource_uris import with_uris
 from toolweave.serve._http.asgi import Receive
@@ -192,7 +192,7 @@ class AppHost:
             RequestError: It is refused, or the answer is an error.
             ValueError: The response is not a result.
         """
-        params = as_object(sent.get("params")) or {}
+        params = object_or_empty(sent.get("params"))
         match sent.get("method"):
             case methods.TOOLS_CALL:
                 method = methods.TOOLS_CALL

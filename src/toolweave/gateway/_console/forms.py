@@ -8,7 +8,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple
+
+from toolweave._json_types import array_or_empty, as_array, as_object, as_text, object_or_empty
 
 _MAX_FIELDS = 100
 _MAX_CHOICES = 200
@@ -65,17 +67,14 @@ def fields_of(schema: Mapping[str, Any]) -> tuple[FormField, ...] | None:
     properties = schema.get("properties")
     if properties is None and not any(name in schema for name in ("anyOf", "oneOf", "allOf", "$ref")):
         return ()
-    if not isinstance(properties, Mapping) or len(cast("Mapping[str, Any]", properties)) > _MAX_FIELDS:
+    found = as_object(properties)
+    if found is None or len(found) > _MAX_FIELDS:
         return None
-    wanted: Any = schema.get("required")
-    if isinstance(wanted, list):
-        required = set(map(str, cast("list[Any]", wanted)))
-    else:
-        required = set[str]()
-    found = cast("Mapping[str, Any]", properties).items()
-    return tuple(
-        _field(f"f{at}", str(name), part, schema, str(name) in required) for at, (name, part) in enumerate(found)
-    )
+    required = set(map(str, array_or_empty(schema.get("required"))))
+    fields: list[FormField] = []
+    for at, (name, part) in enumerate(found.items()):
+        fields.append(_field(f"f{at}", str(name), part, schema, str(name) in required))
+    return tuple(fields)
 
 
 def read_fields(fields: Sequence[FormField], sent: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, str]]:
@@ -100,9 +99,10 @@ def read_json(text: str) -> dict[str, Any]:
         ValueError: It is something else, which the text names.
     """
     value: Any = _json(text) if text.strip() else {}
-    if not isinstance(value, dict):
+    found = as_object(value)
+    if found is None:
         raise ValueError('a JSON object is expected, such as {"name": "value"}')
-    return cast("dict[str, Any]", value)
+    return dict(found)
 
 
 def _field(key: str, name: str, part: Any, root: Mapping[str, Any], required: bool) -> FormField:
@@ -125,17 +125,17 @@ def _field(key: str, name: str, part: Any, root: Mapping[str, Any], required: bo
 
 def _plain(part: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a schema with its reference resolved, and without the null of an optional value."""
-    node = _object(part)
+    node = object_or_empty(part)
     for _ in range(_MAX_STEPS):
         reference = node.get("$ref")
         own = {name: value for name, value in node.items() if name != "$ref"}
         if isinstance(reference, str):
-            node = {**_object(_at(root, reference)), **own}
+            node = {**object_or_empty(_at(root, reference)), **own}
             continue
-        alternatives: Any = node.get("anyOf", node.get("oneOf"))
-        if not isinstance(alternatives, list):
+        alternatives = as_array(node.get("anyOf", node.get("oneOf")))
+        if alternatives is None:
             break
-        others = [_object(one) for one in cast("list[Any]", alternatives)]
+        others = [object_or_empty(one) for one in alternatives]
         others = [one for one in others if one.get("type") != "null"]
         if len(others) != 1:
             return _joined(node, others)
@@ -147,12 +147,10 @@ def _joined(node: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> Map
     """Return alternatives that are all fixed values as one enumeration."""
     values: list[Any] = []
     for one in others:
-        if "const" in one:
-            values.append(one["const"])
-        elif isinstance(one.get("enum"), list):
-            values += cast("list[Any]", one["enum"])
-        else:
+        fixed = [one["const"]] if "const" in one else as_array(one.get("enum"))
+        if fixed is None:
             return {**node, "type": None}
+        values += fixed
     return {**node, "enum": values}
 
 
@@ -163,17 +161,14 @@ def _at(root: Mapping[str, Any], reference: str) -> Any:
     found: Any = root
     for step in reference[2:].split("/"):
         name = step.replace("~1", "/").replace("~0", "~")
-        if isinstance(found, Mapping):
-            found = cast("Mapping[str, Any]", found).get(name)
-        else:
-            found = None
+        found = object_or_empty(found).get(name)
     return found
 
 
 def _kind(name: str, node: Mapping[str, Any]) -> tuple[FieldKind, tuple[Any, ...]]:
-    values: Any = [node["const"]] if "const" in node else node.get("enum")
-    if isinstance(values, list) and 0 < len(cast("list[Any]", values)) <= _MAX_CHOICES:
-        return "choice", tuple(cast("list[Any]", values))
+    values = [node["const"]] if "const" in node else array_or_empty(node.get("enum"))
+    if 0 < len(values) <= _MAX_CHOICES:
+        return "choice", tuple(values)
     match _type(node):
         case "string":
             long = _LONG.search(name) is not None and "format" not in node and "pattern" not in node
@@ -190,12 +185,10 @@ def _kind(name: str, node: Mapping[str, Any]) -> tuple[FieldKind, tuple[Any, ...
 
 def _type(node: Mapping[str, Any]) -> str | None:
     kind: Any = node.get("type")
-    if isinstance(kind, list):
-        kinds = [one for one in cast("list[Any]", kind) if one != "null"]
-        kind = kinds[0] if len(kinds) == 1 else None
-    if isinstance(kind, str):
-        return kind
-    return None
+    kinds = [one for one in array_or_empty(kind) if one != "null"]
+    if len(kinds) == 1:
+        kind = kinds[0]
+    return as_text(kind)
 
 
 def _hint(kind: FieldKind, node: Mapping[str, Any]) -> str:
@@ -271,12 +264,6 @@ def _compact(value: Any) -> str:
         return json.dumps(value, ensure_ascii=False, default=str)
     except (RecursionError, ValueError):
         return ""
-
-
-def _object(value: Any) -> Mapping[str, Any]:
-    if isinstance(value, Mapping):
-        return cast("Mapping[str, Any]", value)
-    return {}
 
 
 def _text(node: Mapping[str, Any], name: str) -> str:
