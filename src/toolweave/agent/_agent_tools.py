@@ -14,6 +14,7 @@ from typing import Any, Protocol, TypeAlias, cast
 from toolweave.agent._lifespan import ToolsetSource
 from toolweave.errors import ErrorKind, ToolError
 from toolweave.models._base import ProviderTool
+from toolweave.protocol.json_types import JsonObject, text_or_empty
 from toolweave.tools._call import CallContext, ToolCall
 from toolweave.tools._names import AssignedNames
 from toolweave.tools._registry import ToolRegistry, no_tools
@@ -32,7 +33,7 @@ class ClientTool:
 
     name: str
     description: str = ""
-    input_schema: Mapping[str, Any] | None = None
+    input_schema: JsonObject | None = None
 
 
 Opener: TypeAlias = Callable[[], AbstractAsyncContextManager[Toolset]]
@@ -57,8 +58,8 @@ class ServerConfigLike(Protocol):
         ...
 
 
-ServerLike: TypeAlias = str | PurePath | Mapping[str, Any] | ServerConfigLike | AbstractAsyncContextManager[Any]
-"""A server that is no toolset yet: a URL, a command, a file, a config, an object in process."""
+ServerLike: TypeAlias = str | PurePath | JsonObject | ServerConfigLike | AbstractAsyncContextManager[Any]
+"""A server that is not a toolset yet: a URL, a command, a file, a config, an object in process."""
 
 ToolLike: TypeAlias = Toolset | Tool | ClientTool | ProviderTool | SyncWrapped | ServerLike | Callable[..., Any]
 """A tool, or a source of tools, for an agent; servers only where configs are known, as in `toolweave.Agent`."""
@@ -84,7 +85,7 @@ class AgentTools(RoutingToolset):
         self._inner: ToolSnapshot | None = None
         self._view = ToolSnapshot()
         self._hides = False
-        self._told = self._view
+        self._announced = self._view
         self._unsubscribe: Unsubscribe | None = None
         for item in _listed(items):
             self.add(item)
@@ -110,14 +111,15 @@ class AgentTools(RoutingToolset):
             made = _passed_through(item)
             self._registry.add(made)
             self._client[made.name] = made.spec
-        elif isinstance(item, Tool) or (callable(item) and not isinstance(item, Toolset)):
-            local = not isinstance(item, Tool) or item.server is None
-            self._registry.add(item, on_conflict="error" if local else "rename")
+        elif isinstance(item, Tool):
+            self._registry.add(item, on_conflict="error" if item.server is None else "rename")
+        elif callable(item) and not isinstance(item, Toolset):
+            self._registry.add(item, on_conflict="error")
         else:
             self._add_toolset(item, prefix)
 
     def add_opener(self, opener: Opener, *, name: str, prefix: str | None = None) -> None:
-        """Add a factory of a toolset, called whenever the agent opens, such as of a connection of its own."""
+        """Add a factory of a toolset, called whenever the agent opens, such as of the agent's own connection."""
         self._join(opener, ToolsetSource(name=name, make=opener), prefix)
 
     def remove(self, item: str | Toolset | Opener) -> None:
@@ -182,7 +184,7 @@ class AgentTools(RoutingToolset):
         return self._view
 
     def route(self, name: str) -> tuple[Toolset, str] | None:
-        """Return where a call by this name ends; see `RoutingToolset.route`. A tool for its page alone is none."""
+        """Return where a call by this name ends, if a model may call it; see `RoutingToolset.route`."""
         view = self.snapshot()
         if self._hides and view.find(name) is None:
             return None
@@ -191,12 +193,13 @@ class AgentTools(RoutingToolset):
     def subscribe(self, listener: Callable[[ToolsChanged], None]) -> Unsubscribe:
         """Call `listener` after every change."""
         if self._unsubscribe is None:
-            self._told = self.snapshot()
-            self._unsubscribe = self._whole.subscribe(self._tell)
+            self._announced = self.snapshot()
+            self._unsubscribe = self._whole.subscribe(self._announce)
         return self._listeners.subscribe(listener)
 
     def __repr__(self) -> str:
-        return f"<agent tools: {', '.join(spec.name for spec in self.snapshot()) or 'none'}>"
+        names = ", ".join(spec.name for spec in self.snapshot())
+        return f"<agent tools: {names or 'none'}>"
 
     def _add_toolset(self, item: Any, prefix: str | None) -> None:
         if not isinstance(item, Toolset):
@@ -206,9 +209,8 @@ class AgentTools(RoutingToolset):
         if not isinstance(item, Toolset):
             self.add_opener(item, name="mcp server", prefix=prefix)
             return
-        name = getattr(item, "name", None)
-        name = name if isinstance(name, str) and name else repr(item)
-        self._join(item, ToolsetSource(name=name, make=lambda: item), prefix)
+        name = text_or_empty(getattr(item, "name", None))
+        self._join(item, ToolsetSource(name=name or repr(item), make=lambda: item), prefix)
 
     def _join(self, item: Toolset | Opener, source: ToolsetSource, prefix: str | None) -> None:
         if not isinstance(item, Toolset):  # a toolset is used as it is, open or not
@@ -222,19 +224,16 @@ class AgentTools(RoutingToolset):
             live = item if isinstance(item, Toolset) else source.live
             if live is not None:
                 parts[source] = prefixed(live, prefix) if prefix else live
-        if self._sources:
-            self._whole = joined(parts, self._given)
-        else:
-            self._whole = self._registry
+        self._whole = joined(parts, self._given) if self._sources else self._registry
         if self._unsubscribe is not None:
             self._unsubscribe()
-            self._unsubscribe = self._whole.subscribe(self._tell)
-            self._tell()
+            self._unsubscribe = self._whole.subscribe(self._announce)
+            self._announce()
 
-    def _tell(self, change: ToolsChanged | None = None) -> None:
-        before = self._told
-        self._told = self.snapshot()
-        self._listeners.emit(ToolsChanged.between(before, self._told))
+    def _announce(self, change: ToolsChanged | None = None) -> None:
+        before = self._announced
+        self._announced = self.snapshot()
+        self._listeners.emit(ToolsChanged.between(before, self._announced))
 
 
 class CombinedToolset(RoutingToolset):

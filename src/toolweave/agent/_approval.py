@@ -1,6 +1,10 @@
 """Approval of tool calls: the policy, the permanent grants, and the calls that wait for a person.
 
 Knows no user interface: an answer names the call by its id.
+
+A call waits in `_waiting` until it is answered, or its time is up. The first answer takes it out of there: a second
+one, or one after the time limit, does nothing. An answer that is remembered counts
+for the other waiting calls of the tool, unless one of them is asked about for another reason than its tool.
 """
 
 from __future__ import annotations
@@ -8,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
@@ -18,6 +22,7 @@ from toolweave.errors import ErrorKind, ToolError
 from toolweave.models._messages import ToolCallPart
 from toolweave.models._serialization import plain
 from toolweave.protocol.client_requests import ElicitationRequest
+from toolweave.protocol.json_types import Json, JsonObject
 from toolweave.schema._fitting import as_fitted
 from toolweave.tools._result import ToolResult
 from toolweave.tools._spec import ToolSpec, is_destructive
@@ -66,7 +71,9 @@ class Grants:
         self._digests.update(digests)
 
     def __contains__(self, tool: object) -> bool:
-        return bool(self._digests) and isinstance(tool, ToolSpec) and definition_digest(tool) in self._digests
+        if not self._digests or not isinstance(tool, ToolSpec):
+            return False
+        return definition_digest(tool) in self._digests
 
 
 @dataclass(slots=True)
@@ -92,12 +99,12 @@ class WaitingQuestion:
 
     message: str
     mode: Literal["form", "url"] = "form"
-    schema: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    schema: JsonObject = field(default_factory=dict[str, Any])
     url: str | None = None
-    asked_by: Mapping[str, Any] | None = field(default=None, repr=False)
+    asked_by: JsonObject | None = field(default=None, repr=False)
 
     @classmethod
-    def of(cls, request: ElicitationRequest, asked_by: Mapping[str, Any] | None = None) -> WaitingQuestion:
+    def of(cls, request: ElicitationRequest, asked_by: JsonObject | None = None) -> WaitingQuestion:
         """Return the question of a server's request."""
         return cls(
             message=request.message, mode=request.mode, schema=request.schema, url=request.url, asked_by=asked_by
@@ -130,7 +137,7 @@ class WaitingCall:
     run_id: str
     call_id: str
     tool: str
-    arguments: Mapping[str, Any]
+    arguments: JsonObject
     server: str | None = None
     description: str = ""
     repeats: bool = False
@@ -160,21 +167,22 @@ class WaitingCall:
         )
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> WaitingCall:
+    def from_json(cls, value: JsonObject) -> WaitingCall:
         """Return a waiting call of a store."""
-        members: dict[str, Any] = {**value}
-        asked: Mapping[str, Any] | None = members.pop("question", None)
-        return cls(**members, question=None if asked is None else WaitingQuestion(**asked))
+        members: Json = {**value}
+        asked: JsonObject | None = members.pop("question", None)
+        question = None if asked is None else WaitingQuestion(**asked)
+        return cls(**members, question=question)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """Return it for a store."""
         value = asdict(self)
         if self.question is None:  # which older versions do not know
             del value["question"]
         return plain(value)
 
-    def shown(self) -> dict[str, Any]:
-        """Return it for people and programs, without the server's opaque state."""
+    def shown(self) -> Json:
+        """Return its printable form, without the server's opaque state."""
         value = self.to_json()
         value.get("question", {}).pop("asked_by", None)
         return value
@@ -229,7 +237,7 @@ class Approvals:
     ) -> tuple[Approval | None, bool]:
         """Return the decision on a call, and whether a person was asked; `ask` is called to announce the question.
 
-        There is no decision yet where the run waits for it. With `force` a person is asked under any policy. A tool
+        The decision is None if the run waits for it. With `force` a person is asked under any policy. A tool
         whose config wants approvals is asked about under any policy that is not a function.
         """
         if self._above is None:
@@ -238,23 +246,28 @@ class Approvals:
             above = await self._above.ruling(call, tool)
         if _denies(above):
             return _approval(above), False
-        granted = tool in self._for_run or tool in self._for_agent
-        lenient = self._confirm == "never" and not tool.needs_approval and above is not None
-        if not force and (lenient or granted):
-            return Approval(approved=True), False
-        answer = None if force else await self._answer(call, tool)
-        if above is None and not _denies(answer):
-            answer = None
-        if answer is None:
-            if self.attended == "later":
-                ask()
-                return None, True
-            if not self.attended:
-                return Approval(approved=False, reason="there is no one who could be asked"), False
-            return await self._asked(_PendingApproval(call, tool, alone=force), ask), True
-        approval = _approval(answer)
-        self._remember(tool, approval)
-        return approval, False
+        answer = None
+        if not force:
+            if self._is_granted(tool) or (above is not None and self._asks_nobody(tool)):
+                return Approval(approved=True), False
+            answer = await self._answer(call, tool)
+        if answer is not None and (above is not None or _denies(answer)):
+            approval = _approval(answer)
+            self._remember(tool, approval)
+            return approval, False
+        if self.attended == "later":
+            ask()
+            return None, True
+        if not self.attended:
+            return Approval(approved=False, reason="there is no one who could be asked"), False
+        return await self._asked(_PendingApproval(call, tool, alone=force), ask), True
+
+    def _is_granted(self, tool: ToolSpec) -> bool:
+        return tool in self._for_run or tool in self._for_agent
+
+    def _asks_nobody(self, tool: ToolSpec) -> bool:
+        """Whether the policy allows the tool, and its config does not want approvals."""
+        return self._confirm == "never" and not tool.needs_approval
 
     async def ruling(self, call: ToolCallPart, tool: ToolSpec) -> Answer:
         """Return the answer of this policy, and of those above it, to a call of a run below; None asks a person."""
@@ -264,7 +277,7 @@ class Approvals:
             above = await self._above.ruling(call, tool)
         if _denies(above):
             return above
-        if self._confirm == "never" or tool in self._for_run or tool in self._for_agent:
+        if self._confirm == "never" or self._is_granted(tool):
             return above
         answer = await self._answer(call, tool)
         if answer is None or _denies(answer):
@@ -284,10 +297,10 @@ class Approvals:
         self._remember(waiting.tool, approval)
         self._settle(waiting, approval)
         if approval.approved and approval.remember is not None:
-            same = [other for other in self._waiting.values() if other.tool == waiting.tool and not other.alone]
-            for other in same:
-                del self._waiting[other.call.id]
-                self._settle(other, approval)
+            for other in tuple(self._waiting.values()):
+                if other.tool == waiting.tool and not other.alone:
+                    del self._waiting[other.call.id]
+                    self._settle(other, approval)
         return True
 
     async def _asked(self, waiting: _PendingApproval, ask: Callable[[], None]) -> Approval:
@@ -308,15 +321,17 @@ class Approvals:
             if inspect.isawaitable(answer):
                 return await answer
             return answer
-        if confirm == "always" or tool.needs_approval:
-            return None
-        if is_destructive(tool):
+        if confirm == "always" or tool.needs_approval or is_destructive(tool):
             return None
         return True
 
     def _remember(self, tool: ToolSpec, approval: Approval) -> None:
-        if approval.approved and approval.remember is not None:
-            (self._for_run if approval.remember == "run" else self._for_agent).add(tool)
+        if not approval.approved:
+            return
+        if approval.remember == "run":
+            self._for_run.add(tool)
+        elif approval.remember == "agent":
+            self._for_agent.add(tool)
 
     def _settle(self, waiting: _PendingApproval, approval: Approval) -> None:
         waiting.approval = approval
@@ -337,14 +352,16 @@ def _approval(answer: Answer) -> Approval:
 
 
 def _denies(answer: Answer) -> bool:
-    return answer is not None and not _approval(answer).approved
+    if answer is None:
+        return False
+    return not _approval(answer).approved
 
 
 def checked_confirm(confirm: Confirm | None) -> Confirm:
     """Return a policy; None is `"never"`.
 
     Raises:
-        ValueError: There is no policy of this name.
+        ValueError: The policy has another name.
     """
     if isinstance(confirm, str) and confirm not in ("always", "never", "destructive"):
         raise ValueError(f'confirm= is "always", "never", "destructive" or a function, not {confirm!r}')
@@ -364,5 +381,7 @@ def definition_digest(tool: ToolSpec) -> str:
 
 def denied(tool: str, approval: Approval) -> ToolResult:
     """Return the error result of a call that was denied."""
-    why = f": {approval.reason}" if approval.reason else ""
-    return ToolResult.failure(ToolError(f"the call of tool {tool!r} was not allowed{why}", kind=ErrorKind.DENIED))
+    text = f"the call of tool {tool!r} was not allowed"
+    if approval.reason:
+        text += f": {approval.reason}"
+    return ToolResult.failure(ToolError(text, kind=ErrorKind.DENIED))

@@ -14,7 +14,7 @@ from toolweave.agent._message_forms import ReadMessages, call_of, outcome_of, te
 from toolweave.agent._parted_messages import PartedTurn, file_block
 from toolweave.models._messages import ThinkingPart
 from toolweave.protocol.content import ContentBlock, EmbeddedResource, TextContent
-from toolweave.protocol.json_types import as_object, as_text, object_or_empty, text_or_empty
+from toolweave.protocol.json_types import JsonObject, as_object, as_text, object_or_empty, text_or_empty
 from toolweave.tools._arguments import json_text
 
 _ROLES = ("user", "assistant", "tool")
@@ -53,7 +53,7 @@ _TOOL_PARTS = ("tool-call", "tool-result", *_APPROVALS)
 """Types of parts that only a ModelMessage has."""
 
 
-def read_content(members: Mapping[str, Any]) -> ReadMessages | None:
+def read_content(members: JsonObject) -> ReadMessages | None:
     """Return the messages of one entry in the form of Converse or of the AI SDK; None for an entry of another form.
 
     Raises:
@@ -83,11 +83,11 @@ def read_content(members: Mapping[str, Any]) -> ReadMessages | None:
 # Converse
 
 
-def _is_converse(part: Mapping[str, Any]) -> bool:
+def _is_converse(part: JsonObject) -> bool:
     return len(part) == 1 and next(iter(part)) in _CONVERSE
 
 
-def _add_converse_part(turn: PartedTurn, part: Mapping[str, Any], where: str) -> None:
+def _add_converse_part(turn: PartedTurn, part: JsonObject, where: str) -> None:
     kind, value = next(iter(part.items()))
     held = object_or_empty(value)
     if kind == "toolUse":
@@ -130,7 +130,7 @@ def _inner_text(part: object) -> str:
     return text_or_empty(object_or_empty(part).get("text"))
 
 
-def _converse_file(kind: str, held: Mapping[str, Any], where: str) -> ContentBlock:
+def _converse_file(kind: str, held: JsonObject, where: str) -> ContentBlock:
     source = object_or_empty(held.get("source"))
     name = as_text(held.get("name"))
     text = as_text(source.get("text"))
@@ -146,14 +146,14 @@ def _converse_file(kind: str, held: Mapping[str, Any], where: str) -> ContentBlo
 # ModelMessages
 
 
-def _is_model_part(part: Mapping[str, Any]) -> bool:
+def _is_model_part(part: JsonObject) -> bool:
     kind = part_type(part)
     if kind in _TOOL_PARTS or "mediaType" in part:
         return True
     return kind == "image" and "image" in part
 
 
-def _add_model_part(turn: PartedTurn, part: Mapping[str, Any], where: str) -> None:
+def _add_model_part(turn: PartedTurn, part: JsonObject, where: str) -> None:
     match part_type(part):
         case "tool-call":
             given = part.get("input", part.get("args"))
@@ -169,7 +169,7 @@ def _add_model_part(turn: PartedTurn, part: Mapping[str, Any], where: str) -> No
             turn.add_block(block_of(part))
 
 
-def _add_model_result(turn: PartedTurn, part: Mapping[str, Any], where: str) -> None:
+def _add_model_result(turn: PartedTurn, part: JsonObject, where: str) -> None:
     """Add a result; before version 5 of the AI SDK, its value is `result`, and `isError` marks an error."""
     key = text_of(part, "toolCallId", where)
     name = text_of(part, "toolName", where)
@@ -192,7 +192,7 @@ def _add_model_result(turn: PartedTurn, part: Mapping[str, Any], where: str) -> 
     turn.add_outcome(outcome_of(key, name, blocks, is_error=kind.startswith(("error-", "execution-"))))
 
 
-def _output_block(part: Mapping[str, Any], where: str) -> ContentBlock:
+def _output_block(part: JsonObject, where: str) -> ContentBlock:
     if "data" in part:
         return _model_file(part, where)
     return block_of(part, "output")
@@ -204,7 +204,7 @@ def _value(value: object) -> ContentBlock:
     return TextContent(text=json_text(value))
 
 
-def _model_file(part: Mapping[str, Any], where: str) -> ContentBlock:
+def _model_file(part: JsonObject, where: str) -> ContentBlock:
     data = part.get("image", part.get("data"))
     mime_type = part.get("mediaType", part.get("mimeType"))
     if mime_type is None and part_type(part) == "image":

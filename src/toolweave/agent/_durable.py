@@ -6,7 +6,6 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from copy import copy
-from typing import Any
 
 import anyio
 
@@ -30,6 +29,7 @@ from toolweave.models._serialization import (
     messages_from_json,
     messages_to_json,
 )
+from toolweave.protocol.json_types import Json
 from toolweave.state import Document, Store, iter_documents
 from toolweave.tools._spec import ToolSpec
 
@@ -153,7 +153,7 @@ class StoreConversations:
                 return
 
 
-def _merged(kept: list[dict[str, Any]], wanted: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _merged(kept: list[Json], wanted: list[Json]) -> list[Json]:
     """Return a conversation with the messages that a run added, though others may have extended it meanwhile."""
     shared = common(kept, wanted)
     rest = kept[shared:]

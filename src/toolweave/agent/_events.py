@@ -83,7 +83,7 @@ class RunResult:
 
     @property
     def why(self) -> str:
-        """The reason for its end, in words for people."""
+        """The human-readable reason for its end."""
         if self.stop_detail is None:
             return self.stop_reason
         return f"{self.stop_reason} ({self.stop_detail})"

@@ -17,6 +17,7 @@ from toolweave.agent._questions import NOTHING_ASKED, Asked
 from toolweave.errors import ErrorKind, ToolError
 from toolweave.models._base import Finished, Usage
 from toolweave.models._messages import Message, ToolCallPart
+from toolweave.protocol.json_types import JsonObject
 from toolweave.tools._result import ToolResult
 from toolweave.tools._spec import ToolSpec
 
@@ -62,8 +63,8 @@ class RunStart:
     parent_id: str | None = None
     depth: int = 0
     attended: Attended = True
-    output: Mapping[str, Any] | None = None
-    meta: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    output: JsonObject | None = None
+    meta: JsonObject = field(default_factory=dict[str, Any])
     on_unknown: OnUnknown | None = None
     turns: int = 0
     allowed: frozenset[str] = frozenset()
@@ -130,7 +131,7 @@ class Journal:
         """Return the record of a call, or None to make it now.
 
         A call that had started when its process died, and that must not be repeated, gets an error result
-        (`outcome_unknown`), or `ASK`. The tool is None if there is none of this name (any more).
+        (`outcome_unknown`), or `ASK`. The tool is None if its name is not known (any more).
         """
         return None
 

@@ -55,7 +55,7 @@ class JournalWrites:
         store: The store.
         run_id: The run.
         lease: The lease of the run, which this process holds.
-        ttl: Seconds that what is written is kept.
+        ttl: Seconds that entries are kept.
         retry: How long entries are written again while the store fails.
 
     Attributes:

@@ -1,6 +1,7 @@
 """The lifespan of an agent: one owner task for its runs and for the toolsets that it opened.
 
-The only module of the package that creates a task outside a task group. Every toolset is entered and exited in one
+The only module of the package that creates a task outside a task group: the first user may be a run whose own task ends
+before the last one does. Every toolset is entered and exited in one
 task, several concurrently; other tasks only signal. In a service, such as a worker, a toolset that cannot be opened is
 tried again until the service ends. Knows neither the inside of runs nor models.
 """
@@ -43,7 +44,7 @@ class ToolsetSource:
     """A toolset that has to be opened.
 
     Attributes:
-        name: For people.
+        name: A name for messages.
         make: Returns an async context manager whose value is the toolset.
         live: The toolset while it is open.
         changed: Called when `live` changes.
@@ -76,9 +77,11 @@ class _OpenSource:
     error: Exception | None = None
 
     @property
-    def retryable(self) -> bool:
-        """Whether another attempt may succeed without a change by a person."""
-        return self.error is not None and not needs_person(self.error)
+    def may_be_retried(self) -> bool:
+        """Whether it is still wanted, and another attempt may succeed without a change by a person."""
+        if self.error is None or self.release.is_set():
+            return False
+        return not needs_person(self.error)
 
 
 class AgentLifespan:
@@ -102,23 +105,27 @@ class AgentLifespan:
         loop = running_loop()
         with self._joining:
             period = self.period
-            if period is not None and period.loop is not loop and period.lives:
+            is_elsewhere = period is not None and period.loop is not loop
+            if period is not None and is_elsewhere and period.lives:
                 raise RuntimeError(
                     f"agent {self._name!r} is at work in the event loop {described(period.loop)} and was used in "
                     f"{described(loop)}; make an agent for each thread or loop, or use it there: "
                     "asyncio.run_coroutine_threadsafe(...)"
                 )
-            if period is None or period.ending.is_set() or period.loop is not loop:
-                if period is not None and period.loop is loop:
-                    after = period
-                else:
-                    after = None
-                period = self.period = LifespanPeriod(self._name, loop, after, self._finish)
-                period.endless = self._endless
+            if period is None or period.loop is not loop:
+                period = self._begin(loop, after=None)
+            elif period.ending.is_set():
+                period = self._begin(loop, after=period)
             period.users += 1
             if cancel is not None:
                 period.cancels.append(cancel)
             return period
+
+    def _begin(self, loop: asyncio.AbstractEventLoop, *, after: LifespanPeriod | None) -> LifespanPeriod:
+        """Begin a period, which opens nothing before the one `after` which it comes has closed everything."""
+        self.period = LifespanPeriod(self._name, loop, after, self._finish)
+        self.period.endless = self._endless
+        return self.period
 
     async def keep_trying(self) -> None:
         """Give no toolset up that cannot be opened, in this period and all further ones."""
@@ -162,7 +169,9 @@ class LifespanPeriod:
     @property
     def lives(self) -> bool:
         """Whether it is still active; it is not in an event loop that was closed, nor in a forked process."""
-        return not self.over.is_set() and not self.loop.is_closed() and self._process == os.getpid()
+        if self.over.is_set() or self.loop.is_closed():
+            return False
+        return self._process == os.getpid()
 
     def start_soon(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Start a task in the owner's task group, in the caller's context."""
@@ -178,7 +187,8 @@ class LifespanPeriod:
             self.cancels.remove(cancel)
             self._left.set()
             self._left = anyio.Event()
-        if self.users <= 0 or (self._closing and not self.cancels):
+        is_closed = self._closing and not self.cancels
+        if self.users <= 0 or is_closed:
             self.ending.set()
 
     async def close(self, *, wait: bool = True) -> None:
@@ -247,7 +257,8 @@ class LifespanPeriod:
 
     def _hold(self, source: ToolsetSource) -> _OpenSource:
         held = self._held.get(source)
-        if held is None or (self.endless and held.over.is_set()):
+        is_given_up = held is not None and held.over.is_set()
+        if held is None or (self.endless and is_given_up):
             held = self._held[source] = _OpenSource()
             self.start_soon(partial(self._keep, source, held))
         return held
@@ -257,7 +268,7 @@ class LifespanPeriod:
         failures = 0
         try:
             await self._attempt(source, held)
-            while self.endless and held.retryable and not held.release.is_set():
+            while self.endless and held.may_be_retried:
                 failures += 1
                 wait = backoff(
                     failures,
@@ -292,7 +303,8 @@ class LifespanPeriod:
                     await held.release.wait()
                     source.live = None
         except Exception as exc:  # boundary: one bad server never takes the others down
-            if held.error is None or str(held.error) != str(exc):
+            is_known = held.error is not None and str(held.error) == str(exc)
+            if not is_known:
                 _log.warning("%s: %s", source.name, exc)
             held.error = exc
         finally:

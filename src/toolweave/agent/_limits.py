@@ -10,13 +10,13 @@ from toolweave.models._base import Usage
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Bounds of one run; None is no bound. A run that passes one ends with its `stop_reason`, it raises nothing.
+    """Bounds of one run. A run that passes one ends with its `stop_reason`, and raises nothing.
 
     Attributes:
         tokens: Input and output of all turns, in tokens; no turn is begun at or over it.
         cost: Cost of all turns in US dollars, as far as it is known.
         seconds: From the first turn to the last, waits for approval included; a resumed run starts at zero.
-        tool_calls: Calls in all; a turn that would pass it runs none of its own.
+        tool_calls: Calls in all; a turn that would pass it makes no call.
         parallel_per_server: Calls that run at the same time on one MCP server, over all runs of the agent.
         call_seconds: Idle timeout of a tool call; None takes the toolset's own, which functions of this process do not
             have.
@@ -24,7 +24,7 @@ class Limits:
         output_retries: Maximum number of times that an answer that does not fit `output_type` is sent back.
         turn_retries: Maximum number of retries in a row after a useless turn: an empty one, or one whose call was cut
             off or could not be parsed.
-        tool_failures: Turns in a row with nothing but failed calls of a tool until the run ends; None is no bound.
+        tool_failures: Turns in a row with nothing but failed calls of a tool until the run ends; None without a bound.
         depth: Maximum nesting depth of agents that call agents.
 
     Raises:
@@ -56,8 +56,10 @@ def passed(limits: Limits, usage: Usage, steps: int, max_steps: int) -> StopReas
     """Return the limit that forbids another turn of the model, or None."""
     if steps >= max_steps:
         return "max_steps"
-    if limits.tokens is not None and usage.input_tokens + usage.output_tokens >= limits.tokens:
+    tokens = usage.input_tokens + usage.output_tokens
+    if limits.tokens is not None and tokens >= limits.tokens:
         return "token_limit"
-    if limits.cost is not None and (usage.cost or 0.0) >= limits.cost:
+    cost = 0.0 if usage.cost is None else usage.cost
+    if limits.cost is not None and cost >= limits.cost:
         return "cost_limit"
     return None

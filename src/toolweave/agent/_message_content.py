@@ -19,7 +19,7 @@ from toolweave.protocol.content import (
     content_block,
     plain_base64,
 )
-from toolweave.protocol.json_types import as_object, as_text, object_or_empty, text_or_empty
+from toolweave.protocol.json_types import JsonObject, as_object, as_text, object_or_empty, text_or_empty
 
 _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+);base64,")
 _BLOCKS: tuple[type, ...] = ContentBlock.__args__  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownVariableType]
@@ -82,25 +82,25 @@ def block_of(part: object, member: str = "content") -> ContentBlock:
     return block
 
 
-def part_members(part: object) -> Mapping[str, Any] | None:
+def part_members(part: object) -> JsonObject | None:
     """Return the members of a part, which may be an object of a library; None for a value of another kind."""
     if isinstance(part, Mapping):
-        return cast("Mapping[str, Any]", part)
+        return cast("JsonObject", part)
     dump = getattr(part, "model_dump", None)
     if not callable(dump):
         return None
-    return cast("Mapping[str, Any]", dump(by_alias=True, exclude_none=True, warnings=False))
+    return cast("JsonObject", dump(by_alias=True, exclude_none=True, warnings=False))
 
 
-def members_of(part: object) -> Mapping[str, Any]:
-    """Return the members of a part, which are none for a value of another kind."""
+def members_of(part: object) -> JsonObject:
+    """Return the members of a part; a value of another kind has no members."""
     members = part_members(part)
     if members is None:
         return {}
     return members
 
 
-def part_type(members: Mapping[str, Any]) -> str:
+def part_type(members: JsonObject) -> str:
     """Return the type of a part; Pydantic AI calls it `kind`."""
     kind = members.get("type") or members.get("kind")
     if kind is None:
@@ -108,7 +108,7 @@ def part_type(members: Mapping[str, Any]) -> str:
     return str(kind)
 
 
-def _media(kind: str, members: Mapping[str, Any]) -> ContentBlock | None:
+def _media(kind: str, members: JsonObject) -> ContentBlock | None:
     """Return an image, a sound or a file in the form of an API; None for one that is only a URL."""
     match kind:
         case "image_url" | "input_image":
@@ -130,7 +130,7 @@ def _media(kind: str, members: Mapping[str, Any]) -> ContentBlock | None:
             return None
 
 
-def _input_audio(sound: Mapping[str, Any]) -> ContentBlock | None:
+def _input_audio(sound: JsonObject) -> ContentBlock | None:
     """Return a sound of the chat API, which names its format and not its media type."""
     audio_format = sound.get("format")
     if audio_format == "mp3":
@@ -138,7 +138,7 @@ def _input_audio(sound: Mapping[str, Any]) -> ContentBlock | None:
     return _from_data(sound.get("data"), f"audio/{audio_format}")
 
 
-def _sourced_media(kind: str, source: Mapping[str, Any], title: str | None) -> ContentBlock | None:
+def _sourced_media(kind: str, source: JsonObject, title: str | None) -> ContentBlock | None:
     """Return an image or a document of the Messages API."""
     if kind != "document" or source.get("type") != "text":
         return _from_data(source.get("data"), source.get("media_type"), title)
@@ -148,7 +148,7 @@ def _sourced_media(kind: str, source: Mapping[str, Any], title: str | None) -> C
     return EmbeddedResource(uri=title or "", text=text, mime_type="text/plain")
 
 
-def _plain_media(members: Mapping[str, Any]) -> ContentBlock | None:
+def _plain_media(members: JsonObject) -> ContentBlock | None:
     """Return media whose data stand beside their type, in the forms of MCP, LangChain and Pydantic AI."""
     data = members.get("data") or members.get("base64")
     name = as_text(members.get("filename"))
@@ -179,7 +179,7 @@ def _from_data(data: object, mime_type: object, name: str | None = None) -> Cont
     return EmbeddedResource(uri=name or "", blob=data, mime_type=mime_type)
 
 
-def _mcp_block(kind: str, members: Mapping[str, Any]) -> ContentBlock | None:
+def _mcp_block(kind: str, members: JsonObject) -> ContentBlock | None:
     if kind not in ("resource", "resource_link"):
         return None
     block = content_block(dict(members))

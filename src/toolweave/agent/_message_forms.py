@@ -39,7 +39,7 @@ from toolweave.models._pydantic_ai import PROVIDER as PYDANTIC_AI
 from toolweave.models._pydantic_ai import additions_to_next
 from toolweave.models._responses_items import texts
 from toolweave.protocol.content import ContentBlock
-from toolweave.protocol.json_types import as_object, as_text, text_or_empty
+from toolweave.protocol.json_types import Json, JsonObject, as_object, as_text, text_or_empty
 from toolweave.tools._arguments import json_text, read_arguments
 from toolweave.tools._result import ToolResult
 
@@ -84,7 +84,7 @@ class ReadMessages:
     continues: bool = False
 
 
-def as_members(item: object) -> Mapping[str, Any] | None:
+def as_members(item: object) -> JsonObject | None:
     """Return the members of a message of another library; None for a value of another kind."""
     if isinstance(item, tuple):
         return _pair(cast("tuple[Any, ...]", item))
@@ -108,7 +108,7 @@ def _is_pydantic_ai_message(item: object) -> bool:
     return isinstance(getattr(item, "parts", None), Sequence)
 
 
-def _pair(item: tuple[Any, ...]) -> Mapping[str, Any] | None:
+def _pair(item: tuple[Any, ...]) -> JsonObject | None:
     """Return the members of a role and its content, such as `("human", "hi")` of LangChain."""
     if len(item) != 2 or not isinstance(item[0], str):
         return None
@@ -116,7 +116,7 @@ def _pair(item: tuple[Any, ...]) -> Mapping[str, Any] | None:
     return {"role": _LANGCHAIN_ROLES.get(role, role), "content": content}
 
 
-def read_message(members: Mapping[str, Any]) -> ReadMessages:
+def read_message(members: JsonObject) -> ReadMessages:
     """Return the messages of one entry of a history.
 
     Raises:
@@ -142,7 +142,7 @@ def spoken(role: str, blocks: tuple[ContentBlock, ...]) -> Message:
     return AssistantMessage(parts=tuple(TextPart(text=block.render()) for block in blocks))
 
 
-def by_role(member: str, role: object, members: Mapping[str, Any]) -> ReadMessages:
+def by_role(member: str, role: object, members: JsonObject) -> ReadMessages:
     match role:
         case "user":
             found = _user(members)
@@ -160,7 +160,7 @@ def by_role(member: str, role: object, members: Mapping[str, Any]) -> ReadMessag
     return ReadMessages(messages=found)
 
 
-def _user(members: Mapping[str, Any]) -> tuple[Message, ...]:
+def _user(members: JsonObject) -> tuple[Message, ...]:
     """Return a message of the user; results of tools, which the Messages API has in it, are a message of their own."""
     _require(members, "content")
     outcomes: list[ToolOutcome] = []
@@ -181,7 +181,7 @@ def _user(members: Mapping[str, Any]) -> tuple[Message, ...]:
     return (results, UserMessage(content=tuple(blocks)))
 
 
-def _assistant(members: Mapping[str, Any]) -> AssistantMessage:
+def _assistant(members: JsonObject) -> AssistantMessage:
     if members.get("function_call") is not None:
         raise UnknownForm("'function_call' has no id that its result could name. Calls are in 'tool_calls'.")
     calls = [*_listed_calls(members, "tool_calls"), *_listed_calls(members, "invalid_tool_calls")]
@@ -197,7 +197,7 @@ def _assistant(members: Mapping[str, Any]) -> AssistantMessage:
     return AssistantMessage(parts=tuple(parts))
 
 
-def _listed_calls(members: Mapping[str, Any], name: str) -> Sequence[ToolCallPart]:
+def _listed_calls(members: JsonObject, name: str) -> Sequence[ToolCallPart]:
     """Return the calls of a list beside the content."""
     listed = members.get(name)
     if not listed:
@@ -226,7 +226,7 @@ def _assistant_part(part: object) -> AssistantPart:
             return TextPart(text=block_of(part).render())
 
 
-def _thought(members: Mapping[str, Any]) -> ThinkingPart:
+def _thought(members: JsonObject) -> ThinkingPart:
     """Return a thought of the Messages API; without its signature it is sent to no provider."""
     text = "".join(texts(members.get("thinking")))
     if not members.get("signature") and not members.get("data"):
@@ -234,7 +234,7 @@ def _thought(members: Mapping[str, Any]) -> ThinkingPart:
     return ThinkingPart(text=text, raw=_only(members, _THOUGHT_MEMBERS), provider=ANTHROPIC)
 
 
-def _reasoning(members: Mapping[str, Any]) -> ThinkingPart:
+def _reasoning(members: JsonObject) -> ThinkingPart:
     """Return a thought of the Responses API; without its encrypted content it is sent to no provider."""
     text = "\n\n".join(texts(members.get("summary")))
     if not text:
@@ -246,7 +246,7 @@ def _reasoning(members: Mapping[str, Any]) -> ThinkingPart:
     return ThinkingPart(text=text, raw=_only(members, _REASONING_MEMBERS), provider=_OPENAI)
 
 
-def _only(members: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+def _only(members: JsonObject, names: Iterable[str]) -> Json:
     """Return the members that an API accepts: libraries add others, such as an index."""
     return {name: members[name] for name in names if members.get(name) is not None}
 
@@ -265,21 +265,21 @@ def listed_call(call: object) -> ToolCallPart:
     )
 
 
-def call_of(members: Mapping[str, Any], key: str, arguments: str, within: str | None = None) -> ToolCallPart:
+def call_of(members: JsonObject, key: str, arguments: str, within: str | None = None) -> ToolCallPart:
     """Return a call; arguments that are not a JSON object are kept as the text that they are."""
     where = f"a part of type {part_type(members)!r}" if within is None else within
     call_id = text_of(members, key, where)
     name = text_of(members, "name", where)
     given = members.get(arguments)
     if isinstance(given, Mapping):
-        return ToolCallPart(id=call_id, name=name, arguments=dict(cast("Mapping[str, Any]", given)))
+        return ToolCallPart(id=call_id, name=name, arguments=dict(cast("JsonObject", given)))
     if given is not None and not isinstance(given, str):
         given = json_text(given)
     read, malformed = read_arguments(given or "")
     return ToolCallPart(id=call_id, name=name, arguments=read, malformed=malformed)
 
 
-def _tool(members: Mapping[str, Any]) -> ToolMessage:
+def _tool(members: JsonObject) -> ToolMessage:
     """Return the result of one call, in the form of the chat API or of LangChain."""
     key = text_of(members, "tool_call_id", "a message of a tool")
     _require(members, "content")
@@ -288,7 +288,7 @@ def _tool(members: Mapping[str, Any]) -> ToolMessage:
     return ToolMessage(outcomes=(outcome_of(key, name, blocks_of(members["content"]), is_error=failed),))
 
 
-def _item(kind: str, members: Mapping[str, Any]) -> ReadMessages:
+def _item(kind: str, members: JsonObject) -> ReadMessages:
     """Return an item of the Responses API."""
     if kind == "function_call_output":
         key = text_of(members, "call_id", "an item of type 'function_call_output'")
@@ -319,7 +319,7 @@ def _pydantic_ai_messages(pydantic_ai_parts: Sequence[Any]) -> tuple[Message, ..
     return tuple(found)
 
 
-def _pydantic_ai_part(members: Mapping[str, Any]) -> Message:
+def _pydantic_ai_part(members: JsonObject) -> Message:
     content = members.get("content")
     match members.get("part_kind"):
         case "system-prompt":
@@ -337,16 +337,14 @@ def _pydantic_ai_part(members: Mapping[str, Any]) -> Message:
             return AssistantMessage(parts=_pydantic_ai_response_part(kind, members))
 
 
-def _pydantic_ai_outcome(
-    members: Mapping[str, Any], blocks: tuple[ContentBlock, ...], *, is_error: bool
-) -> ToolMessage:
+def _pydantic_ai_outcome(members: JsonObject, blocks: tuple[ContentBlock, ...], *, is_error: bool) -> ToolMessage:
     where = f"a part of kind {members.get('part_kind')!r}"
     key = text_of(members, "tool_call_id", where)
     name = text_of(members, "tool_name", where)
     return ToolMessage(outcomes=(outcome_of(key, name, blocks, is_error=is_error),))
 
 
-def _pydantic_ai_response_part(kind: object, members: Mapping[str, Any]) -> tuple[AssistantPart, ...]:
+def _pydantic_ai_response_part(kind: object, members: JsonObject) -> tuple[AssistantPart, ...]:
     content = text_or_empty(members.get("content"))
     match kind:
         case "text":
@@ -389,7 +387,7 @@ def outcome_of(key: str, name: str, blocks: tuple[ContentBlock, ...], *, is_erro
     return ToolOutcome(call_id=key, name=name, result=result)
 
 
-def text_of(members: Mapping[str, Any], name: str, where: str) -> str:
+def text_of(members: JsonObject, name: str, where: str) -> str:
     """Return a member that names a call or a tool.
 
     Raises:
@@ -401,13 +399,13 @@ def text_of(members: Mapping[str, Any], name: str, where: str) -> str:
     return value
 
 
-def _require(members: Mapping[str, Any], name: str) -> None:
+def _require(members: JsonObject, name: str) -> None:
     if members.get(name) is None:
         raise UnknownForm(f"{name!r} is missing. {FITTING}")
 
 
 @cache
-def _dataclass_dump(kind: type[Any]) -> Callable[[object], Mapping[str, Any]]:
+def _dataclass_dump(kind: type[Any]) -> Callable[[object], JsonObject]:
     """Return a function that converts dataclasses of a type of Pydantic AI to JSON values."""
     import pydantic
 

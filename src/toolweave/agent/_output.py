@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Any, Self, cast
 
 from toolweave._repairs import Repair
+from toolweave.protocol.json_types import JsonObject
 from toolweave.schema._object_around import object_around
 from toolweave.schema._problems import Problem, describe
 from toolweave.schema._signature import adapter_of, schema_of, validation_problems
@@ -40,28 +41,28 @@ class Output:
             object's one member `value`.
 
     Raises:
-        SchemaError: The type has no JSON form, or the schema is none.
+        SchemaError: The type has no JSON form, or the schema is not valid.
     """
 
     def __init__(self, kind: Any) -> None:  # any type, generic aliases included
         self._adapter: Any = None
         if isinstance(kind, Mapping):
-            own = cast("Mapping[str, Any]", kind)
+            own = cast("JsonObject", kind)
             self._wraps = own.get("type", "object") != "object"
         else:
             own = schema_of(kind, what="output_type")
             self._wraps = own.get("type") != "object"
             self._adapter = adapter_of(kind, "output_type")
-        self.schema: Mapping[str, Any] = object_around(own, _WRAPPED) if self._wraps else own
+        self.schema: JsonObject = object_around(own, _WRAPPED) if self._wraps else own
         self._validator = Validator(self.schema)
 
     @property
-    def form(self) -> Mapping[str, Any]:
+    def form(self) -> JsonObject:
         """Its form as JSON, for stores that cannot keep a type."""
         return {"schema": self.schema, "wraps": self._wraps}
 
     @classmethod
-    def from_form(cls, form: Mapping[str, Any]) -> Self:
+    def from_form(cls, form: JsonObject) -> Self:
         """Return the output with this form; its values stay JSON, even if the original had a type."""
         made = cls(form["schema"])
         made._wraps = form["wraps"]

@@ -27,7 +27,7 @@ from toolweave.models._messages import (
     UserMessage,
 )
 from toolweave.protocol.content import ContentBlock
-from toolweave.protocol.json_types import as_object, as_text, object_or_empty, text_or_empty
+from toolweave.protocol.json_types import JsonObject, as_object, as_text, object_or_empty, text_or_empty
 from toolweave.tools._arguments import json_text
 from toolweave.tools._result import ToolResult
 
@@ -37,7 +37,7 @@ _NOT_SENT = ("step-start", "source-url", "source-document")
 _UNFINISHED = ("input-streaming", "partial-call")
 
 
-def read_parts(members: Mapping[str, Any]) -> ReadMessages | None:
+def read_parts(members: JsonObject) -> ReadMessages | None:
     """Return the messages of one entry whose content is `parts`; None for an entry of another form.
 
     Raises:
@@ -115,7 +115,7 @@ class PartedTurn:
 # Gemini
 
 
-def _add_gemini_part(turn: PartedTurn, members: Mapping[str, Any], place: int) -> None:
+def _add_gemini_part(turn: PartedTurn, members: JsonObject, place: int) -> None:
     call = as_object(_either(members, "functionCall", "function_call"))
     response = as_object(_either(members, "functionResponse", "function_response"))
     data = as_object(_either(members, "inlineData", "inline_data"))
@@ -140,7 +140,7 @@ def _add_gemini_part(turn: PartedTurn, members: Mapping[str, Any], place: int) -
         raise UnknownForm(f"'parts[{place}]' has the members {sorted(members)}. A part of Gemini has {known}.")
 
 
-def _either(members: Mapping[str, Any], one: str, other: str) -> Any:
+def _either(members: JsonObject, one: str, other: str) -> Any:
     return members.get(one, members.get(other))
 
 
@@ -219,7 +219,7 @@ def _identified(outcome: ToolOutcome, waiting: Mapping[str, deque[str]]) -> Tool
 # UI messages
 
 
-def _add_ui_part(turn: PartedTurn, members: Mapping[str, Any], place: int) -> None:
+def _add_ui_part(turn: PartedTurn, members: JsonObject, place: int) -> None:
     kind = part_type(members)
     text = as_text(members.get("text"))
     if kind == "text" and text is not None:
@@ -239,7 +239,7 @@ def _add_ui_part(turn: PartedTurn, members: Mapping[str, Any], place: int) -> No
         raise UnknownForm(f"'parts[{place}]' is of the unknown type {kind!r}.")
 
 
-def _ui_file(members: Mapping[str, Any], place: int) -> ContentBlock:
+def _ui_file(members: JsonObject, place: int) -> ContentBlock:
     mime_type = members.get("mediaType", members.get("mimeType"))
     url = as_text(members.get("url"))
     if url is None:
@@ -251,7 +251,7 @@ def _ui_file(members: Mapping[str, Any], place: int) -> ContentBlock:
     return block_of({"type": "file", "file": {"file_data": url, "filename": members.get("filename")}})
 
 
-def _add_ui_call(turn: PartedTurn, members: Mapping[str, Any], place: int) -> None:
+def _add_ui_call(turn: PartedTurn, members: JsonObject, place: int) -> None:
     """Add a call, and its result if it has ended."""
     state = text_or_empty(members.get("state"))
     if state in _UNFINISHED:

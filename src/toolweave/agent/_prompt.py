@@ -25,6 +25,7 @@ from toolweave.models._messages import (
     UserMessage,
 )
 from toolweave.protocol.content import ContentBlock, EmbeddedResource, TextContent
+from toolweave.protocol.json_types import Json, JsonObject
 from toolweave.tools._media import File
 from toolweave.tools._result import ToolResult
 
@@ -67,11 +68,11 @@ class Prompt:
         self,
         text: str = "",
         *,
-        variables: Mapping[str, Any] | None = None,
+        variables: JsonObject | None = None,
         output_type: Any = None,  # any type, or a JSON Schema
     ) -> None:
         self.text = text
-        self.variables: dict[str, Any] = dict(variables or {})
+        self.variables: Json = dict(variables or {})
         self.output_type = output_type
         self._messages: list[Message] = []
         self._context: list[ContentBlock] = []
@@ -103,8 +104,9 @@ class Prompt:
         """
         if isinstance(content, (list, tuple)):
             several = cast("Sequence[EmbeddedResource]", content)
+            is_numbered = name is not None and len(several) > 1
             for number, one in enumerate(several, 1):
-                self.add_file(one, name=name if name is None or len(several) == 1 else f"{name} ({number})")
+                self.add_file(one, name=f"{name} ({number})" if is_numbered else name)
             return self
         single = cast("str | Path | bytes | File | ContentBlock", content)
         if isinstance(single, Path):
@@ -128,10 +130,9 @@ class Prompt:
         blocks = [*self._context, *self._files]
         if self.text:
             blocks.append(TextContent(text=self._filled()))
+        messages = list(self._messages)
         if blocks:
-            messages = [*self._messages, UserMessage(content=tuple(blocks))]
-        else:
-            messages = list(self._messages)
+            messages.append(UserMessage(content=tuple(blocks)))
         if not messages or isinstance(messages[-1], AssistantMessage):
             raise ValueError("the prompt ends with nothing to answer; give it a text")
         return tuple(messages)
@@ -149,20 +150,13 @@ class Prompt:
 
 def _labelled(kind: str, name: str | None, block: ContentBlock) -> list[ContentBlock]:
     """Return a block with its name: text between tags, anything else after a line that names it."""
-    if name is None:
-        attribute = ""
-    else:
-        attribute = f' name="{name.replace(chr(34), chr(39))}"'
-    if isinstance(block, (TextContent, EmbeddedResource)):
-        text = block.text
-    else:
-        text = None
-    if text is not None:
-        return [TextContent(text=f"<{kind}{attribute}>\n{text}\n</{kind}>")]
+    attribute = "" if name is None else f' name="{name.replace(chr(34), chr(39))}"'
+    if isinstance(block, (TextContent, EmbeddedResource)) and block.text is not None:
+        return [TextContent(text=f"<{kind}{attribute}>\n{block.text}\n</{kind}>")]
     return [TextContent(text=f"<{kind}{attribute}/>"), block]
 
 
-Part: TypeAlias = str | ContentBlock | Message | PromptMessageLike | Mapping[str, Any]
+Part: TypeAlias = str | ContentBlock | Message | PromptMessageLike | JsonObject
 Sendable: TypeAlias = Prompt | PromptMessages | Part | Sequence[Part]
 """The types that `Agent.send` takes.
 
@@ -183,11 +177,10 @@ def messages_of(sent: Sendable) -> tuple[Message, ...]:
     held = getattr(sent, "messages", None)
     if isinstance(held, Sequence):  # a prompt of a server
         sent = cast("Sequence[Part]", held)
+    history = _History()
     if isinstance(sent, str) or not isinstance(sent, Sequence):
-        history = _History()
         history.add(sent, "the message")
     else:
-        history = _History()
         for index, item in enumerate(cast("Sequence[Any]", sent)):
             history.add(item, f"messages[{index}]")
     return _named(history.finish())

@@ -7,18 +7,19 @@ names the question by its id.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import anyio
 
 from toolweave.agent._approval import Approvals, WaitingQuestion
 from toolweave.errors import RunError
 from toolweave.protocol.client_requests import ElicitationRequest, ElicitationResult
+from toolweave.protocol.json_types import JsonObject
 from toolweave.tools._call_questions import filled_form
 
-GivenAnswer: TypeAlias = ElicitationResult | Mapping[str, Any]
+GivenAnswer: TypeAlias = ElicitationResult | JsonObject
 """An answer to a question; a mapping accepts it with these values of the form."""
 
 _TOGETHER_SECONDS = 0.01
@@ -42,7 +43,7 @@ class Asked:
 
     number: int = 0
     answers: Sequence[tuple[str, ElicitationResult]] = ()
-    asked_by: Mapping[str, Any] | None = None
+    asked_by: JsonObject | None = None
     current: Sequence[tuple[str, ElicitationResult]] = ()
     allowed: str | None = None
     repeats: Literal["freely", "ask", "never"] = "never"
@@ -123,19 +124,19 @@ class QuestionAnswers:
         call_id: str,
         asked: Asked,
         *,
-        told: Callable[[str, ElicitationRequest, ElicitationResult | None], None],
+        publish: Callable[[str, ElicitationRequest, ElicitationResult | None], None],
     ) -> None:
         self.scope = anyio.CancelScope()
         self.parked: dict[str, tuple[WaitingQuestion, bool]] = {}
         self._run = run
         self._call_id = call_id
         self._asked = asked
-        self._told = told
+        self._publish = publish
         self._number = asked.number
         self._answers: dict[str, deque[ElicitationResult]] = {}
         self._over = anyio.Event()
 
-    def begin(self) -> Mapping[str, Any] | None:
+    def begin(self) -> JsonObject | None:
         """Return the result that asked, of a call that is resumed where it asked."""
         self._use(self._asked.answers if self._asked.asked_by is None else self._asked.current)
         return self._asked.asked_by
@@ -146,7 +147,7 @@ class QuestionAnswers:
         return self._asked.repeats == "freely"
 
     async def answer(
-        self, request: ElicitationRequest, *, running: bool, asked_by: Mapping[str, Any] | None
+        self, request: ElicitationRequest, *, running: bool, asked_by: JsonObject | None
     ) -> ElicitationResult:
         """Return the recorded answer, or that of a person; cancels the call where it has to wait for one."""
         question = WaitingQuestion.of(request, asked_by)
@@ -161,8 +162,8 @@ class QuestionAnswers:
         if attended == "later":
             await self._park(question_id, request, question, running=running)
             return ElicitationResult.cancel()
-        answer = await self._run.decide(question_id, question, lambda: self._told(question_id, request, None))
-        self._told(question_id, request, answer)
+        answer = await self._run.decide(question_id, question, lambda: self._publish(question_id, request, None))
+        self._publish(question_id, request, answer)
         return answer
 
     def end(self) -> None:
@@ -173,7 +174,7 @@ class QuestionAnswers:
         self, question_id: str, request: ElicitationRequest, question: WaitingQuestion, *, running: bool
     ) -> None:
         self.parked[question_id] = (question, running)
-        self._told(question_id, request, None)
+        self._publish(question_id, request, None)
         await anyio.sleep(_TOGETHER_SECONDS)
         self.scope.cancel()
         with anyio.move_on_after(_END_SECONDS):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias, cast
 
@@ -25,6 +25,7 @@ from toolweave.models._serialization import (
     usage_from_json,
     usage_to_json,
 )
+from toolweave.protocol.json_types import Json, JsonObject
 from toolweave.state import Change, Document, Put, Store, iter_documents, signal
 
 _log = logging.getLogger("toolweave.agent")
@@ -178,7 +179,7 @@ async def write_start(store: Store, start: RunStart, *, ttl: float) -> None:
     await store.put(STARTS, start.run_id, await _start_form(store, start), ttl=ttl)
 
 
-async def _start_form(store: Store, start: RunStart) -> dict[str, Any]:
+async def _start_form(store: Store, start: RunStart) -> Json:
     # messages of the session's conversation are not written again for each of its runs
     messages = messages_to_json(start.messages)
     if start.session is None:
@@ -186,7 +187,7 @@ async def _start_form(store: Store, start: RunStart) -> dict[str, Any]:
     else:
         spoken = await conversation(store, start.agent, start.session)
     shared = common(spoken, messages)
-    began: dict[str, Any] = {"form": _FORM, "shared": shared, "messages": messages[shared:], "sent": start.sent}
+    began: Json = {"form": _FORM, "shared": shared, "messages": messages[shared:], "sent": start.sent}
     # members that came later: left out as by default, and read as such where an older version left them out
     began |= {} if start.attended is True else {"attended": start.attended}
     return began | {name: plain(given) for name in ("output", "meta", "on_unknown") if (given := getattr(start, name))}
@@ -290,9 +291,9 @@ def record_of(found: Document) -> RunRecord:
     """
     what = f"run {found.key!r}"
     try:
-        value: dict[str, Any] = dict(found.value)
+        value: Json = dict(found.value)
         check_form(value, what)
-        known: dict[str, Any] = {name: value[name] for name in RunRecord.__dataclass_fields__ if name in value}
+        known: Json = {name: value[name] for name in RunRecord.__dataclass_fields__ if name in value}
         known["usage"] = usage_from_json(value["usage"])
         known["revision"] = found.revision
         return RunRecord(**known)
@@ -303,7 +304,7 @@ def record_of(found: Document) -> RunRecord:
 def unreadable(found: Document, problem: StoreError) -> RunRecord:
     """Return a placeholder for a record that this version cannot read; its error says why."""
     whole: Any = found.value
-    value: dict[str, Any] = cast("dict[str, Any]", whole) if isinstance(whole, dict) else {}
+    value: Json = cast("Json", whole) if isinstance(whole, dict) else {}
     agent = value.get("agent")
     prompt = value.get("prompt")
     at = value.get("created_at")
@@ -339,7 +340,7 @@ def conversation_key(agent: str, session: str) -> str:
     return f"{agent.replace('%', '%25').replace('/', '%2F')}/{session}"
 
 
-async def conversation(store: Store, agent: str, session: str) -> list[dict[str, Any]]:
+async def conversation(store: Store, agent: str, session: str) -> list[Json]:
     """Return the messages of a session, as JSON."""
     found = await store.get(CONVERSATIONS, conversation_key(agent, session))
     if found is None:
@@ -347,7 +348,7 @@ async def conversation(store: Store, agent: str, session: str) -> list[dict[str,
     return messages_in_document(found)
 
 
-def messages_in_document(found: Document) -> list[dict[str, Any]]:
+def messages_in_document(found: Document) -> list[Json]:
     """Return the messages of a conversation's document, as JSON.
 
     Raises:
@@ -357,12 +358,12 @@ def messages_in_document(found: Document) -> list[dict[str, Any]]:
     return found.value["messages"]
 
 
-def conversation_form(messages: list[dict[str, Any]]) -> dict[str, Any]:
+def conversation_form(messages: list[Json]) -> Json:
     """Return the document of a conversation."""
     return {"form": _FORM, "messages": messages}
 
 
-def check_form(value: Mapping[str, Any], what: str) -> None:
+def check_form(value: JsonObject, what: str) -> None:
     """Check that this version knows the form of a document.
 
     Raises:
@@ -378,7 +379,7 @@ def check_form(value: Mapping[str, Any], what: str) -> None:
     raise StoreError(f"{what} was written by an older version of Toolweave (form {form}), which this one cannot read")
 
 
-def common(first: list[dict[str, Any]], second: list[dict[str, Any]]) -> int:
+def common(first: list[Json], second: list[Json]) -> int:
     """Return the length of the common prefix of two conversations."""
     count = 0
     for one, other in zip(first, second, strict=False):

@@ -66,13 +66,15 @@ class Run:
         self.agent: str = runtime.name
         self.session: str | None = request.session
         self.parent = current_run()
-        self.depth: int = request.depth or (0 if self.parent is None else self.parent.depth + 1)
+        self.depth: int = request.depth
+        if not self.depth and self.parent is not None:
+            self.depth = self.parent.depth + 1
         self.children: dict[str, Run] = {}
         self._runtime = runtime
         self._request = request
         self._status: RunStatus = "new"
         self._events: list[Event] = []
-        self._news: anyio.Event | None = None
+        self._changed: anyio.Event | None = None
         self._ended: anyio.Event | None = None
         self._result: RunResult | None = None
         self._awaiting = 0
@@ -87,8 +89,9 @@ class Run:
             above=None if self.parent is None else self.parent._approvals,  # noqa: SLF001 - its own kind
         )
         self._questions = RunQuestions(self.id, self._approvals)
-        limited_above = self.parent is not None and self.parent._run_loop.priced  # noqa: SLF001 - its own kind
-        priced = request.rules.limits.cost is not None or limited_above
+        priced = request.rules.limits.cost is not None
+        if self.parent is not None and self.parent._run_loop.priced:  # noqa: SLF001 - its own kind
+            priced = True
         self._run_loop = RunLoop(runtime, request, self, self._emit, priced=priced)
 
     # the handle
@@ -144,9 +147,11 @@ class Run:
     def cancelling(self) -> bool:
         """Whether its cancellation was requested, other than by closing the agent.
 
-        Cancelling the task that awaits a run that can be resumed is no such request.
+        Cancelling the task that awaits a run that can be resumed does not request it.
         """
-        return self._cancelled not in (None, _SHUT_DOWN, _LEFT if self._run_loop.durable else None)
+        if self._cancelled in (None, _SHUT_DOWN):
+            return False
+        return self._cancelled != _LEFT or not self._run_loop.durable
 
     @property
     def waiting(self) -> tuple[ToolCallPart, ...]:
@@ -166,7 +171,7 @@ class Run:
             self._status = "queued"
             if self.parent is not None:
                 if not self.parent._runs_in_loop(self._period.loop):  # noqa: SLF001 - its own kind
-                    self.parent = None  # it was started by a tool in a thread, with a loop of its own
+                    self.parent = None  # it was started by a tool in a thread, with another loop
                 else:
                     self.parent._child_started(self)  # noqa: SLF001 - its own kind
             self._period.start_soon(self._drive)
@@ -215,17 +220,16 @@ class Run:
             ValueError: Questions of several runs have this id.
         """
         if isinstance(question, events.InputRequested):
-            run_id = question.run_id
-        else:
-            run_id = None
-        if isinstance(question, events.InputRequested):
             question_id = question.question_id
+            found = [run for run in self._with_question(question_id) if run.id == question.run_id]
         else:
             question_id = question
-        found = [run for run in self._with_question(question_id) if run_id in (None, run.id)]
+            found = self._with_question(question_id)
+        if not found:
+            return False
         if len(found) > 1:
             raise ValueError(f"{len(found)} runs wait for answers to {question_id!r}; give the event that asked")
-        return bool(found) and found[0].questions.answer(question_id, answer)
+        return found[0].questions.answer(question_id, answer)
 
     def __await__(self) -> Generator[Any, None, RunResult]:
         return self.outcome().__await__()
@@ -241,7 +245,7 @@ class Run:
         if self._within():
             raise RuntimeError(
                 f"run {self.id!r} would wait for itself: it is awaited by one of its own tools, "
-                "or by a tool of a run whose session it goes on with"
+                "or by a tool of a run whose session it continues"
             )
         self.start()
         ended = self._ended
@@ -289,9 +293,9 @@ class Run:
         while number >= len(self._events):
             if self.done:
                 return None
-            if self._news is None:
-                self._news = anyio.Event()
-            await self._news.wait()
+            if self._changed is None:
+                self._changed = anyio.Event()
+            await self._changed.wait()
         return self._events[number]
 
     def _within(self) -> bool:
@@ -302,8 +306,9 @@ class Run:
 
     def _follows(self, run: Run) -> bool:
         """Whether `run` waits in the session for the end of this one."""
-        same = runtime_of(run) is self._runtime and self.session == run.session
-        return same and self.session is not None and not self.done
+        if self.session is None or self.done:
+            return False
+        return runtime_of(run) is self._runtime and self.session == run.session
 
     def _cancel(self, reason: str) -> None:
         if self.done or self._cancelled is not None:
@@ -321,17 +326,16 @@ class Run:
 
     def _decide(self, call: str | events.ApprovalRequested, approval: Approval) -> bool:
         if isinstance(call, events.ApprovalRequested):
-            run_id = call.run_id
-        else:
-            run_id = None
-        if isinstance(call, events.ApprovalRequested):
             call_id = call.call.id
+            found = [run for run in self._asking(call_id) if run.id == call.run_id]
         else:
             call_id = call
-        found = [run for run in self._asking(call_id) if run_id in (None, run.id)]
+            found = self._asking(call_id)
+        if not found:
+            return False
         if len(found) > 1:  # the ids of providers are not unique over runs
             raise ValueError(f"{len(found)} runs wait for a call with the id {call_id!r}; give the event that asked")
-        return bool(found) and found[0].approvals.answer(call_id, approval)
+        return found[0].approvals.answer(call_id, approval)
 
     def _asking(self, call_id: str) -> list[Run]:
         if any(call.id == call_id for call in self._approvals.waiting):
@@ -369,9 +373,9 @@ class Run:
         if self.done:
             return
         self._events.append(event)
-        if self._news is not None:
-            self._news.set()
-            self._news = None
+        if self._changed is not None:
+            self._changed.set()
+            self._changed = None
         if self.parent is not None and isinstance(event, _FOR_PEOPLE):
             self.parent._emit(event)  # noqa: SLF001 - the same
 
@@ -400,13 +404,14 @@ class Run:
     def _end(self, result: RunResult) -> None:
         if self.done:
             return
-        if result.error is not None and (self._run_loop.began or not isinstance(result.error, RunError)):
+        is_refused = isinstance(result.error, RunError) and not self._run_loop.began  # its caller reads why
+        if result.error is not None and not is_refused:
             _log.warning("run %s of agent %r failed: %s", self.id, self.agent, result.error)
         self._status = result.status
         self._emit(events.RunFinished(run_id=self.id, step=self._run_loop.step, result=result))
         self._result = result
-        if self._news is not None:
-            self._news.set()
+        if self._changed is not None:
+            self._changed.set()
         if self._ended is not None:
             self._ended.set()
             if self.parent is not None:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import anyio
 
@@ -39,6 +39,7 @@ from toolweave.agent._tool_search import ToolSearchToolset
 from toolweave.errors import ConfigError, ModelError, RunError, StoreError, ToolExecutionError
 from toolweave.models._base import Usage
 from toolweave.models._messages import AssistantMessage, TextPart, ToolCallPart, ToolMessage
+from toolweave.protocol.json_types import Json, JsonObject
 from toolweave.tools._call import IDEMPOTENCY_KEY, CallContext
 from toolweave.tools._toolset import Toolset
 
@@ -434,6 +435,6 @@ class RunLoop:
             _log.warning("run %s could not be saved within %g s", self._run.id, _SAVE_SECONDS)
 
 
-def _inherited(meta: Mapping[str, Any]) -> dict[str, Any]:
+def _inherited(meta: JsonObject) -> Json:
     """Return the members of a call's `meta` that nested calls inherit: all but its idempotency key."""
     return {name: member for name, member in meta.items() if name != IDEMPOTENCY_KEY}

@@ -61,7 +61,7 @@ class SessionState:
 
 
 class SessionStates:
-    """The states of an agent's sessions; a run without a session has one of its own."""
+    """The states of an agent's sessions; a run without a session has a state for itself."""
 
     def __init__(self, policy: ResultPolicy) -> None:
         self._policy = policy

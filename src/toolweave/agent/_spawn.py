@@ -142,7 +142,7 @@ class SpawnTools(BaseToolset):
         Spawn several to have them done at the same time. It knows nothing but what you write.
 
         Args:
-            prompt: What is to be done, with all that has to be known for it.
+            prompt: The task, with everything that has to be known for it.
         """
         above = current_run()
         call_id = _call_id.get()
@@ -271,9 +271,7 @@ class SpawnTools(BaseToolset):
         for record in await self._all():
             if record.run_id == run_id:
                 return record
-        raise ToolError(
-            f"there is no task {run_id!r} of yours; {self._name}_status lists them", kind=ErrorKind.NOT_FOUND
-        )
+        raise ToolError(f"you have no task {run_id!r}; {self._name}_status lists your tasks", kind=ErrorKind.NOT_FOUND)
 
     async def _start(self, record: RunRecord, on_unknown: OnUnknown | None = None) -> Run | None:
         """Start a task: submit it if there is a queue, else start a run in this process and return it."""

@@ -97,7 +97,7 @@ class RunStatuses:
         found = await self._store.get(RUNS, run_id)
         if found is None:
             return None
-        return await self._told(found)
+        return await self._info_of(found)
 
     async def active(self) -> Sequence[RunInfo]:
         """Return the runs that are active now, the oldest first."""
@@ -124,7 +124,7 @@ class RunStatuses:
 
         A spawned run that has not started is among them when its parent is not executing either.
         """
-        found = [await self._told(one) async for one in iter_documents(self._store, RUNS)]
+        found = [await self._info_of(one) async for one in iter_documents(self._store, RUNS)]
         left = [one for one in found if agent in (None, one.record.agent) and await self._is_left(one)]
         return sorted(left, key=lambda one: (one.record.created_at, one.run_id))
 
@@ -133,7 +133,7 @@ class RunStatuses:
         counts: Counter[StoredStatus] = Counter()
         input_tokens = output_tokens = 0
         async for found in iter_documents(self._store, RUNS):
-            one = await self._told(found)
+            one = await self._info_of(found)
             counts[one.status] += 1
             if one.record.parent_id is None:  # the usage of a child counts in its parent
                 input_tokens += one.record.usage.input_tokens
@@ -143,7 +143,7 @@ class RunStatuses:
         )
 
     async def cancel(self, run_id: str) -> bool:
-        """Cancel a run and its descendants, in any process; return False when it has ended or there is none.
+        """Cancel a run and its descendants, in any process; return False if it has ended or does not exist.
 
         A run of another process ends at the next renewal of its lease, or when another worker takes it over before
         that; one that no process executes is cancelled at once.
@@ -162,7 +162,7 @@ class RunStatuses:
 
     async def waiting_runs(self, *, agent: str | None = None) -> Sequence[RunInfo]:
         """Return the runs that wait for a person, the oldest first; see `waiting` for their calls."""
-        found = [await self._told(one) async for one in iter_documents(self._store, RUNS)]
+        found = [await self._info_of(one) async for one in iter_documents(self._store, RUNS)]
         wait = [one for one in found if one.status == "waiting" and agent in (None, one.record.agent)]
         return sorted(wait, key=lambda one: (one.record.created_at, one.run_id))
 
@@ -180,7 +180,7 @@ class RunStatuses:
     ) -> bool:
         """Approve a call that waits, of a run in any process; return whether the run continues now.
 
-        It continues after the last answer: a worker resumes it, or `Agent.resume` where there is no queue. The approval
+        It continues after the last answer: a worker resumes it, or `Agent.resume` without a queue. The approval
         is for the definition of the tool that was shown: when that has changed, the run asks again. Giving the same
         answer again does nothing, until the call is made.
 
@@ -192,8 +192,8 @@ class RunStatuses:
             reason: The reason, for the event.
 
         Raises:
-            RunError: There is no such run or call, the run or the call does not wait, the run has ended, or the call
-                was denied before.
+            RunError: The run or the call does not exist or does not wait, the run has ended, or the call was denied
+                before.
             StoreError: The store or the queue cannot be reached.
         """
         return await self._answer(run_id, call_id, Approval(approved=True, remember=remember, reason=reason))
@@ -213,8 +213,8 @@ class RunStatuses:
             answer: An `ElicitationResult`, or the values of the form, which accepts it; defaults are filled in.
 
         Raises:
-            RunError: There is no such run or question, the run does not wait, the question has another answer, or the
-                values do not fit the form.
+            RunError: The run or the question does not exist, the run does not wait, the question has another answer,
+                or the values do not fit the form.
             StoreError: The store or the queue cannot be reached.
         """
         return await self._answer(run_id, call_id, answer)
@@ -226,7 +226,7 @@ class RunStatuses:
             status = "interrupted"
         return RunInfo(record=record, status=status)
 
-    async def _told(self, found: Document) -> RunInfo:
+    async def _info_of(self, found: Document) -> RunInfo:
         """Return the present status of a run; an unreadable record is a status, not an error."""
         try:
             return await self.info(record_of(found))

@@ -35,7 +35,7 @@ class RunState:
         messages: The conversation, oldest first.
         steps: Turns of the model so far.
         stop: Stop reason of the last turn; None before the first.
-        usage: Token usage of its own turns.
+        usage: Token usage of the run's turns, without child runs.
         below: Token usage of its child runs.
         tool_calls: Calls made so far.
         results: Results of the calls of the last turn, by call id, in the order in which they ended.
@@ -59,7 +59,7 @@ class RunState:
 
     @property
     def total(self) -> Usage:
-        """Token usage of its own turns and of its child runs."""
+        """Token usage of the run's turns and of its child runs."""
         return self.usage + self.below.usage
 
 
@@ -154,7 +154,9 @@ def is_wasted(message: AssistantMessage, stop: base.StopReason) -> bool:
     """Return whether a turn is useless: it has neither text nor a call that can be executed."""
     if message.tool_calls:
         return all(call.cut for call in message.tool_calls)
-    return stop == "malformed_call" or (stop in ("end", "tool_calls") and _is_empty(message))
+    if stop == "malformed_call":
+        return True
+    return stop in ("end", "tool_calls") and _is_empty(message)
 
 
 def cut_off_result(call: ToolCallPart) -> ToolResult:
@@ -169,20 +171,27 @@ def cut_off_result(call: ToolCallPart) -> ToolResult:
 def count_failures(state: RunState, calls: Sequence[ToolCallPart]) -> None:
     """Count the turns in a row in which every call of a tool fails; `calls` are those of the turn that ended."""
     for name in {call.name for call in calls}:
-        failed = all(state.results[call.id].is_error for call in calls if call.name == name)
-        state.failing[name] = state.failing.get(name, 0) + 1 if failed else 0
+        results = [state.results[call.id] for call in calls if call.name == name]
+        if all(result.is_error for result in results):
+            state.failing[name] = state.failing.get(name, 0) + 1
+        else:
+            state.failing[name] = 0
 
 
 def _failing(state: RunState, limits: Limits) -> str | None:
     """Return the tool that has failed too often in a row, or None."""
-    most = limits.tool_failures
-    if most is None:
+    if limits.tool_failures is None:
         return None
-    return next((name for name, times in state.failing.items() if times >= most), None)
+    for name, turns in state.failing.items():
+        if turns >= limits.tool_failures:
+            return name
+    return None
 
 
 def _is_empty(message: AssistantMessage) -> bool:
-    return not message.text.strip() and not any(isinstance(part, ProviderPart) for part in message.parts)
+    if message.text.strip():
+        return False
+    return not any(isinstance(part, ProviderPart) for part in message.parts)
 
 
 def _ask(
@@ -206,31 +215,34 @@ def _ask(
 def _after_calls(state: RunState, rules: RunRules, offer: AvailableTools, calls: tuple[ToolCallPart, ...]) -> Step:
     if state.wasted > rules.limits.turn_retries:  # again and again, and each time paid for
         return Finish(reason="max_tokens" if state.stop == "max_tokens" else "other", detail=state.detail)
-    theirs = tuple(call for call in calls if call.name in offer.client and not call.cut)
-    missing = [call for call in calls if call.id not in state.results and call not in theirs]
+    theirs: list[ToolCallPart] = []
+    missing: list[ToolCallPart] = []
+    for call in calls:
+        if call.name in offer.client and not call.cut:
+            theirs.append(call)
+        elif call.id not in state.results:
+            missing.append(call)
     if not missing:
-        return Finish(reason="client_tools", pending=theirs)
+        return Finish(reason="client_tools", pending=tuple(theirs))
     limits = rules.limits
-    if limits.tool_calls is not None and state.tool_calls + len(missing) > limits.tool_calls:
+    number = state.tool_calls + len(missing)
+    if limits.tool_calls is not None and number > limits.tool_calls:
         return Finish(reason="tool_call_limit")
-    # a result that no turn may read is not worth its side effects
-    if theirs:
-        reason = None
-    else:
+    if not theirs:
+        # a result that no turn may read is not worth its side effects
         reason = passed(limits, state.total, state.steps, rules.max_steps)
-    if reason is None:
-        return RunTools(groups=_grouped(missing, offer))
-    return Finish(reason=reason)
+        if reason is not None:
+            return Finish(reason=reason)
+    return RunTools(groups=_grouped(missing, offer))
 
 
 def _after_answer(state: RunState, rules: RunRules, offer: AvailableTools, answer: AssistantMessage) -> Step:
     if state.stop in ("max_tokens", "refusal", "other"):
         return Finish(reason=state.stop, detail=state.detail)
     if state.stop == "malformed_call":
+        complaint = _UNREADABLE
         if state.detail:
-            complaint = f"{_UNREADABLE}\nThe provider's words: {state.detail}"
-        else:
-            complaint = _UNREADABLE
+            complaint += f"\nThe provider's words: {state.detail}"
         return _again(state, rules, offer, Finish(reason="malformed_call", detail=state.detail), complaint)
     if rules.output is None and _is_empty(answer):
         return _again(state, rules, offer, Finish(reason="empty_answer"), _EMPTY)
@@ -255,7 +267,7 @@ def _again(state: RunState, rules: RunRules, offer: AvailableTools, end: Finish,
 
 
 def _grouped(calls: Sequence[ToolCallPart], offer: AvailableTools) -> tuple[tuple[ToolCallPart, ...], ...]:
-    """Return the calls in groups, in their order; a call of a sequential tool is a group of its own."""
+    """Return the calls in groups, in their order; a call of a sequential tool is a group alone."""
     groups: list[list[ToolCallPart]] = []
     joins = False
     for call in calls:
@@ -271,11 +283,12 @@ def _grouped(calls: Sequence[ToolCallPart], offer: AvailableTools) -> tuple[tupl
 
 def outcomes_of(state: RunState, calls: Sequence[ToolCallPart]) -> tuple[ToolOutcome, ...]:
     """Return the outcomes of the answered calls, in the order of the calls."""
-    return tuple(
-        ToolOutcome(call_id=call.id, name=call.name, result=state.results[call.id])
-        for call in calls
-        if call.id in state.results
-    )
+    outcomes: list[ToolOutcome] = []
+    for call in calls:
+        result = state.results.get(call.id)
+        if result is not None:
+            outcomes.append(ToolOutcome(call_id=call.id, name=call.name, result=result))
+    return tuple(outcomes)
 
 
 def closed(state: RunState, why: str, pending: Sequence[ToolCallPart] = ()) -> None:
@@ -286,9 +299,9 @@ def closed(state: RunState, why: str, pending: Sequence[ToolCallPart] = ()) -> N
     last = state.messages[-1]
     if not isinstance(last, AssistantMessage) or not last.tool_calls:
         return
-    left = {call.id for call in pending}
+    answered = {*state.results, *(call.id for call in pending)}
     for call in last.tool_calls:
-        if call.id not in state.results and call.id not in left:
+        if call.id not in answered:
             state.results[call.id] = ToolResult.failure(ToolError(why, kind=ErrorKind.CANCELLED))
     outcomes = outcomes_of(state, last.tool_calls)
     if outcomes:

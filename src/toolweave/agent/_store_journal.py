@@ -12,11 +12,11 @@ A process may die between any two of these writes: what follows continues after 
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
 from itertools import count
-from typing import Any, Literal
+from typing import Literal
 
 from toolweave.agent._approval import Approval, WaitingCall, definition_digest
 from toolweave.agent._durable import Durable
@@ -49,6 +49,7 @@ from toolweave.models._serialization import (
     usage_from_json,
     usage_to_json,
 )
+from toolweave.protocol.json_types import Json, JsonObject
 from toolweave.state import Change, iter_documents
 from toolweave.tools._call import RESUMABLE
 from toolweave.tools._spec import ToolSpec
@@ -184,7 +185,7 @@ class StoreJournal(Journal):
         found = self._entries.get(self._call_key(step, call))
         if found is None:
             return None
-        entry: Mapping[str, Any] = found.value
+        entry: JsonObject = found.value
         if _RESULT in entry:
             below = {run_id: usage_from_json(took) for run_id, took in entry.get("below", {}).items()}
             return Recorded(result=result_from_json(entry[_RESULT]), below=below)
@@ -242,7 +243,7 @@ class StoreJournal(Journal):
 
     async def call_finished(self, step: int, call: ToolCallPart, recorded: Recorded) -> None:
         """Record the result of a call."""
-        value: dict[str, Any] = {**self._named(call), _RESULT: result_to_json(recorded.result)}
+        value: Json = {**self._named(call), _RESULT: result_to_json(recorded.result)}
         if recorded.below:
             value["below"] = {run_id: usage_to_json(took) for run_id, took in recorded.below.items()}
         self._writes.add(self._call_key(step, call), value)
@@ -362,7 +363,7 @@ class StoreJournal(Journal):
                 ids.append(call_id)
         return tuple(question_keys(self._run_id, call_id) for call_id in ids)
 
-    def _named(self, call: ToolCallPart) -> dict[str, Any]:
+    def _named(self, call: ToolCallPart) -> Json:
         """Return the members of an entry that describe its call."""
         return {"name": call.name}
 
@@ -375,14 +376,14 @@ class StoreJournal(Journal):
     def _allowed_key(self, digest: str) -> str:
         return f"{self._run_id}/allowed/{digest}"
 
-    def _held_by(self, holder: Mapping[str, Any]) -> RunError:
+    def _held_by(self, holder: JsonObject) -> RunError:
         where = holder["machine"].split(" ")[0]
         seconds = self._durable.lease_seconds
         message = f"is running elsewhere in process {holder['process']} on {where}; a process that died holds it for"
         return RunError(f"{message} {seconds:g} s at most", run_id=self._run_id, reason="error")
 
 
-def _waits_for_input(entry: Mapping[str, Any]) -> bool:
+def _waits_for_input(entry: JsonObject) -> bool:
     """Whether the entry of a call is marked as waiting for input that its server has requested."""
     return entry.get(_WAITS_FOR_INPUT) is True
 

@@ -142,7 +142,7 @@ async def submit_run(durable: Durable, start: RunStart) -> SubmittedRun:
     Raises:
         RunError: The id belongs to another message, or another session.
         StoreError: The store or the queue cannot be reached.
-        ValueError: There is no queue.
+        ValueError: The agent has no queue.
     """
     jobs = durable.jobs
     if jobs is None:

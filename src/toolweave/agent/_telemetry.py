@@ -9,7 +9,7 @@ Development), as texts. Imported only where OpenTelemetry is loaded; without a c
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from time import perf_counter
@@ -27,6 +27,7 @@ from toolweave.errors import ModelError
 from toolweave.models._base import Finished, ModelRequest, Usage
 from toolweave.models._base import StopReason as TurnEnd
 from toolweave.models._messages import AssistantMessage, Message, TextPart, ToolCallPart, ToolMessage, UserMessage
+from toolweave.protocol.json_types import Json, JsonObject
 from toolweave.protocol.meta import trace_context_in, with_trace_context
 from toolweave.tools._arguments import encode
 from toolweave.tools._result import ToolResult
@@ -89,8 +90,8 @@ class RunSpan(ActiveSpan):
     """The span of a run."""
 
     def finish(self, reason: StopReason, usage: Usage, steps: int) -> None:
-        """Note how the run ended, and the usage of its own turns: runs below it have spans of their own."""
-        ended: dict[str, Any] = {"toolweave.run.stop_reason": reason, "toolweave.run.steps": steps}
+        """Note how the run ended, and the usage of its turns: runs below it have other spans."""
+        ended: Json = {"toolweave.run.stop_reason": reason, "toolweave.run.steps": steps}
         self._opened.set_attributes({**ended, **_usage_of(usage)})
 
 
@@ -107,7 +108,7 @@ class TurnSpan(ActiveSpan):
         """Note the turn."""
         self.usage = finished.usage
         reason = _FINISH_REASONS.get(finished.stop_reason, finished.stop_detail or finished.stop_reason)
-        attributes: dict[str, Any] = {"gen_ai.response.finish_reasons": (reason,), **_usage_of(finished.usage)}
+        attributes: Json = {"gen_ai.response.finish_reasons": (reason,), **_usage_of(finished.usage)}
         if finished.model is not None:
             attributes["gen_ai.response.model"] = _provider_and_model(finished.model)[1]
         if self._content:
@@ -119,7 +120,7 @@ class TurnSpan(ActiveSpan):
 class ToolSpan(ActiveSpan):
     """The span of a call."""
 
-    def carried(self, meta: Mapping[str, Any]) -> Mapping[str, Any]:
+    def carried(self, meta: JsonObject) -> JsonObject:
         """Return the `_meta` of the call with this span's context instead of the one it has (SEP-414)."""
         return with_trace_context(meta, trace_context())
 
@@ -154,17 +155,17 @@ class RunTelemetry:
         self.usage = Usage()
         self._agent = agent
         provider, model_name = _provider_and_model(model)
-        self._model: dict[str, Any] = {"gen_ai.provider.name": provider, "gen_ai.request.model": model_name}
-        self._run: dict[str, Any] = {"gen_ai.agent.name": agent, "toolweave.run.id": run_id}
+        self._model: Json = {"gen_ai.provider.name": provider, "gen_ai.request.model": model_name}
+        self._run: Json = {"gen_ai.agent.name": agent, "toolweave.run.id": run_id}
         if session is not None:
             self._run["gen_ai.conversation.id"] = session
 
     @contextmanager
-    def run(self, meta: Mapping[str, Any], *, recorded: bool) -> Generator[RunSpan]:
+    def run(self, meta: JsonObject, *, recorded: bool) -> Generator[RunSpan]:
         """Run the block in the span of the run.
 
         Args:
-            meta: The run's `_meta`; the span that its `traceparent` names is the parent where there is no present one.
+            meta: The run's `_meta`; the span that its `traceparent` names is the parent if no span is present.
             recorded: Whether `meta` was recorded when the run was submitted: then that is the parent in any case, and
                 the present span, of the worker, is linked.
         """
@@ -232,7 +233,7 @@ class RunTelemetry:
         self,
         kind_of: type[_SpanT],
         name: str,
-        attributes: Mapping[str, Any],
+        attributes: JsonObject,
         *,
         kind: SpanKind = SpanKind.INTERNAL,
         parent: Context | None = None,
@@ -259,11 +260,11 @@ class RunTelemetry:
     def _turn_name(self) -> str:
         return f"chat {self._model['gen_ai.request.model']}"
 
-    def _turn_attributes(self) -> dict[str, Any]:
+    def _turn_attributes(self) -> Json:
         return {"gen_ai.operation.name": "chat", **self._run, **self._model}
 
-    def _tool_attributes(self, call: ToolCallPart, tool: ToolSpec | None) -> dict[str, Any]:
-        attributes: dict[str, Any] = {
+    def _tool_attributes(self, call: ToolCallPart, tool: ToolSpec | None) -> Json:
+        attributes: Json = {
             "gen_ai.operation.name": "execute_tool",
             "gen_ai.tool.name": call.name,
             "gen_ai.tool.call.id": call.id,
@@ -327,7 +328,7 @@ def _provider_and_model(name: str) -> tuple[str, str]:
     return ("_OTHER", name)
 
 
-def _settings_of(request: ModelRequest) -> dict[str, Any]:
+def _settings_of(request: ModelRequest) -> Json:
     settings = request.settings
     found = {
         "gen_ai.request.temperature": settings.temperature,
@@ -337,7 +338,7 @@ def _settings_of(request: ModelRequest) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _usage_of(usage: Usage) -> dict[str, Any]:
+def _usage_of(usage: Usage) -> Json:
     """Return the attributes of usage; zeros are left out, since the provider may not have sent them."""
     found = {
         "gen_ai.usage.input_tokens": usage.input_tokens,
@@ -356,7 +357,7 @@ def _input_of(request: ModelRequest) -> dict[str, str]:
     return found
 
 
-def _message_of(message: Message) -> dict[str, Any]:
+def _message_of(message: Message) -> Json:
     match message:
         case UserMessage():
             return {"role": "user", "parts": [{"type": "text", "content": message.text}]}
@@ -370,7 +371,7 @@ def _message_of(message: Message) -> dict[str, Any]:
             return {"role": "tool", "parts": parts}
 
 
-def _parts_of(message: AssistantMessage) -> Iterator[dict[str, Any]]:
+def _parts_of(message: AssistantMessage) -> Iterator[Json]:
     for part in message.parts:
         if isinstance(part, TextPart):
             yield {"type": "text", "content": part.text}

@@ -5,9 +5,9 @@ Knows an agent by its `send`; holds the guards against nesting depth and cycles.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import nullcontext
-from typing import Any, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 import anyio
 
@@ -19,6 +19,7 @@ from toolweave.agent._run import Run, current_run, runtime_of
 from toolweave.errors import ModelError, ToolError
 from toolweave.jobs._lease import is_held
 from toolweave.protocol.content import ContentBlock, TextContent
+from toolweave.protocol.json_types import JsonObject
 from toolweave.tools._call import IDEMPOTENCY_KEY, RESUMABLE, CallContext
 from toolweave.tools._function import tool as function_tool
 from toolweave.tools._result import ToolResult
@@ -57,7 +58,7 @@ class Sender(Protocol):
         ...
 
     def runs(self, run: Run, /) -> bool:
-        """Whether a run is one of its own."""
+        """Whether a run is one of this agent."""
         ...
 
 
@@ -78,6 +79,7 @@ def agent_tool(
         key = None if agent.durable is None else _key(ctx)
         run = agent.send(message, session=session, ctx=ctx, attended=attended, key=key)
         if agent.durable is not None and key is not None:
+            # An earlier delivery of this call may still hold its run.
             await _free(agent.durable, run.id)
         if ctx.on_progress is None:
             return await _answer(run, agent.name)
@@ -94,7 +96,7 @@ def agent_tool(
         "additionalProperties": False,
     }
 
-    async def run_agent(arguments: Mapping[str, Any], ctx: CallContext) -> ToolResult:
+    async def run_agent(arguments: JsonObject, ctx: CallContext) -> ToolResult:
         return await send(arguments["message"], ctx)
 
     return function_tool(
@@ -146,10 +148,10 @@ def _session(agent: Sender, keep: KeepConversation, above: Run | None, ctx: Call
     if ctx.caller is None:
         return None
     client = ctx.caller.client_key
-    if client is None:  # clients that cannot be told apart must not share a conversation
+    if client is None:  # clients that cannot be distinguished must not share a conversation
         raise ToolError(
-            f"agent {agent.name!r} keeps a conversation for each client, and this server cannot tell its clients "
-            "apart: without sessions (2026-07-28) only authorized callers are known. Give the server auth=, or name "
+            f"agent {agent.name!r} keeps a conversation for each client, and this server cannot distinguish its "
+            "clients: without sessions (2026-07-28) only authorized callers are known. Give the server auth=, or name "
             "the conversation: as_tool(keep_conversation=lambda ctx: ...)"
         )
     return f"client:{client}"
@@ -162,8 +164,10 @@ async def _answer(run: Run, name: str) -> ToolResult:
     except ModelError as exc:
         raise ToolError(f"agent {name!r} failed: {exc}", retryable=exc.retryable) from exc
     if result.status != "completed" or result.pending:
-        said = f"; it had said: {result.text}" if result.text else ""
-        raise ToolError(f"agent {name!r} ended before it was done ({result.stop_reason}){said}")
+        text = f"agent {name!r} ended before it was done ({result.stop_reason})"
+        if result.text:
+            text += f"; its last text: {result.text}"
+        raise ToolError(text)
     return ToolResult.of(result.text if result.output is None else result.output)
 
 
@@ -226,8 +230,8 @@ def parallelize(tool: Tool, *, name: str | None = None, limit: int = 8, max_call
 
     at_once = 1 if tool.spec.sequential else limit
 
-    async def run_all(arguments: Mapping[str, Any], ctx: CallContext) -> ToolResult:
-        calls: list[Mapping[str, Any]] = arguments["calls"]
+    async def run_all(arguments: JsonObject, ctx: CallContext) -> ToolResult:
+        calls: list[JsonObject] = arguments["calls"]
         results: list[ToolResult | None] = [None] * len(calls)
         slots = anyio.Semaphore(at_once)
         above = current_run()

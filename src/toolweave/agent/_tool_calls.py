@@ -1,6 +1,6 @@
 """The tool calls of one run: approved, executed concurrently, recorded, and truncated for the model.
 
-Does not decide the next step (`_step.py` does) and owns no task of its own.
+Does not decide the next step (`_step.py` does) and owns no task.
 
 The order of a call's steps keeps it from being made twice, or without an approval: a record replays it; then a person
 or a rule approves the present definition of its tool; then it waits for a slot of its server, and starts over if the
@@ -304,7 +304,7 @@ class ToolCalls:
                 )
             environment.emit(event)
 
-        return QuestionAnswers(environment.run.questions, call.id, asked, told=publish)
+        return QuestionAnswers(environment.run.questions, call.id, asked, publish=publish)
 
     async def _sent(
         self, call: ToolCallPart, tool: ToolSpec, ctx: CallContext, answers: QuestionAnswers

@@ -1,17 +1,18 @@
 """Tool search: above a token budget a model sees one tool that searches the others and loads them on demand.
 
 One toolset serves one conversation. The loaded tools follow from the conversation alone, so a resumed run, which has
-nothing but its messages, sees the same tools. Knows no provider; one with a tool search of its own gets the names.
+nothing but its messages, sees the same tools. Knows no provider; a provider with its own tool search gets the names.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Any, cast
 
 from toolweave.models._messages import AssistantMessage, Message, ToolMessage
 from toolweave.protocol.content import TextContent
+from toolweave.protocol.json_types import Json, JsonObject
 from toolweave.tools._call import CallContext, ToolCall
 from toolweave.tools._names import free_name
 from toolweave.tools._result import ToolResult, invalid_input
@@ -195,7 +196,7 @@ class ToolSearchToolset(WrapperToolset, RoutingToolset):
             return name
         return spec.name
 
-    def _searched(self, arguments: Mapping[str, Any]) -> ToolResult:
+    def _searched(self, arguments: JsonObject) -> ToolResult:
         problems = search_problems(arguments)
         if problems:
             return invalid_input(SEARCH_NAME, problems)
@@ -221,7 +222,7 @@ def _search_tool(inner: ToolSnapshot) -> ToolSpec:
 
 def _answer(query: str, found: list[ToolSpec]) -> ToolResult:
     if not found:
-        text = f"No tool fits {query!r}. Try other words: what it should do, what it works on, or the server's name."
+        text = f"No tool fits {query!r}. Try other words: its purpose, its subject, or the server's name."
         return ToolResult(content=(TextContent(text=text),), structured_content={"tools": []})
     lines = [f"- {tool.name}: {first_line(tool.description)}".rstrip(": ") for tool in found]
     text = "\n".join(["Loaded; from the next turn on they are among the tools:", *lines])
@@ -232,8 +233,8 @@ def _answer(query: str, found: list[ToolSpec]) -> ToolResult:
 
 def _found(result: ToolResult) -> list[str]:
     data = result.structured_content
-    tools: Any = cast("dict[str, Any]", data).get("tools") if isinstance(data, dict) else None
+    tools: Any = cast("Json", data).get("tools") if isinstance(data, dict) else None
     if not isinstance(tools, list):
         return []
-    entries = [cast("dict[str, Any]", tool) for tool in cast("list[Any]", tools) if isinstance(tool, dict)]
+    entries = [cast("Json", tool) for tool in cast("list[Any]", tools) if isinstance(tool, dict)]
     return [name for entry in entries if isinstance(name := entry.get("name"), str)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from toolweave.agent._approval import Approval, WaitingCall, definition_digest
 from toolweave.agent._questions import Asked, GivenAnswer, checked_answer
@@ -19,7 +19,7 @@ from toolweave.jobs import WorkQueue
 from toolweave.jobs._kind import SUBMITTED_SIGNAL, JobTopic, submitted_note
 from toolweave.models._serialization import plain, turn_from_json
 from toolweave.protocol.client_requests import ElicitationResult
-from toolweave.protocol.json_types import JsonObject, object_or_empty
+from toolweave.protocol.json_types import Json, JsonObject, object_or_empty
 from toolweave.state import Change, Delete, Document, Put, Store, iter_documents, signal
 from toolweave.tools._spec import ToolSpec
 
@@ -36,7 +36,7 @@ def question_keys(run_id: str, call_id: str) -> str:
     return f"{_waiting_key(run_id, call_id)}:"
 
 
-def answer_of(value: Mapping[str, Any], tool: ToolSpec) -> Approval | None:
+def answer_of(value: JsonObject, tool: ToolSpec) -> Approval | None:
     """Return a recorded answer, or None if the tool's definition is no longer the one that was shown."""
     if value.get("digest") != definition_digest(tool):
         return None
@@ -73,10 +73,10 @@ def asked_in(
     return replace(result, asked_by=asked_by, allowed=last.digest)
 
 
-def _numbered(entries: Mapping[str, Document], key: str) -> Sequence[tuple[int, Mapping[str, Any]]]:
+def _numbered(entries: Mapping[str, Document], key: str) -> Sequence[tuple[int, JsonObject]]:
     """Return the entries of the questions of a call, each with its number."""
     prefix = f"{key}:"
-    found: list[tuple[int, Mapping[str, Any]]] = []
+    found: list[tuple[int, JsonObject]] = []
     for name, entry in entries.items():
         number = name.removeprefix(prefix)
         if number != name and number.isdecimal():
@@ -147,8 +147,8 @@ async def answer_waiting(
     the store, unless its program resumes it.
 
     Raises:
-        RunError: There is no such run or call, the run does not wait, the run or the call is over, the call has another
-            answer, or needs another kind of answer; or the answer does not fit the form.
+        RunError: The run or the call does not exist, does not wait, or is over; the call has another answer, or needs
+            another kind of answer; or the answer does not fit the form.
         StoreError: The store or the queue cannot be reached.
     """
     while True:
@@ -206,7 +206,7 @@ async def _waiting_record(store: Store, run_id: str, call_id: str, answer: _Answ
     """Return the record of a waiting run, or of one that has gone on with the same answer.
 
     Raises:
-        RunError: There is no such run, or it has ended, or it does not wait.
+        RunError: The run does not exist, or it has ended, or it does not wait.
     """
     record = await read_record(store, run_id)
     if record is None:
@@ -258,7 +258,7 @@ async def _is_answered(store: Store, run_id: str, call_id: str, answer: _Answer)
     return True
 
 
-def _is_same(recorded: Mapping[str, Any], answer: _Answer) -> bool:
+def _is_same(recorded: JsonObject, answer: _Answer) -> bool:
     """Whether an answer is the recorded one; values that a form has added do not count."""
     if isinstance(answer, Approval):
         return recorded.get("approved") is answer.approved
@@ -269,7 +269,7 @@ def _is_same(recorded: Mapping[str, Any], answer: _Answer) -> bool:
     return all(content.get(name) == value for name, value in object_or_empty(given.content).items())
 
 
-def _outcome(value: Mapping[str, Any]) -> str:
+def _outcome(value: JsonObject) -> str:
     """Return a recorded answer as a past participle."""
     if "action" in value:
         return {"accept": "accepted", "decline": "declined", "cancel": "cancelled"}[value["action"]]
@@ -278,7 +278,7 @@ def _outcome(value: Mapping[str, Any]) -> str:
     return "denied"
 
 
-def _values(asked: WaitingCall, open_calls: Collection[WaitingCall], answer: _Answer) -> dict[str, dict[str, Any]]:
+def _values(asked: WaitingCall, open_calls: Collection[WaitingCall], answer: _Answer) -> dict[str, Json]:
     """Return the answers to record, by the ids of their calls and questions.
 
     Raises:

@@ -38,7 +38,7 @@ class FrameworkInput:
     """The input of a run in the form in which it is kept.
 
     Attributes:
-        text: For people, in lists of runs; all of it when there is no `value`.
+        text: The text for lists of runs; all of the input if `value` is not set.
         value: The framework's own form as JSON text, or None when the text is all.
     """
 
@@ -99,7 +99,7 @@ class DurableAgent(Generic[ResultT]):
     Runs are executed in the process that asks for them (`run`, `resume`), or by workers (`submit`, with a backend).
 
     Attributes:
-        name: The name under which its runs are kept; workers tell agents apart by it.
+        name: The name under which its runs are kept; workers distinguish agents by it.
         durable: Its persistence in a store.
     """
 
@@ -130,7 +130,7 @@ class DurableAgent(Generic[ResultT]):
             options: The framework's own, for its method `run`; those given to `durable` are the defaults.
 
         Raises:
-            RunError: The run is executed elsewhere now, began with another input, was cancelled, or its record is none
+            RunError: The run is executed elsewhere now, began with another input, was cancelled, or its record is not
                 of what the agent does now.
             StoreError: The store cannot be reached.
             TypeError: The input cannot be kept.
@@ -182,7 +182,7 @@ class DurableAgent(Generic[ResultT]):
         Raises:
             RunError: The key belongs to another input.
             StoreError: The store or the queue cannot be reached. With a key it is safe to try again.
-            ValueError: The agent has no backend, an option is none of the input, or there is no such policy.
+            ValueError: The agent has no backend, an option is not the input's, or the policy is unknown.
         """
         if on_unknown is not None:
             check_policy(on_unknown)
@@ -359,7 +359,7 @@ def check_policy(policy: str) -> None:
     """Refuse a policy that there is not.
 
     Raises:
-        ValueError: There is none of this name; `"ask"` is one of our own agents.
+        ValueError: The policy is unknown; `"ask"` is only for agents of Toolweave.
     """
     if policy not in get_args(UnknownPolicy):
         raise ValueError(f"on_unknown of a durable agent is 'error' or 'rerun', not {policy!r}")

@@ -12,6 +12,7 @@ from toolweave.agent._durable import make_durable
 from toolweave.durability._durable_agent import DurableAgent, Framework, UnknownPolicy, check_policy
 from toolweave.errors import ConfigError
 from toolweave.jobs import WorkBackend
+from toolweave.protocol.json_types import Json
 from toolweave.state import Store
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def durable(
     on_unknown: UnknownPolicy = "error",
     repeatable: Collection[str] = (),
     options: Mapping[str, Any] | None = None,
-) -> DurableAgent[dict[str, Any]]: ...
+) -> DurableAgent[Json]: ...
 
 
 def durable(
@@ -89,8 +90,8 @@ def durable(
         options: The framework's own keyword arguments of each run, such as `deps` of Pydantic AI.
 
     Raises:
-        TypeError: The agent is none of these frameworks', or `store` is neither a store nor a backend.
-        ValueError: It has no name, something in it cannot be recorded, or there is no such policy.
+        TypeError: The agent is of another framework, or `store` is neither a store nor a backend.
+        ValueError: It has no name, something in it cannot be recorded, or the policy is unknown.
         ConfigError: The installed version of the framework is too old.
     """
     check_policy(on_unknown)

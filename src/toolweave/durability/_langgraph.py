@@ -27,6 +27,7 @@ from toolweave.durability._durable_agent import FrameworkInput, FrameworkOutcome
 from toolweave.durability._recorder import KeptOutcome, RunRecorder
 from toolweave.models._base import Usage
 from toolweave.models._messages import ToolCallPart
+from toolweave.protocol.json_types import Json, JsonObject
 from toolweave.tools._approval_request import approval_request
 from toolweave.tools._spec import ToolSpec
 
@@ -84,7 +85,7 @@ class LangGraphAgent:
         sent: Any = _loaded(recorded["input"])
         if self._graph.checkpointer:
             state = await self._graph.aget_state(config)
-            known: Mapping[str, Any] = state.metadata or {}
+            known: JsonObject = state.metadata or {}
             if known.get(_MARK) == recorder.run_id:  # it has begun, and its thread knows where it is
                 if answer is None and not state.next:
                     return state.values
@@ -96,7 +97,7 @@ class LangGraphAgent:
             _around.reset(token)
 
     def outcome(self, result: Any) -> FrameworkOutcome:
-        values: dict[str, Any] = cast("dict[str, Any]", result) if isinstance(result, dict) else {}
+        values: Json = cast("Json", result) if isinstance(result, dict) else {}
         if interrupts := values.get("__interrupt__"):
             calls = [call_id for one in interrupts if (call_id := _call_id(one.value)) is not None]
             return FrameworkOutcome(text="waits for an answer to its interrupt", waits=True, calls=calls)
@@ -146,7 +147,7 @@ def _tool_node(node: ToolNode, recorder: RunRecorder) -> ToolNode:
     async def recorded(request: Any, execute: Callable[[Any], Awaitable[Any]]) -> Any:
         call, tool, (step, within) = request.tool_call, request.tool, _place(request.runtime.config)
         part = ToolCallPart(id=f"{within}{call['id']}", name=call["name"], arguments=call["args"])
-        metadata: Mapping[str, Any] = (tool and tool.metadata) or {}
+        metadata: JsonObject = (tool and tool.metadata) or {}
         if _needs_approval(tool, part.arguments):
             given = await recorder.decision(step, part, _spec(tool))
             if given is None:
@@ -179,12 +180,12 @@ def _tool_node(node: ToolNode, recorder: RunRecorder) -> ToolNode:
     return made
 
 
-def _needs_approval(tool: Any, arguments: Mapping[str, Any]) -> bool:
+def _needs_approval(tool: Any, arguments: JsonObject) -> bool:
     """Whether a person has to approve a call: an exported tool says so itself, any other by its metadata."""
     if tool is None:
         return False
     asks = getattr(tool, "needs_approval", None)
-    metadata: Mapping[str, Any] = tool.metadata or {}
+    metadata: JsonObject = tool.metadata or {}
     if callable(asks):
         return bool(asks(arguments))
     return metadata.get("requires_approval") is True
@@ -193,7 +194,7 @@ def _needs_approval(tool: Any, arguments: Mapping[str, Any]) -> bool:
 def _call_id(value: Any) -> str | None:
     """Return the id of the call whose approval an interrupt asks for; None for one that asks for something else."""
     if isinstance(value, dict):
-        asked = cast("dict[str, Any]", value)
+        asked = cast("Json", value)
     else:
         asked = {}
     return asked.get("tool_call_id")
@@ -220,13 +221,13 @@ def _message(call: ToolCallPart, text: str, call_id: str) -> ToolMessage:
 
 def _spec(tool: Any) -> ToolSpec:
     """Return the present definition of a tool, to which an answer is bound."""
-    metadata: Mapping[str, Any] = tool.metadata or {}
+    metadata: JsonObject = tool.metadata or {}
     schema = tool.args_schema
     return ToolSpec(
         name=tool.name,
         server=metadata.get("server"),
         description=tool.description,
-        input_schema=cast("dict[str, Any]", schema) if isinstance(schema, dict) else dict(tool.args),
+        input_schema=cast("Json", schema) if isinstance(schema, dict) else dict(tool.args),
         annotations=metadata.get("annotations"),
     )
 
@@ -284,8 +285,8 @@ class GraphNode(Runnable[Any, Any]):
 class GraphValueForm:
     """The form of the result of a tool call, or a node: LangGraph's own, as for a checkpoint."""
 
-    def __init__(self, call: Mapping[str, Any] | None = None) -> None:
-        self._call: Mapping[str, Any] = call or {}
+    def __init__(self, call: JsonObject | None = None) -> None:
+        self._call: JsonObject = call or {}
 
     def of_value(self, value: Any) -> KeptOutcome:
         failed = isinstance(value, ToolMessage) and value.status == "error"
@@ -320,8 +321,8 @@ def _path(config: RunnableConfig | None) -> tuple[Any, ...]:
     return tuple(((config or {}).get("metadata") or {}).get("langgraph_path", ()))
 
 
-def _thread(config: Mapping[str, Any] | None) -> str | None:
-    configurable: Mapping[str, Any] = (config or {}).get("configurable") or {}
+def _thread(config: JsonObject | None) -> str | None:
+    configurable: JsonObject = (config or {}).get("configurable") or {}
     return configurable.get("thread_id")
 
 
@@ -335,7 +336,7 @@ def _loaded(kept: list[str]) -> Any:
 
 
 def _messages(value: Any) -> list[Any]:
-    found: Any = cast("dict[str, Any]", value).get("messages", ()) if isinstance(value, dict) else value
+    found: Any = cast("Json", value).get("messages", ()) if isinstance(value, dict) else value
     if isinstance(found, (list, tuple)):
         return list(cast("list[Any]", found))
     return [found]

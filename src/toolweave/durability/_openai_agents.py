@@ -37,6 +37,7 @@ from toolweave.durability._durable_agent import FrameworkInput, FrameworkOutcome
 from toolweave.durability._recorder import KeptOutcome, RunRecorder
 from toolweave.models._base import Usage as OurUsage
 from toolweave.models._messages import ToolCallPart
+from toolweave.protocol.json_types import Json, JsonObject
 from toolweave.tools._spec import ToolSpec
 
 _NAME = "openai-agents"
@@ -78,7 +79,7 @@ class OpenAiAgentsAgent:
             return FrameworkInput(text=sent)
         if isinstance(sent, RunState):
             state = cast("RunState[Any, Any]", sent).to_json()
-            return FrameworkInput(text="goes on after its approvals", value=json.dumps({"state": state}))
+            return FrameworkInput(text="continues after its approvals", value=json.dumps({"state": state}))
         if isinstance(sent, list):
             items = _ANY.dump_python(sent, mode="json")
             return FrameworkInput(text=_last_text(items), value=json.dumps({"items": items}))
@@ -301,7 +302,7 @@ class ToolOutputForm:
         return KeptOutcome(kind="value", value=dumped, text=str(dumped))
 
     def of_error(self, error: Exception) -> KeptOutcome | Literal["undone"] | None:
-        return None  # a tool tells the model of its failures in texts
+        return None  # a tool reports its failures to the model in texts
 
     def replayed(self, kept: KeptOutcome) -> Any:
         return kept.value
@@ -313,18 +314,18 @@ class ToolOutputForm:
 _FORM = ToolOutputForm()
 
 
-def _annotations(tool: FunctionTool) -> Mapping[str, Any] | None:
+def _annotations(tool: FunctionTool) -> JsonObject | None:
     """Return the behaviour hints of an exported tool."""
     return getattr(tool.on_invoke_tool, _HINTS, None)
 
 
-def _arguments(text: str) -> dict[str, Any]:
+def _arguments(text: str) -> Json:
     try:
         found = json.loads(text or "{}")
     except ValueError:
         found = text
     if isinstance(found, dict):
-        return cast("dict[str, Any]", found)
+        return cast("Json", found)
     return {"": found}
 
 

@@ -37,6 +37,7 @@ from toolweave.durability._durable_agent import FrameworkInput, FrameworkOutcome
 from toolweave.durability._recorder import APPROVED, KeptOutcome, RunRecorder
 from toolweave.models._base import Usage
 from toolweave.models._messages import ToolCallPart
+from toolweave.protocol.json_types import Json
 from toolweave.tools._spec import ToolSpec
 
 _NAME = "pydantic-ai"
@@ -63,7 +64,7 @@ class PydanticAiAgent:
         for name, instead in _REFUSED.items():
             if options.get(name) is not None:
                 raise ValueError(f"{name}= does not go together with a durable run; {instead}")
-        more: dict[str, Any] = {}
+        more: Json = {}
         if history := options.get("message_history"):
             more["message_history"] = ModelMessagesTypeAdapter.dump_python(list(history), mode="json")
         if (answers := options.get("deferred_tool_results")) is not None:
@@ -147,7 +148,7 @@ class RecordingCapability(AbstractCapability[Any]):
         return response
 
     async def wrap_tool_execute(
-        self, ctx: RunContext[Any], *, call: TheirCall, tool_def: ToolDefinition, args: dict[str, Any], handler: Any
+        self, ctx: RunContext[Any], *, call: TheirCall, tool_def: ToolDefinition, args: Json, handler: Any
     ) -> Any:
         # a call that asked for approval, or raised `ApprovalRequired`, is made again under its id when it was approved
         if ctx.tool_call_approved:
@@ -247,7 +248,7 @@ def _dumped(value: ToolReturn[Any]) -> Any:
     return _RETURN.dump_python(value, mode="json")
 
 
-def _arguments(call: TheirCall) -> dict[str, Any]:
+def _arguments(call: TheirCall) -> Json:
     try:
         return call.args_as_dict()
     except ValueError:  # no JSON object: it is refused before it is made

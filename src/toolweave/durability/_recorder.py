@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol, TypeVar
 
@@ -20,6 +20,7 @@ from toolweave.errors import RunError, ToolError
 from toolweave.models._base import Finished, Usage
 from toolweave.models._messages import AssistantMessage, ProviderPart, TextPart, ToolCallPart
 from toolweave.models._serialization import plain
+from toolweave.protocol.json_types import Json, JsonObject
 from toolweave.tools._ambient import calling
 from toolweave.tools._call import IDEMPOTENCY_KEY, CallContext
 from toolweave.tools._result import ToolResult
@@ -32,7 +33,7 @@ _RAISED = "raised"
 APPROVED = "#approved"
 """The suffix of the id under which a call is recorded that is repeated once it was approved."""
 _SHOWN = 2000
-"""Characters of an outcome that are kept for people, beside its whole form."""
+"""Characters of the printable text of an outcome, beside its whole form."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +43,7 @@ class KeptOutcome:
     Attributes:
         kind: A word of the framework's form: a result, or which exception.
         value: The outcome in that form; any JSON value.
-        text: The same for people.
+        text: The same as text.
         is_error: Whether the model gets it as an error.
     """
 
@@ -92,7 +93,7 @@ class CheckedJournal(StoreJournal):
         self._turn_ended(step)
 
     def differs(self, step: int, call: ToolCallPart) -> str | None:
-        """Describe how a call differs from the recorded one; None when it is the same or there is none."""
+        """Describe how a call differs from the recorded one; None if it is the same, or none was recorded."""
         found = self._entries.get(self._call_key(step, call))
         if found is None or self._named(call).items() <= found.value.items():
             return None
@@ -123,7 +124,7 @@ class CheckedJournal(StoreJournal):
     async def with_question_id(self, step: int, call: ToolCallPart) -> ToolCallPart:
         """Return a call with the id under which a person is asked: its own, or one of its step.
 
-        A model may use the id of an earlier call again, and an answer to that one is none to this.
+        A model may use the id of an earlier call again, and an answer to that one does not count for this.
         """
         begin = len(self._run_id) + 1
         ends = (f"/call/{call.id}", f"/call/{call.id}{APPROVED}")
@@ -155,7 +156,7 @@ class CheckedJournal(StoreJournal):
         found = (entry.value for key, entry in self._entries.items() if key.startswith(answers))
         return {one["digest"] for one in found if one["approved"] and one["remember"] is not None}
 
-    def _named(self, call: ToolCallPart) -> dict[str, Any]:
+    def _named(self, call: ToolCallPart) -> Json:
         text = json.dumps(plain(call.arguments), sort_keys=True, separators=(",", ":"))
         return {"name": call.name, "arguments": hashlib.sha256(text.encode()).hexdigest()}
 
@@ -211,7 +212,7 @@ class RunRecorder:
         calls: Sequence[ToolCallPart] = (),
         usage: Usage | None = None,
     ) -> None:
-        """Record the model's answer in its framework's form, with its text and calls for people."""
+        """Record the model's answer in its framework's form, with its text and calls."""
         parts = (*((TextPart(text=text),) if text else ()), *calls)
         message = AssistantMessage(parts=(*parts, ProviderPart(provider=framework, raw={"answer": answer})))
         turn = Finished(message=message, usage=usage or Usage(), stop_reason="tool_calls" if calls else "end")
@@ -222,7 +223,7 @@ class RunRecorder:
         self,
         step: int,
         call: ToolCallPart,
-        annotations: Mapping[str, Any] | None,
+        annotations: JsonObject | None,
         make: Callable[[], Awaitable[T]],
         form: OutcomeForm[T],
     ) -> T:
@@ -259,7 +260,7 @@ class RunRecorder:
         return value
 
     async def decision(self, step: int, call: ToolCallPart, tool: ToolSpec) -> Approval | None:
-        """Return a person's answer to a call; None when there is none, and the run has to wait for it."""
+        """Return a person's answer to a call; None if the run has to wait for it."""
         asked = await self._journal.with_question_id(step, call)
         given = await self._safely(self._journal.decision(asked, tool))
         if given is None:
@@ -320,7 +321,7 @@ class RunRecorder:
         harmless = tool.hint("readOnlyHint") is True or tool.hint("idempotentHint") is True
         return harmless or self._journal.reruns or (step, call.id) in self._raised
 
-    def _spec(self, name: str, annotations: Mapping[str, Any] | None) -> ToolSpec:
+    def _spec(self, name: str, annotations: JsonObject | None) -> ToolSpec:
         if name in self._repeatable:
             known = {"idempotentHint": True}
         else:

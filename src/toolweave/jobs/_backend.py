@@ -28,7 +28,7 @@ class Backend:
     An async context manager, entered by count; connections stay open while it is entered. Without that, `queue.submit`
     opens one for as long as it takes, and the store of Redis opens itself when it is first used.
 
-    With `memory://` everything is in this process: each `Backend("memory://")` has jobs of its own, in one event loop,
+    With `memory://` everything is in this process: each `Backend("memory://")` has separate jobs, in one event loop,
     and they are gone with it. A worker is needed there too: `work_runs([agent], backend)` beside what submits.
 
     Args:
@@ -44,7 +44,7 @@ class Backend:
         where: The printable address, without a password.
 
     Raises:
-        StoreError: `[distributed]` is not installed, or the URL is none of these.
+        StoreError: `[distributed]` is not installed, or the URL has another scheme.
     """
 
     def __init__(

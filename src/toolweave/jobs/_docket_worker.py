@@ -14,7 +14,7 @@ import os
 import socket
 import time
 import uuid
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -28,6 +28,7 @@ from docket.dependencies import TaskOutcome as Outcome
 from redis.exceptions import ResponseError
 
 from toolweave._backoff import backoff
+from toolweave._json_types import Json, JsonObject
 from toolweave.errors import StoreError
 from toolweave.jobs._lease import machine, process_is_dead
 from toolweave.jobs._messages import FUNCTION, Messages, PlainDocket, in_plain
@@ -85,7 +86,7 @@ class Liveness:
                 taken += await self._taken(redis, name, most - len(taken))
         return await self._docket.checked(redis, taken)
 
-    async def _is_dead(self, redis: Any, name: str, worker: Mapping[str, Any]) -> bool:
+    async def _is_dead(self, redis: Any, name: str, worker: JsonObject) -> bool:
         """Whether a worker is dead and holds jobs; one that is dead and holds none is forgotten."""
         here = _process_of(name)
         gone = here is not None and process_is_dead(here)
@@ -389,7 +390,7 @@ class TopicWorker:
 
     async def _job(self, execution: Execution, payload: str) -> Job | None:
         try:
-            known: dict[str, Any] = dict(json.loads(payload))
+            known: Json = dict(json.loads(payload))
         except (TypeError, ValueError):
             _log.exception("job %r of %r was dropped: its payload is not a JSON object", execution.key, self._topic)
             return None

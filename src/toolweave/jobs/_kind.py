@@ -6,13 +6,14 @@ Knows a store and a queue by their ports; nothing of what the jobs do.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 from urllib.parse import quote
 
 import anyio
 
+from toolweave._json_types import JsonObject
 from toolweave.jobs._backoff import Sleep
 from toolweave.jobs._lease import LEASE_SECONDS, Lease
 from toolweave.jobs._queue import Job, WorkQueue
@@ -57,7 +58,7 @@ def owner_prefix(owner: str) -> str:
 
 
 def submitted_note(
-    notes: JobCollections, owner: str, key: str, *, at: float, ttl: float, payload: Mapping[str, Any] | None = None
+    notes: JobCollections, owner: str, key: str, *, at: float, ttl: float, payload: JsonObject | None = None
 ) -> Put:
     """Return the change that notes a job as submitted, from which a worker gives it to the queue."""
     noted = {"at": at, "payload": dict(payload or {})}
@@ -101,11 +102,11 @@ class JobTopic:
         self.keep_seconds = keep_seconds
         self.prefix: str = owner_prefix(owner)
 
-    def job(self, key: str, payload: Mapping[str, Any] | None = None) -> Job:
+    def job(self, key: str, payload: JsonObject | None = None) -> Job:
         """Return the job to put into the queue."""
         return Job(topic=self.name, key=key, payload=dict(payload or {}))
 
-    def note(self, key: str, payload: Mapping[str, Any] | None = None, *, ttl: float | None = None) -> Put:
+    def note(self, key: str, payload: JsonObject | None = None, *, ttl: float | None = None) -> Put:
         """Return the change that notes a job as submitted, to be written together with its record.
 
         It is kept for `ttl` seconds, `keep_seconds` by default.
@@ -122,7 +123,7 @@ class JobTopic:
             Delete(collection=notes.cancels, key=key),
         ]
 
-    async def submit(self, key: str, payload: Mapping[str, Any] | None = None) -> None:
+    async def submit(self, key: str, payload: JsonObject | None = None) -> None:
         """Note a job whose record is in the store, and have it done; harmless when it waits already.
 
         Raises:

@@ -14,16 +14,16 @@ import asyncio
 import os
 import socket
 import sys
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from contextvars import Context, copy_context
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import anyio
 
+from toolweave._json_types import Json, JsonObject
 from toolweave.errors import StoreError
 from toolweave.jobs._backoff import Sleep
 from toolweave.state import Change, Delete, Document, Put, Store, listening, signal
@@ -49,7 +49,7 @@ class LeaseAttempt:
     """
 
     acquired: bool = False
-    holder: Mapping[str, Any] | None = None
+    holder: JsonObject | None = None
     revisions: Sequence[int] = ()
 
 
@@ -84,7 +84,7 @@ class Lease:
         self._seconds = seconds
         self._sleep = sleep
         self._strict = strict
-        self._value: dict[str, Any] = {"holder": os.urandom(16).hex(), "process": os.getpid(), "machine": machine()}
+        self._value: Json = {"holder": os.urandom(16).hex(), "process": os.getpid(), "machine": machine()}
         self._revision = 0
         self._since = 0.0  # when it was last renewed, or before
         self.lost: bool = False
@@ -358,7 +358,7 @@ def machine() -> str:
     return " ".join(parts)
 
 
-def _is_abandoned(value: Mapping[str, Any]) -> bool:
+def _is_abandoned(value: JsonObject) -> bool:
     """Whether a lease is that of a dead process of this machine, or one that this process holds no longer."""
     # A process id means something only on its own machine, boot and pid namespace. Of others the lifetime alone
     # decides.

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Protocol, Self, TypeAlias, runtime_checkable
 
+from toolweave._json_types import JsonObject
 from toolweave.state import Store
 
 
@@ -26,7 +27,7 @@ class Job:
 
     topic: str
     key: str
-    payload: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    payload: JsonObject = field(default_factory=dict[str, Any])
     delivery: int = 1
     deaths: int = 0
     after_outage: bool = False

@@ -23,6 +23,7 @@ from typing import Any, Generic, NoReturn, TypeVar
 
 import anyio
 
+from toolweave._json_types import Json
 from toolweave.errors import StoreError
 from toolweave.jobs._kind import SUBMITTED_SIGNAL, JobKind, JobTopic
 from toolweave.jobs._lease import is_living
@@ -145,7 +146,7 @@ class JobWorker(Generic[R]):
 
     async def _deaths(self, job: Job, dead: Document | None, lease: Document | None) -> int:
         """Return how many workers died of a job; one that was only unreachable for a while counts once at most."""
-        known: dict[str, Any] = {"deaths": 0, "holder": None} if dead is None else dead.value
+        known: Json = {"deaths": 0, "holder": None} if dead is None else dead.value
         holder = None if lease is None else lease.value["holder"]
         deaths: int = known["deaths"]
         if not job.deaths or (holder is not None and holder == known["holder"]):

@@ -16,6 +16,7 @@ from typing import Any, cast
 
 import anyio
 
+from toolweave._json_types import Json
 from toolweave.errors import StoreError
 from toolweave.state._redis_address import RedisAddress
 from toolweave.state._redis_scripts import RedisScript
@@ -435,7 +436,7 @@ class RedisConnections:
             raise
         return connection
 
-    def _new(self, place: dict[str, Any]) -> Any:
+    def _new(self, place: Json) -> Any:
         from redis.asyncio.connection import Connection
         from redis.asyncio.retry import Retry
         from redis.backoff import NoBackoff
