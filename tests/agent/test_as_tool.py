@@ -124,7 +124,7 @@ async def test_a_typed_answer_is_structured_content() -> None:
         (
             [Finished(message=AssistantMessage(parts=(TextPart(text="no"),)), stop_reason="refusal")],
             {},
-            "(refusal); it had said: no",
+            "(refusal); its last text: no",
         ),
     ],
 )
@@ -594,6 +594,6 @@ async def test_a_conversation_of_clients_that_cannot_be_told_apart_is_an_error_a
 
     assert fresh.text == "c"
     if protocol == "2026-07-28" and not token:
-        assert all(result.is_error and "cannot tell its clients apart" in result.text for result in results)
+        assert all(result.is_error and "cannot distinguish its clients" in result.text for result in results)
     else:
         assert [result.text for result in results] == ["a", "a / b"]

@@ -152,7 +152,7 @@ async def test_a_run_sees_the_tasks_of_its_session_and_no_others() -> None:
     stranger = await lead([tool_call("spawn_output", {"id": task})], [tool_call("spawn_status")], "ok").send("c")
 
     assert outcomes(second)[-1]["output"] == "x"
-    assert outcomes(stranger) == [f"there is no task {task!r} of yours; spawn_status lists them", {"tasks": []}]
+    assert outcomes(stranger) == [f"you have no task {task!r}; spawn_status lists your tasks", {"tasks": []}]
 
 
 async def test_cancelling_a_task_cancels_what_it_spawned() -> None:

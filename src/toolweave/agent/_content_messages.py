@@ -6,15 +6,14 @@ has, because it shares `text` with the other forms. `_parted_messages.py` has th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Mapping
 
 from toolweave.agent._message_content import UnknownForm, block_of, members_of, part_type, parts_of
 from toolweave.agent._message_forms import ReadMessages, call_of, outcome_of, text_of
 from toolweave.agent._parted_messages import PartedTurn, file_block
 from toolweave.models._messages import ThinkingPart
 from toolweave.protocol.content import ContentBlock, EmbeddedResource, TextContent
-from toolweave.protocol.json_types import JsonObject, as_object, as_text, object_or_empty, text_or_empty
+from toolweave.protocol.json_types import JsonObject, as_object, as_sequence, as_text, object_or_empty, text_or_empty
 from toolweave.tools._arguments import json_text
 
 _ROLES = ("user", "assistant", "tool")
@@ -60,10 +59,10 @@ def read_content(members: JsonObject) -> ReadMessages | None:
         UnknownForm: A part is of no known form.
     """
     role = members.get("role")
-    content = members.get("content")
-    if role not in _ROLES or not isinstance(content, (list, tuple)) or not content:
+    content = as_sequence(members.get("content"))
+    if role not in _ROLES or not content:
         return None
-    parts = [members_of(part) for part in cast("Sequence[Any]", content)]
+    parts = [members_of(part) for part in content]
     if all(map(_is_converse, parts)):
         add = _add_converse_part
     elif any(map(_is_model_part, parts)):

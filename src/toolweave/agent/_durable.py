@@ -144,6 +144,8 @@ class StoreConversations:
         """Save a conversation, merged with messages that other processes or runs have added meanwhile."""
         wanted = messages_to_json(messages)
         key = conversation_key(self._agent, session)
+        # Optimistic: two runs of a session in two processes both add their messages, and the one that is refused merges
+        # again.
         while True:
             found = await self._store.get(CONVERSATIONS, key)
             kept = [] if found is None else messages_in_document(found)

@@ -102,6 +102,7 @@ class AgentLifespan:
         Raises:
             RuntimeError: The agent is in use in another event loop.
         """
+        # Runs may join from several threads at once: the lock makes sure that they find one period, or one error.
         loop = running_loop()
         with self._joining:
             period = self.period
@@ -197,6 +198,7 @@ class LifespanPeriod:
         A caller that is part of one of the runs cannot wait for that (`wait=False`). In a forked process nothing of it
         runs, and it is left to its own process.
         """
+        # A fork copies the object, but not the tasks and sockets behind it: closing would end those of the parent.
         if self._process != os.getpid():
             return
         self._closing = True
@@ -204,6 +206,7 @@ class LifespanPeriod:
             cancel()
         if not wait:
             return
+        # The cancelled runs leave by themselves, so that each one records its end before the toolsets are closed.
         with anyio.move_on_after(2 * CLOSE_SECONDS, shield=True):
             while self.cancels:
                 await self._left.wait()
@@ -241,6 +244,7 @@ class LifespanPeriod:
             one.release.set()
             if not one.live:
                 one.scope.cancel()
+        # First a request, then the cancellation: a server that is asked to close may end its session in order.
         with anyio.CancelScope(shield=True, deadline=anyio.current_time() + CLOSE_SECONDS):
             for one in held:
                 await one.over.wait()
@@ -290,6 +294,8 @@ class LifespanPeriod:
         """Open a source and hold it until it is released, or note why it cannot be opened."""
         toolset: Toolset | None = None
         try:
+            # One scope for opening and for staying open: its deadline bounds the attempt, and is lifted once it is
+            # open.
             with held.scope:
                 async with source.make() as toolset:
                     if self.endless:
@@ -322,6 +328,8 @@ class LifespanPeriod:
             async with anyio.create_task_group() as self._group:
                 waiting = self._waiting
                 self._waiting = []
+                # Work that was given before the task group was open keeps the context of its caller: its span, and its
+                # run.
                 for context, work in waiting:
                     context.run(self._group.start_soon, work)
                 await self.ending.wait()

@@ -19,7 +19,7 @@ from toolweave.protocol.content import (
     content_block,
     plain_base64,
 )
-from toolweave.protocol.json_types import JsonObject, as_object, as_text, object_or_empty, text_or_empty
+from toolweave.protocol.json_types import JsonObject, as_object, as_sequence, as_text, object_or_empty, text_or_empty
 
 _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+);base64,")
 _BLOCKS: tuple[type, ...] = ContentBlock.__args__  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownVariableType]
@@ -45,9 +45,10 @@ def parts_of(content: object) -> Sequence[Any]:
     """Return the parts of a content: its items, or itself as the only one; none for None."""
     if content is None:
         return ()
-    if isinstance(content, (list, tuple)):
-        return cast("Sequence[Any]", content)
-    return (content,)
+    parts = as_sequence(content)
+    if parts is None:
+        return (content,)
+    return parts
 
 
 def blocks_of(content: object, member: str = "content") -> tuple[ContentBlock, ...]:
@@ -84,12 +85,13 @@ def block_of(part: object, member: str = "content") -> ContentBlock:
 
 def part_members(part: object) -> JsonObject | None:
     """Return the members of a part, which may be an object of a library; None for a value of another kind."""
-    if isinstance(part, Mapping):
-        return cast("JsonObject", part)
+    members = as_object(part)
+    if members is not None:
+        return members
     dump = getattr(part, "model_dump", None)
     if not callable(dump):
         return None
-    return cast("JsonObject", dump(by_alias=True, exclude_none=True, warnings=False))
+    return as_object(dump(by_alias=True, exclude_none=True, warnings=False))
 
 
 def members_of(part: object) -> JsonObject:

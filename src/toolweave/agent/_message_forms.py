@@ -39,7 +39,7 @@ from toolweave.models._pydantic_ai import PROVIDER as PYDANTIC_AI
 from toolweave.models._pydantic_ai import additions_to_next
 from toolweave.models._responses_items import texts
 from toolweave.protocol.content import ContentBlock
-from toolweave.protocol.json_types import Json, JsonObject, as_object, as_text, text_or_empty
+from toolweave.protocol.json_types import Json, JsonObject, as_object, as_sequence, as_text, text_or_empty
 from toolweave.tools._arguments import json_text, read_arguments
 from toolweave.tools._result import ToolResult
 
@@ -122,9 +122,9 @@ def read_message(members: JsonObject) -> ReadMessages:
     Raises:
         UnknownForm: The entry is of no known form, or is a system message.
     """
-    parts = members.get("parts")
-    if members.get("kind") in ("request", "response") and isinstance(parts, (list, tuple)):
-        return ReadMessages(messages=_pydantic_ai_messages(cast("Sequence[Any]", parts)))
+    parts = as_sequence(members.get("parts"))
+    if members.get("kind") in ("request", "response") and parts is not None:
+        return ReadMessages(messages=_pydantic_ai_messages(parts))
     role = members.get("role")
     kind = members.get("type")
     if role is None and isinstance(kind, str):
@@ -271,11 +271,12 @@ def call_of(members: JsonObject, key: str, arguments: str, within: str | None = 
     call_id = text_of(members, key, where)
     name = text_of(members, "name", where)
     given = members.get(arguments)
-    if isinstance(given, Mapping):
-        return ToolCallPart(id=call_id, name=name, arguments=dict(cast("JsonObject", given)))
+    given_object = as_object(given)
+    if given_object is not None:
+        return ToolCallPart(id=call_id, name=name, arguments=dict(given_object))
     if given is not None and not isinstance(given, str):
         given = json_text(given)
-    read, malformed = read_arguments(given or "")
+    read, malformed = read_arguments(text_or_empty(given))
     return ToolCallPart(id=call_id, name=name, arguments=read, malformed=malformed)
 
 

@@ -94,6 +94,7 @@ class ModelTurns:
         self._emit = environment.emit
         self._priced = priced
         self._share = 1.0  # of the conversation that the model accepts, as far as known
+        # Ids are unique in the whole conversation, as providers refuse one in which two calls have the same id.
         self._used_ids: set[str] = set()
         self._scanned = 0  # messages whose ids are among those
 
@@ -110,6 +111,7 @@ class ModelTurns:
         if recorded is None:
             finished = await self._observed(step, request)
             await journal.turn_finished(step, finished)
+            # The span of a replayed turn was ended by the process that requested it.
             return finished
         telemetry = self._environment.telemetry
         if telemetry is not None:
@@ -143,6 +145,7 @@ class ModelTurns:
         used = self._ids_of(request.messages)
         messages = await self._history(request.messages)
         for _ in range(_MAX_TRIMS):
+            # The whole conversation is kept and saved: only the model gets a part of it.
             sent = self._newest(messages)
             try:
                 return await self._streamed(step, replace(request, messages=tuple(sent)), used)
@@ -182,6 +185,7 @@ class ModelTurns:
         run_id = self._environment.run_id
         ids = CallIds(used)
         self.partial = []
+        # Closed in this task, and not by the garbage collector: the connection of a broken-off turn must not stay open.
         async with aclosing(self._model.stream(request)) as stream:
             async for event in stream:
                 match event:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import Any, Self, cast
+from typing import Any, Self
 
 from toolweave._repairs import Repair
-from toolweave.protocol.json_types import JsonObject
+from toolweave.protocol.json_types import JsonObject, as_object
 from toolweave.schema._object_around import object_around
 from toolweave.schema._problems import Problem, describe
 from toolweave.schema._signature import adapter_of, schema_of, validation_problems
@@ -46,8 +46,8 @@ class Output:
 
     def __init__(self, kind: Any) -> None:  # any type, generic aliases included
         self._adapter: Any = None
-        if isinstance(kind, Mapping):
-            own = cast("JsonObject", kind)
+        own = as_object(kind)
+        if own is not None:
             self._wraps = own.get("type", "object") != "object"
         else:
             own = schema_of(kind, what="output_type")

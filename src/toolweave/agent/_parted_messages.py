@@ -11,7 +11,7 @@ import base64
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 from toolweave.agent._message_content import UnknownForm, block_of, blocks_of, part_members, part_type
 from toolweave.agent._message_forms import ReadMessages, by_role, call_of, outcome_of
@@ -27,7 +27,7 @@ from toolweave.models._messages import (
     UserMessage,
 )
 from toolweave.protocol.content import ContentBlock
-from toolweave.protocol.json_types import JsonObject, as_object, as_text, object_or_empty, text_or_empty
+from toolweave.protocol.json_types import JsonObject, as_object, as_sequence, as_text, object_or_empty, text_or_empty
 from toolweave.tools._arguments import json_text
 from toolweave.tools._result import ToolResult
 
@@ -43,15 +43,15 @@ def read_parts(members: JsonObject) -> ReadMessages | None:
     Raises:
         UnknownForm: A part is of no known form, or it is a system message.
     """
-    parts = members.get("parts")
-    if "kind" in members or not isinstance(parts, (list, tuple)):
+    parts = as_sequence(members.get("parts"))
+    if "kind" in members or parts is None:
         return None
     role = _ROLES.get(str(members.get("role")))
     if role is None:
         content = members.get("content") or ""
         return by_role("role", members.get("role"), {**members, "content": content})
     turn = PartedTurn(is_user=role == "user")
-    for place, part in enumerate(cast("Sequence[Any]", parts)):
+    for place, part in enumerate(parts):
         found = part_members(part)
         if found is None:
             raise UnknownForm(f"'parts[{place}]' is not an object.")

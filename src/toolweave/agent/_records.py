@@ -25,7 +25,7 @@ from toolweave.models._serialization import (
     usage_from_json,
     usage_to_json,
 )
-from toolweave.protocol.json_types import Json, JsonObject
+from toolweave.protocol.json_types import Json, JsonObject, as_number, object_or_empty, text_or_empty
 from toolweave.state import Change, Document, Put, Store, iter_documents, signal
 
 _log = logging.getLogger("toolweave.agent")
@@ -159,7 +159,7 @@ async def create(
         attempts=1 if status == "running" else 0,
     )
     time_key = f"{_NEWEST - round(now * 1e6):016}/{start.run_id}"
-    above = {start.parent_id, group} - {None}
+    above = [one for one in (start.parent_id, group) if one is not None]
     revisions = await store.write(
         [
             record_change(record, ttl=ttl),
@@ -303,16 +303,12 @@ def record_of(found: Document) -> RunRecord:
 
 def unreadable(found: Document, problem: StoreError) -> RunRecord:
     """Return a placeholder for a record that this version cannot read; its error says why."""
-    whole: Any = found.value
-    value: Json = cast("Json", whole) if isinstance(whole, dict) else {}
-    agent = value.get("agent")
-    prompt = value.get("prompt")
-    at = value.get("created_at")
-    begun = float(at) if isinstance(at, int | float) else 0.0
+    value = object_or_empty(found.value)
+    begun = float(as_number(value.get("created_at")) or 0)
     return RunRecord(
         run_id=found.key,
-        agent=agent if isinstance(agent, str) else "",
-        prompt=prompt if isinstance(prompt, str) else "",
+        agent=text_or_empty(value.get("agent")),
+        prompt=text_or_empty(value.get("prompt")),
         status="failed",
         error=str(problem),
         created_at=begun,

@@ -183,6 +183,7 @@ class Run:
         if loop is None or _is_running_here(loop):
             self._cancel(reason)
         elif not loop.is_closed():
+            # A scope may be cancelled in the thread of its event loop only.
             loop.call_soon_threadsafe(self._cancel, reason)
 
     def approve(self, call: str | events.ApprovalRequested, *, remember: Any = None, reason: str | None = None) -> bool:
@@ -253,6 +254,8 @@ class Run:
         if not self.done and ended is not None and period is not None:
             if not _is_running_here(period.loop):
                 raise RuntimeError(f"run {self.id!r} runs in another event loop; await it there")
+            # Several tasks may await a run. Only when the last of them is cancelled is the run cancelled, because a run
+            # that nobody awaits any more was started for them.
             self._awaiting += 1
             try:
                 await ended.wait()
@@ -260,6 +263,8 @@ class Run:
                 if self._awaiting == 1 and not self.done:
                     self._cancel(gone)
                     with anyio.CancelScope(shield=True), anyio.move_on_after(CLOSE_SECONDS):
+                        # Bounded and shielded: the caller is cancelled already, and yet no server process may outlive
+                        # it.
                         await ended.wait()
                         await period.ended()  # toolsets of this run alone are closed too
                 raise
@@ -314,6 +319,7 @@ class Run:
         if self.done or self._cancelled is not None:
             return
         self._cancelled = reason
+        # Children first: a child that sees its parent end would report an interrupted call instead of a cancelled run.
         for child in self.children.values():
             child.cancel(reason)
         if self._status == "new":
@@ -370,12 +376,14 @@ class Run:
 
     def _emit(self, event: Event) -> None:
         """Publish an event to the run's iterators; one that concerns a person reaches the parent's iterators too."""
+        # Events are kept for the life of the run: an iterator that starts late reads all of them from the first.
         if self.done:
             return
         self._events.append(event)
         if self._changed is not None:
             self._changed.set()
             self._changed = None
+        # A person watches the run at the top, so a question of any run below has to reach it.
         if self.parent is not None and isinstance(event, _FOR_PEOPLE):
             self.parent._emit(event)  # noqa: SLF001 - the same
 
@@ -386,6 +394,7 @@ class Run:
         runtime = self._runtime
         period = cast("LifespanPeriod", self._period)
         result: RunResult | None = None
+        # Entered before the lock is acquired, so that a waiting run keeps the state of its session alive.
         session_state = runtime.sessions.enter(self.session)
         try:
             with anyio.CancelScope() as self._scope:

@@ -118,6 +118,8 @@ class RunLoop:
         journal = self._request.journal or self._runtime.open_journal(self._run.id)
         session = self._request.session
         held = journal.held(self._run.cancel, sent=self._request.sent, session=session)
+        # The run's lease comes first: a process that has it may be asked to cancel the run while it waits for its
+        # session.
         async with held, self._runtime.hold_session(session, self._run.id):
             return await self._work(session_state, period, journal)
 
@@ -154,6 +156,8 @@ class RunLoop:
         try:
             await self._open(period, extra)
             started = await self._start(session_state, journal)
+            # The time limit excludes opening and saving: their own bounds apply, and a run that is out of time is still
+            # saved.
             with anyio.move_on_after(self._rules.limits.seconds) as clock:
                 finish = await self._traced(started, period)
             if clock.cancelled_caught:
@@ -168,6 +172,7 @@ class RunLoop:
         except Exception as exc:  # boundary: any error that ends a run is raised to its awaiters
             finish = Finish(reason="error")
             error = exc
+        # Also on cancellation, which passes through here and is not caught.
         finally:
             result = self._closed(finish, error)
             try:
@@ -193,6 +198,7 @@ class RunLoop:
             runtime.allowed.restore(await journal.allowed())
         if not start.messages:
             raise ValueError("there is nothing to answer; send a message")
+        # From here on the run has a state, so its end is recorded; an error before leaves the store as it was.
         self._started = self._prepared(start, session_state, journal)
         self._emit(
             events.RunStarted(
@@ -278,6 +284,7 @@ class RunLoop:
         return searched
 
     def _telemetry(self) -> RunTelemetry | None:
+        # Importing it costs more than a whole run.
         if "opentelemetry" not in sys.modules:  # a tracing program has loaded it
             return None
         from toolweave.agent._telemetry import RunTelemetry
@@ -300,6 +307,7 @@ class RunLoop:
         state = started.state
         sources = self._runtime.tools.sources
         while True:
+            # Between two turns only: a turn works with the tools that the model was offered in it.
             if self._runtime.tools.sources != sources:  # toolsets that were added while it runs
                 sources = self._runtime.tools.sources
                 await self._open(period)
@@ -418,6 +426,7 @@ class RunLoop:
         if is_interrupted or isinstance(result.error, (RunError, StoreError)):
             return
         session = self._request.session
+        # Shielded: a cancelled run is saved too, as only this process knows its last turn.
         with anyio.move_on_after(_SAVE_SECONDS, shield=True) as deadline:
             if result.stop_reason == "waiting" and self._started is not None:
                 try:

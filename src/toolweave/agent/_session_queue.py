@@ -71,6 +71,7 @@ class SessionQueue:
                 other = await read_record(self._store, found.value)
             except StoreError:
                 continue  # another version wrote it; then its lease holds the session
+            # Removed by the next run that looks, as the process of an ended run may have died before it could.
             if other is None or other.done:
                 await self._store.delete(_COLLECTION, found.key)
             else:

@@ -152,6 +152,7 @@ class SpawnTools(BaseToolset):
         if above is not None and call_id is not None:  # the same call, repeated after a crash, is the same task
             run_id = uuid.uuid5(_NAMES, f"{above.id}/{call_id}").hex
         record = await read_record(self._store, run_id)
+        # A call that is repeated after a crash finds its task here, and does not count as another one.
         if record is None:
             await self._check_room(above)
             record = await self._created(run_id, prompt, above)
@@ -207,6 +208,8 @@ class SpawnTools(BaseToolset):
         """
         records = await self._all() if ids is None else [await self._mine(run_id) for run_id in ids]
         with anyio.move_on_after(seconds):
+            # Workers whose runs all wait for tasks would deadlock if nobody executed those: each waiting run executes
+            # one of its tasks at a time.
             helping = anyio.Lock()
             async with anyio.create_task_group() as tasks:
                 for record in records:

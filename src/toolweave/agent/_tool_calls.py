@@ -97,6 +97,7 @@ class ToolCalls:
             ToolExecutionError: The transport to a server failed, and such an error ends the run.
         """
         turn = _TurnCalls(step, offer, results)
+        # A call of a sequential tool is a group alone, so the groups keep the order that the model chose.
         for group in groups:
             if len(group) == 1:
                 await self._call(turn, group[0])
@@ -113,6 +114,8 @@ class ToolCalls:
         try:
             await self._call(turn, call)
         except Exception as exc:  # boundary: an error of the run's own code ends the run, not as a group
+            # First in the list: an error of our own code explains more than the transport errors that it may have
+            # caused.
             turn.fatal.insert(0, exc)
             scope.cancel()
 
@@ -170,6 +173,7 @@ class ToolCalls:
         asked = await self.environment.journal.asked(turn.step, call, tool)
         while True:
             refusal = None
+            # A call that continues after a question was approved before it was begun.
             if asked.allowed is None or asked.allowed != definition_digest(tool):
                 refusal = await self._refusal(turn, call, tool, is_repeated=is_repeated)
             if refusal is ASK:
@@ -312,6 +316,7 @@ class ToolCalls:
         try:
             with answers.scope:
                 return await self.tools.call(ToolCall(name=tool.name, arguments=call.arguments, id=call.id), ctx)
+        # The model reads the error and may go another way; only errors of our own code end the run.
         except Exception as exc:  # boundary: a third-party Toolset may raise where ours returns
             return ToolResult.failure(as_tool_error(exc))
         finally:

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
-from typing import Any, cast
 
 from toolweave.models._messages import AssistantMessage, Message, ToolMessage
 from toolweave.protocol.content import TextContent
-from toolweave.protocol.json_types import Json, JsonObject
+from toolweave.protocol.json_types import JsonObject, as_text, object_entries, object_or_empty
 from toolweave.tools._call import CallContext, ToolCall
 from toolweave.tools._names import free_name
 from toolweave.tools._result import ToolResult, invalid_input
@@ -232,9 +231,6 @@ def _answer(query: str, found: list[ToolSpec]) -> ToolResult:
 
 
 def _found(result: ToolResult) -> list[str]:
-    data = result.structured_content
-    tools: Any = cast("Json", data).get("tools") if isinstance(data, dict) else None
-    if not isinstance(tools, list):
-        return []
-    entries = [cast("Json", tool) for tool in cast("list[Any]", tools) if isinstance(tool, dict)]
-    return [name for entry in entries if isinstance(name := entry.get("name"), str)]
+    entries = object_entries(object_or_empty(result.structured_content).get("tools"))
+    names = [as_text(entry.get("name")) for entry in entries]
+    return [name for name in names if name is not None]

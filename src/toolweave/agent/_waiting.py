@@ -163,6 +163,7 @@ async def answer_waiting(
             if await _is_answered(store, run_id, call_id, answer):
                 return False
             raise await _no_such_call(store, run_id, call_id, open_calls)
+        # All answers of one approval are one write, so the run never continues with some of them.
         values = _values(asked, open_calls.values(), answer)
         continues = len(values) == len(open_calls)
         changes = _answer_changes(run_id, values, ttl)

@@ -232,12 +232,14 @@ class _Runs:
         handover = Handover(scope.cancel)
         self._running.add(handover)
         try:
+            # The handover cancels this scope only, so that the cancellation of the worker itself is still seen outside.
             with scope:
                 set_handover(handover)
                 result = await self._result(record, loaded.durable, job)
         except StoreError:
             raise  # it is resumed when the store is back
         except Exception as exc:  # boundary: its record has the error
+            # Nobody else would record it: the run did not get as far as its journal, or its journal failed.
             if await self._failed(record, exc):
                 return "ended"
             return None
@@ -261,6 +263,7 @@ class _Runs:
         """Do the same once the run is first in its session."""
         queue = SessionQueue(self._durable, loaded.record)
         await queue.join()
+        # Delivered again later, and not awaited here: a slot of the worker is for runs that can proceed.
         if ahead := await queue.ahead():
             raise Reschedule(min(_MAX_TURN_SECONDS, _TURN_SECONDS * ahead))
         done: _Done = None

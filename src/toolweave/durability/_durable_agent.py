@@ -274,6 +274,8 @@ class DurableAgent(Generic[ResultT]):
             try:
                 with scope:
                     result = await self._loop(sent, options, recorder, answer)
+                    # The journal may cancel the run at the request of another process until its result is there, and
+                    # not any more while it is recorded.
                     scope.shield = True  # it has ended: nothing is cancelled any more
                     return await self._ended(journal, recorder, result, ended)
             except Exception as exc:

@@ -8,11 +8,11 @@ from collections.abc import Collection, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
+from toolweave._json_types import Json
 from toolweave.agent._durable import make_durable
 from toolweave.durability._durable_agent import DurableAgent, Framework, UnknownPolicy, check_policy
 from toolweave.errors import ConfigError
 from toolweave.jobs import WorkBackend
-from toolweave.protocol.json_types import Json
 from toolweave.state import Store
 
 if TYPE_CHECKING:

@@ -22,12 +22,12 @@ from langgraph.prebuilt import ToolNode
 from langgraph.pregel import Pregel  # pyright: ignore[reportMissingTypeStubs] - it is typed itself
 from langgraph.types import Command, Interrupt
 
+from toolweave._json_types import JsonObject, as_object, as_sequence, object_or_empty
 from toolweave.agent._approval import denied
 from toolweave.durability._durable_agent import FrameworkInput, FrameworkOutcome
 from toolweave.durability._recorder import KeptOutcome, RunRecorder
 from toolweave.models._base import Usage
 from toolweave.models._messages import ToolCallPart
-from toolweave.protocol.json_types import Json, JsonObject
 from toolweave.tools._approval_request import approval_request
 from toolweave.tools._spec import ToolSpec
 
@@ -97,7 +97,7 @@ class LangGraphAgent:
             _around.reset(token)
 
     def outcome(self, result: Any) -> FrameworkOutcome:
-        values: Json = cast("Json", result) if isinstance(result, dict) else {}
+        values = object_or_empty(result)
         if interrupts := values.get("__interrupt__"):
             calls = [call_id for one in interrupts if (call_id := _call_id(one.value)) is not None]
             return FrameworkOutcome(text="waits for an answer to its interrupt", waits=True, calls=calls)
@@ -145,9 +145,11 @@ def _tool_node(node: ToolNode, recorder: RunRecorder) -> ToolNode:
     inner = _member(node, _WRAPPER)
 
     async def recorded(request: Any, execute: Callable[[Any], Awaitable[Any]]) -> Any:
-        call, tool, (step, within) = request.tool_call, request.tool, _place(request.runtime.config)
+        call = request.tool_call
+        tool = request.tool
+        step, within = _place(request.runtime.config)
         part = ToolCallPart(id=f"{within}{call['id']}", name=call["name"], arguments=call["args"])
-        metadata: JsonObject = (tool and tool.metadata) or {}
+        metadata = _metadata(tool)
         if _needs_approval(tool, part.arguments):
             given = await recorder.decision(step, part, _spec(tool))
             if given is None:
@@ -185,19 +187,21 @@ def _needs_approval(tool: Any, arguments: JsonObject) -> bool:
     if tool is None:
         return False
     asks = getattr(tool, "needs_approval", None)
-    metadata: JsonObject = tool.metadata or {}
     if callable(asks):
         return bool(asks(arguments))
-    return metadata.get("requires_approval") is True
+    return _metadata(tool).get("requires_approval") is True
+
+
+def _metadata(tool: Any) -> JsonObject:
+    """Return the metadata of a tool, which may be None."""
+    if tool is None:
+        return {}
+    return object_or_empty(tool.metadata)
 
 
 def _call_id(value: Any) -> str | None:
     """Return the id of the call whose approval an interrupt asks for; None for one that asks for something else."""
-    if isinstance(value, dict):
-        asked = cast("Json", value)
-    else:
-        asked = {}
-    return asked.get("tool_call_id")
+    return object_or_empty(value).get("tool_call_id")
 
 
 def _approved(tool: Any) -> Any:
@@ -221,13 +225,13 @@ def _message(call: ToolCallPart, text: str, call_id: str) -> ToolMessage:
 
 def _spec(tool: Any) -> ToolSpec:
     """Return the present definition of a tool, to which an answer is bound."""
-    metadata: JsonObject = tool.metadata or {}
-    schema = tool.args_schema
+    metadata = _metadata(tool)
+    schema = as_object(tool.args_schema)
     return ToolSpec(
         name=tool.name,
         server=metadata.get("server"),
         description=tool.description,
-        input_schema=cast("Json", schema) if isinstance(schema, dict) else dict(tool.args),
+        input_schema=dict(tool.args) if schema is None else schema,
         annotations=metadata.get("annotations"),
     )
 
@@ -310,7 +314,7 @@ _NODE = GraphValueForm()
 
 def _place(config: RunnableConfig | None) -> _JournalPlace:
     """Return the place of the entries of the node that runs with this config."""
-    step = int(((config or {}).get("metadata") or {})["langgraph_step"])
+    step = int(_config_metadata(config)["langgraph_step"])
     around = _around.get()
     if around is None:
         return _JournalPlace(step)
@@ -318,11 +322,15 @@ def _place(config: RunnableConfig | None) -> _JournalPlace:
 
 
 def _path(config: RunnableConfig | None) -> tuple[Any, ...]:
-    return tuple(((config or {}).get("metadata") or {}).get("langgraph_path", ()))
+    return tuple(_config_metadata(config).get("langgraph_path", ()))
+
+
+def _config_metadata(config: RunnableConfig | None) -> JsonObject:
+    return object_or_empty(object_or_empty(config).get("metadata"))
 
 
 def _thread(config: JsonObject | None) -> str | None:
-    configurable: JsonObject = (config or {}).get("configurable") or {}
+    configurable = object_or_empty(object_or_empty(config).get("configurable"))
     return configurable.get("thread_id")
 
 
@@ -336,10 +344,12 @@ def _loaded(kept: list[str]) -> Any:
 
 
 def _messages(value: Any) -> list[Any]:
-    found: Any = cast("Json", value).get("messages", ()) if isinstance(value, dict) else value
-    if isinstance(found, (list, tuple)):
-        return list(cast("list[Any]", found))
-    return [found]
+    members = as_object(value)
+    found: Any = value if members is None else members.get("messages", ())
+    messages = as_sequence(found)
+    if messages is None:
+        return [found]
+    return list(messages)
 
 
 def _text_of(value: Any) -> str:

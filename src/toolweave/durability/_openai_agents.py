@@ -33,11 +33,11 @@ from agents.tool_context import ToolContext
 from openai.types.responses import ResponseFunctionToolCall, ResponseOutputItem
 from pydantic import BaseModel, TypeAdapter
 
+from toolweave._json_types import Json, JsonObject, as_array, as_object
 from toolweave.durability._durable_agent import FrameworkInput, FrameworkOutcome
 from toolweave.durability._recorder import KeptOutcome, RunRecorder
 from toolweave.models._base import Usage as OurUsage
 from toolweave.models._messages import ToolCallPart
-from toolweave.protocol.json_types import Json, JsonObject
 from toolweave.tools._spec import ToolSpec
 
 _NAME = "openai-agents"
@@ -290,15 +290,14 @@ class ToolOutputForm:
     def of_value(self, value: Any) -> KeptOutcome:
         if isinstance(value, str):
             return KeptOutcome(kind="text", value=value, text=value)
-        if isinstance(value, list):
-            parts = cast("list[Any]", value)
-        else:
+        parts = as_array(value)
+        if parts is None:
             parts = [value]
         plain = all(isinstance(one, (BaseModel, dict, str, int, float, bool, type(None))) for one in parts)
         if plain:
             dumped = _ANY.dump_python(value, mode="json")
         else:
-            dumped = str(cast("Any", value))
+            dumped = str(value)
         return KeptOutcome(kind="value", value=dumped, text=str(dumped))
 
     def of_error(self, error: Exception) -> KeptOutcome | Literal["undone"] | None:
@@ -324,9 +323,10 @@ def _arguments(text: str) -> Json:
         found = json.loads(text or "{}")
     except ValueError:
         found = text
-    if isinstance(found, dict):
-        return cast("Json", found)
-    return {"": found}
+    arguments = as_object(found)
+    if arguments is None:
+        return {"": found}
+    return dict(arguments)
 
 
 def _texts(output: list[Any]) -> str:

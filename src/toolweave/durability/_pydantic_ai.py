@@ -33,11 +33,11 @@ from pydantic_ai.messages import ToolCallPart as TheirCall
 from pydantic_ai.models import ModelRequestContext
 from pydantic_ai.tools import DeferredToolResults, ToolApproved, ToolDefinition, ToolDenied
 
+from toolweave._json_types import Json
 from toolweave.durability._durable_agent import FrameworkInput, FrameworkOutcome
 from toolweave.durability._recorder import APPROVED, KeptOutcome, RunRecorder
 from toolweave.models._base import Usage
 from toolweave.models._messages import ToolCallPart
-from toolweave.protocol.json_types import Json
 from toolweave.tools._spec import ToolSpec
 
 _NAME = "pydantic-ai"

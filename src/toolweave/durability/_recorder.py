@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol, TypeVar
 
+from toolweave._json_types import Json, JsonObject
 from toolweave.agent._approval import Approval, WaitingCall, definition_digest
 from toolweave.agent._idempotency import call_key
 from toolweave.agent._journal import ASK, Ask, Recorded, outcome_unknown
@@ -20,7 +21,6 @@ from toolweave.errors import RunError, ToolError
 from toolweave.models._base import Finished, Usage
 from toolweave.models._messages import AssistantMessage, ProviderPart, TextPart, ToolCallPart
 from toolweave.models._serialization import plain
-from toolweave.protocol.json_types import Json, JsonObject
 from toolweave.tools._ambient import calling
 from toolweave.tools._call import IDEMPOTENCY_KEY, CallContext
 from toolweave.tools._result import ToolResult

@@ -90,6 +90,7 @@ class DocketQueue:
             now = datetime.now(UTC)  # noqa: TID251 - docket's own clock
             execution = _execution(docket, job.key, payload, now)
             added = await execution.schedule() is Disposition.SCHEDULED
+            # A worker with a wrong clock may have postponed it far into the future: the job is delivered now instead.
             if not added and await _due(docket, job.key) > now.timestamp() + _FAR_SECONDS:
                 await execution.schedule(replace=True)
         return added
@@ -203,6 +204,7 @@ class DocketQueue:
             async with open_docket(self._url, name) as docket:
                 yield docket
             return
+        # One docket a topic: two tasks that open the same one at once would leave one of them open.
         async with opened.lock:
             if topic not in opened.dockets:
                 opened.dockets[topic] = await open_docket(self._url, name).__aenter__()

@@ -62,19 +62,19 @@ class Liveness:
         self._next = 0.0
         self._alone = docket.url.startswith("memory:")
 
-    async def look(self, redis: Any, most: int) -> Messages:
+    async def look(self, redis: Any, max_jobs: int) -> Messages:
         """Send a heartbeat, about once a second, and return jobs of dead workers, which are this worker's now.
 
         Args:
             redis: A plain client.
-            most: Maximum number of jobs; 0 only sends the heartbeat.
+            max_jobs: Maximum number of jobs; 0 only sends the heartbeat.
         """
         if self._alone or time.monotonic() < self._next:
             return []
         self._next = time.monotonic() + _LOOK_SECONDS
         await redis.set(self._key(self._name), b"", px=int(SILENT_SECONDS * 1000))
         taken: Messages = []
-        if most <= 0:
+        if max_jobs <= 0:
             return taken
         try:
             workers = await redis.xinfo_consumers(self._docket.stream_key, self._docket.worker_group_name)
@@ -82,27 +82,33 @@ class Liveness:
             return taken
         for worker in workers:
             name = worker["name"].decode(errors="replace")
-            if name != self._name and len(taken) < most and await self._is_dead(redis, name, worker):
-                taken += await self._taken(redis, name, most - len(taken))
+            if name == self._name or len(taken) >= max_jobs:
+                continue
+            if await self._is_dead(redis, name, worker):
+                taken += await self._taken(redis, name, max_jobs - len(taken))
         return await self._docket.checked(redis, taken)
 
     async def _is_dead(self, redis: Any, name: str, worker: JsonObject) -> bool:
         """Whether a worker is dead and holds jobs; one that is dead and holds none is forgotten."""
         here = _process_of(name)
-        gone = here is not None and process_is_dead(here)
-        silent = worker["idle"] / 1000
+        is_gone = here is not None and process_is_dead(here)
+        idle_seconds = worker["idle"] / 1000
+        is_silent = idle_seconds >= SILENT_SECONDS
         if worker["pending"]:
-            # its heartbeat may have been evicted, and its last read is known too
-            return gone or (silent >= SILENT_SECONDS and not await redis.exists(self._key(name)))
-        if (gone and silent >= SILENT_SECONDS) or silent >= _FORGOTTEN_SECONDS:
+            if is_gone or not is_silent:
+                return is_gone
+            # its heartbeat may have been evicted, so its last read counts too
+            return not await redis.exists(self._key(name))
+        is_forgotten = is_gone and is_silent
+        if is_forgotten or idle_seconds >= _FORGOTTEN_SECONDS:
             await redis.xgroup_delconsumer(self._docket.stream_key, self._docket.worker_group_name, worker["name"])
         return False
 
-    async def _taken(self, redis: Any, name: str, most: int) -> Messages:
+    async def _taken(self, redis: Any, name: str, max_jobs: int) -> Messages:
         stream = self._docket.stream_key
         group = self._docket.worker_group_name
         taken: Messages = []
-        for held in await redis.xpending_range(stream, group, "-", "+", most, consumername=name):
+        for held in await redis.xpending_range(stream, group, "-", "+", max_jobs, consumername=name):
             # of several workers that see this at once one gets it: for the others it was delivered too recently
             idle = max(held["time_since_delivered"], _SETTLED_MILLISECONDS)
             taken += await redis.xclaim(stream, group, self._name, idle, [held["message_id"]])
@@ -119,9 +125,12 @@ def _here() -> str:
 def _process_of(name: str) -> int | None:
     """Return the process id of a worker of this machine; None for one of another."""
     parts = name.rsplit("#", 3)
-    if os.name != "posix" or len(parts) != 4 or parts[1] != _here() or not parts[2].isdecimal():
+    if os.name != "posix" or len(parts) != 4:
         return None
-    return int(parts[2])
+    _, place, process, _ = parts
+    if place != _here() or not process.isdecimal():
+        return None
+    return int(process)
 
 
 _log = logging.getLogger("toolweave.jobs")
@@ -234,11 +243,13 @@ class _SlotReader:
         abandoned = await self._liveness.look(redis, room)
         if abandoned:
             return [(_GIVEN_BEFORE, abandoned)]
+        # docket would sleep for a fixed time without a free slot: wait for the next one here instead.
         if room <= 0:
             with anyio.move_on_after(arguments["block"] / 1000):
                 await self.freed.wait()
             self.freed = anyio.Event()
             return []
+        # Everything from Redis is checked before docket sees it: docket unpickles what it reads.
         found = await redis.xreadgroup(**arguments | {"count": room})
         return [(stream, await self.docket.checked(redis, messages)) for stream, messages in found]
 
@@ -256,12 +267,12 @@ class _RunningJob:
     """A job that is running.
 
     Attributes:
-        news: Set when it ended, or the queue was lost; replaced for its next delivery.
+        ended_or_lost: Set when it ended, or the queue was lost; replaced for its next delivery.
         over: Whether it has ended.
         again: The request for another delivery, or None.
     """
 
-    news: anyio.Event = field(default_factory=anyio.Event)
+    ended_or_lost: anyio.Event = field(default_factory=anyio.Event)
     over: bool = False
     again: _Again | None = None
 
@@ -312,6 +323,7 @@ class TopicWorker:
         worker.topic = self
         self._docket.readers[self._name] = self._reading
         # docket must not be cancelled with its jobs: it would wait for them, or leave them to their timeout
+        # The outer group has our jobs and the inner one docket's loop, so that jobs continue while the loop reconnects.
         with anyio.CancelScope(shield=True) as scope:
             async with anyio.create_task_group() as self._group, anyio.create_task_group() as loop, worker:
                 loop.start_soon(worker.run_forever)
@@ -329,6 +341,7 @@ class TopicWorker:
         task = asyncio.current_task()  # docket's, which has its room until it ends
         if task is not None:
             task.add_done_callback(lambda _: self._reading.freed.set())
+        # A job that runs already was delivered again after an outage: this delivery waits for the same end.
         doing = self._doing.get(execution.key)
         if doing is None:
             job = await self._job(execution, payload)
@@ -338,7 +351,7 @@ class TopicWorker:
                 raise _Again(0)
             doing = self._doing[execution.key] = _RunningJob()
             self._group.start_soon(self._handle, job, doing)
-        await doing.news.wait()
+        await doing.ended_or_lost.wait()
         if not doing.over:  # the queue was lost: the job continues, and will be delivered again
             raise _Again(0)
         if doing.again is not None:
@@ -364,9 +377,9 @@ class TopicWorker:
         else:
             _log.warning("topic %r: the queue is lost; trying again every %g s", self._topic, _RECONNECT_SECONDS)
             for doing in self._doing.values():
-                news = doing.news
-                doing.news = anyio.Event()
-                news.set()
+                ended_or_lost = doing.ended_or_lost
+                doing.ended_or_lost = anyio.Event()
+                ended_or_lost.set()
 
     async def _handle(self, job: Job, doing: _RunningJob) -> None:
         doing.again = _Again(0)  # unless it gets further
@@ -385,7 +398,7 @@ class TopicWorker:
         finally:
             del self._doing[job.key]
             doing.over = True
-            doing.news.set()
+            doing.ended_or_lost.set()
             self._ended.set()
 
     async def _job(self, execution: Execution, payload: str) -> Job | None:

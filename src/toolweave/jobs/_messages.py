@@ -57,6 +57,7 @@ class PlainDocket(Docket):
     def __init__(self, name: str, url: str) -> None:
         # no results are kept
         super().__init__(name=name, url=url, execution_ttl=timedelta(0))
+        # Registered by docket for every docket; whoever writes to the Redis could call them.
         self.tasks = {}  # docket's own examples must not be called
         self.readers: dict[str, Reader] = {}
 
@@ -116,6 +117,9 @@ def in_plain(execution: Execution) -> Execution:
             b"generation": str(execution.generation).encode(),
         }
 
+    # docket pickles the arguments in `as_message`, its one place that writes a message. It is replaced on this object
+    # and not in a subclass, because docket makes the object itself when it delivers a job again, and keeps in it
+    # whether the message was acknowledged.
     execution.as_message = as_message
     return execution
 
@@ -143,10 +147,12 @@ def _checked(message: Mapping[bytes, bytes]) -> Mapping[bytes, bytes] | None:
         text = {name: message[name].decode() for name in (b"key", b"when", b"function", b"args", b"attempt")}
         generation = int(message.get(b"generation", b"0"))
         datetime.fromisoformat(text[b"when"]).timestamp()
-        known = text[b"function"] == FUNCTION and 0 < int(text[b"attempt"]) < _MAX_ATTEMPTS and generation >= 0
+        attempt = int(text[b"attempt"])
     except (KeyError, ValueError, OverflowError, OSError):
         return None
-    if not known:
+    if text[b"function"] != FUNCTION or generation < 0:
+        return None
+    if not 0 < attempt < _MAX_ATTEMPTS:
         return None
     return {
         **{name: message[name] for name in _TRACING if name in message},

@@ -149,7 +149,8 @@ class JobWorker(Generic[R]):
         known: Json = {"deaths": 0, "holder": None} if dead is None else dead.value
         holder = None if lease is None else lease.value["holder"]
         deaths: int = known["deaths"]
-        if not job.deaths or (holder is not None and holder == known["holder"]):
+        is_known = holder is not None and holder == known["holder"]
+        if not job.deaths or is_known:
             return deaths
         # The holder of the lease stands for the death: every delivery that reports it finds the same holder noted and
         # does not count again.

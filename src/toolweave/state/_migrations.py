@@ -154,7 +154,8 @@ def _is_writable(path: Path) -> bool:
 
 def _open_to_read(path: Path, busy_seconds: float) -> sqlite3.Connection:
     ahead = path.with_name(f"{path.name}-wal")
-    if ahead.exists() and ahead.stat().st_size and not path.with_name(f"{path.name}-shm").exists():
+    has_index = path.with_name(f"{path.name}-shm").exists()
+    if ahead.exists() and ahead.stat().st_size and not has_index:
         raise StoreError(
             f"{path} can only be read, and some writes are still in {ahead.name} beside it; "
             "copy both into a folder that can be written to"
@@ -188,7 +189,8 @@ def _check(connection: sqlite3.Connection, path: Path) -> int:
     mark = _number(connection, "PRAGMA application_id")
     version = _number(connection, "PRAGMA user_version")
     empty = not _number(connection, "SELECT count(*) FROM sqlite_master")
-    if mark != APPLICATION_ID and not (mark == 0 and empty):
+    is_new = mark == 0 and empty
+    if mark != APPLICATION_ID and not is_new:
         raise StoreError(f"{path} is a database of another program; give the store another file")
     if version > len(MIGRATIONS):
         raise StoreError(

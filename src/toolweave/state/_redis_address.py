@@ -5,6 +5,7 @@ Connects to nothing. User, password and options of a URL are never shown.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs, parse_qsl, unquote, unquote_plus, urlencode, urlsplit
@@ -125,10 +126,16 @@ class RedisAddress:
 def split_name(url: str) -> tuple[str, str | None]:
     """Return a URL without the `name` in its query, and that name, which separates installations on one server."""
     place, _, query = url.partition("?")
-    parts = [part for part in query.split("&") if part]
-    rest = "&".join(part for part in parts if not part.startswith("name="))
-    name = next((unquote_plus(part.removeprefix("name=")) for part in parts if part.startswith("name=")), None)
-    return f"{place}?{rest}" if rest else place, name or None
+    name = None
+    options: list[str] = []
+    for part in query.split("&"):
+        if part.startswith("name="):
+            name = name or unquote_plus(part.removeprefix("name="))
+        elif part:
+            options.append(part)
+    if options:
+        place = f"{place}?{'&'.join(options)}"
+    return place, name or None
 
 
 def _parsed(url: str) -> _ParsedUrl | None:
@@ -139,17 +146,20 @@ def _parsed(url: str) -> _ParsedUrl | None:
         query = parse_qs(split.query)
     except ValueError:  # its text has the supposed port, which may be half of a password
         return None
-    found = [split.password, _user(split.username), *query.get("password", ()), *query.get("ssl_password", ())]
-    database = (query.get("db") or [""])[0]
+    secrets = [split.password, _user(split.username), *query.get("password", ()), *query.get("ssl_password", ())]
+    database = query.get("db", [""])[0]
     if split.scheme == "unix":
-        place = f"unix://{unquote(split.path)}" + (f"?db={database}" if database else "")
+        place = f"unix://{unquote(split.path)}"
+        if database:
+            place += f"?db={database}"
     else:
         database = database or split.path.strip("/") or "0"
-        place = f"{split.scheme}://{_shown(split.hostname or 'localhost', port)}/{database}"
-    right = not split.fragment and (database.isdecimal() or not database) and (split.scheme != "unix" or split.path)
-    if right:
-        return _ParsedUrl(place, _secrets(found), url)
-    return None
+        place = f"{split.scheme}://{_printable_host(split.hostname or 'localhost', port)}/{database}"
+    is_without_path = split.scheme == "unix" and not split.path
+    is_odd_database = database != "" and not database.isdecimal()
+    if split.fragment or is_without_path or is_odd_database:
+        return None
+    return _ParsedUrl(place, _secrets(secrets), url)
 
 
 def _parsed_with_sentinels(scheme: str, rest: str) -> _ParsedUrl | None:
@@ -167,22 +177,36 @@ def _parsed_with_sentinels(scheme: str, rest: str) -> _ParsedUrl | None:
     except ValueError:
         return None
     segments = [part for part in split.path.split("/") if part]
-    service = segments[0] if segments else ""
-    database = segments[1] if len(segments) > 1 else "0"
-    misplaced = any(name in _NOT_OPTIONS for name, _ in options)
-    if not sentinels or not service or misplaced or split.fragment or len(segments) > 2 or not database.isdecimal():
+    if len(segments) == 1:
+        segments.append("0")
+    is_misplaced = any(name in _NOT_OPTIONS for name, _ in options)
+    if not sentinels or is_misplaced or split.fragment or len(segments) != 2:
+        return None
+    service, database = segments
+    if not database.isdecimal():
         return None
     named = dict(options)
-    asked = {name.removeprefix("sentinel_"): named[name] for name in _SENTINEL_LOGIN if named.get(name)}
-    kept = urlencode([(name, value) for name, value in options if name not in _SENTINEL_LOGIN])
-    plain = f"{scheme.removesuffix('+sentinel')}://{login + '@' if login else ''}placeholder/{database}"
-    found = [userinfo.password, _user(userinfo.username), *asked.values(), named.get("ssl_password")]
+    credentials: dict[str, str] = {}
+    for name in _SENTINEL_LOGIN:
+        if named.get(name):
+            credentials[name.removeprefix("sentinel_")] = named[name]
+    secrets = [userinfo.password, _user(userinfo.username), *credentials.values(), named.get("ssl_password")]
     return _ParsedUrl(
-        f"{scheme}://{','.join(_shown(*one) for one in sentinels)}/{service}/{database}",
-        _secrets(found),
-        f"{plain}?{kept}" if kept else plain,
-        SentinelService(sentinels, service, asked),
+        f"{scheme}://{','.join(_printable_host(*sentinel) for sentinel in sentinels)}/{service}/{database}",
+        _secrets(secrets),
+        _url_of_primary(scheme, login, database, options),
+        SentinelService(sentinels, service, credentials),
     )
+
+
+def _url_of_primary(scheme: str, login: str, database: str, options: Sequence[tuple[str, str]]) -> str:
+    """Return the URL of the primary, whose host and port the Sentinels name."""
+    host = f"{login}@placeholder" if login else "placeholder"
+    url = f"{scheme.removesuffix('+sentinel')}://{host}/{database}"
+    query = urlencode([(name, value) for name, value in options if name not in _SENTINEL_LOGIN])
+    if query:
+        return f"{url}?{query}"
+    return url
 
 
 def _hosts(rest: str) -> str:
@@ -217,10 +241,14 @@ def _user(name: str | None) -> str | None:
 
 
 def _secrets(found: list[str | None]) -> tuple[str, ...]:
-    return tuple(form for one in found if one for form in (one, unquote(one)))
+    forms: list[str] = []
+    for secret in found:
+        if secret:
+            forms += [secret, unquote(secret)]
+    return tuple(forms)
 
 
-def _shown(host: str, port: int) -> str:
+def _printable_host(host: str, port: int) -> str:
     if ":" in host:
         return f"[{host}]:{port}"
     return f"{unquote(host)}:{port}"

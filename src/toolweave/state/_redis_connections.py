@@ -140,10 +140,7 @@ class RedisConnections:
         Raises:
             StoreError: The server was not reached in time, or refused.
         """
-        if wait_seconds is None:
-            wait = self._wait_seconds
-        else:
-            wait = wait_seconds
+        wait = self._wait_seconds if wait_seconds is None else wait_seconds
         deadline = time.monotonic() + wait
         unanswered = False
         pause = 0.0
@@ -162,11 +159,13 @@ class RedisConnections:
                 exc = call.error  # an attempt that was cut off explains less than the one before
             # Over all attempts: one that may have been done is enough for the outcome to be unknown.
             unanswered |= call.unanswered
-            text = self._description(exc, wait)
-            lost = _is_connection_error(exc)
-            later = is_failed_over(exc) or _is_not_ready(exc)
-            if not (later or (again and lost)) or time.monotonic() + pause >= deadline:
-                if script.writes and unanswered and (lost or later):
+            is_lost = _is_connection_error(exc)
+            is_unavailable = is_failed_over(exc) or _is_not_ready(exc)
+            is_late = time.monotonic() + pause >= deadline
+            may_repeat = is_unavailable or (again and is_lost)
+            if is_late or not may_repeat:
+                text = self._description(exc, wait)
+                if script.writes and unanswered and (is_lost or is_unavailable):
                     text += "; it is not known whether the document was written"
                 del call, exc  # an error of the client holds the arguments
                 raise StoreError(text)
@@ -174,7 +173,7 @@ class RedisConnections:
             pause = min(_MAX_PAUSE, 0.02 + 2 * pause)
 
     async def subscribe(self, channel: str) -> bool:
-        """Subscribe to signals on a connection of their own; return False when the server cannot be reached."""
+        """Subscribe to signals on a separate connection; return False when the server cannot be reached."""
         from redis.exceptions import RedisError
 
         if self._listener is not None:  # the listener keeps using it, for as long as that takes
@@ -321,7 +320,8 @@ class RedisConnections:
                 raise
             self.server_since = time.monotonic()
         else:
-            if any(call.error is not None and is_failed_over(call.error) for call in calls):
+            errors = [call.error for call in calls if call.error is not None]
+            if any(map(is_failed_over, errors)):
                 await _drop(connection)
                 await self._leave_server()
             elif generation == self._generation and connection.is_connected:
@@ -531,9 +531,9 @@ async def _drop(connection: Any) -> None:
         await connection.disconnect(nowait=True)
 
 
-def _is_cut(exc: Exception, seconds: float, most: float) -> bool:
+def _is_cut(exc: Exception, seconds: float, wait_seconds: float) -> bool:
     """Whether an attempt ended only because of the total timeout."""
-    return isinstance(exc, TimeoutError) and seconds < most / 2
+    return isinstance(exc, TimeoutError) and seconds < wait_seconds / 2
 
 
 def _is_connection_error(exc: Exception) -> bool:

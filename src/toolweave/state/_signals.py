@@ -65,6 +65,7 @@ class SignalListener:
         if here:
             self._event.set()
         elif not self._loop.is_closed():
+            # An event may be set in the thread of its event loop only.
             self._loop.call_soon_threadsafe(self._set)
 
     def _set(self) -> None:
@@ -86,6 +87,7 @@ class SignalListeners:
     def remove(self, name: str, listener: SignalListener) -> None:
         """Remove a listener of a name."""
         with self._lock:
+            # A new list: `notify` may be iterating over a copy of the old one in another thread.
             left = [one for one in self._listeners.get(name, ()) if one is not listener]
             if left:
                 self._listeners[name] = left
