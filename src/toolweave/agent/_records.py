@@ -159,7 +159,7 @@ async def create(
         attempts=1 if status == "running" else 0,
     )
     time_key = f"{_NEWEST - round(now * 1e6):016}/{start.run_id}"
-    above = [one for one in (start.parent_id, group) if one is not None]
+    above = {start.parent_id, group} - {None}
     revisions = await store.write(
         [
             record_change(record, ttl=ttl),

@@ -160,9 +160,8 @@ async def answer_waiting(
         open_calls = {call.call_id: call for call in await _unanswered(store, run_id)}
         asked = _named(open_calls, call_id)
         if asked is None:
-            if await _is_answered(store, run_id, call_id, answer):
-                return False
-            raise await _no_such_call(store, run_id, call_id, open_calls)
+            await _check_repeated(store, run_id, call_id, answer, open_calls)
+            return False
         # All answers of one approval are one write, so the run never continues with some of them.
         values = _values(asked, open_calls.values(), answer)
         continues = len(values) == len(open_calls)
@@ -194,13 +193,21 @@ def _answer_changes(run_id: str, values: Mapping[str, JsonObject], ttl: float) -
     ]
 
 
-async def _no_such_call(store: Store, run_id: str, call_id: str, open_calls: Mapping[str, WaitingCall]) -> RunError:
-    """Return the error of an answer to a call that does not wait."""
+async def _check_repeated(
+    store: Store, run_id: str, call_id: str, answer: _Answer, open_calls: Mapping[str, WaitingCall]
+) -> None:
+    """Check that a call which does not wait has this answer already.
+
+    Raises:
+        RunError: It has none, or another one.
+    """
+    if await _is_answered(store, run_id, call_id, answer):
+        return
     waiting = ", ".join(open_calls) or "none"
     has_questions = any(call.of_call == call_id for call in open_calls.values())
     if not has_questions and call_id in await known_calls(store, run_id):
-        return _error(run_id, f"has a call {call_id!r}, but it does not wait; those that do: {waiting}")
-    return _error(run_id, f"has no call {call_id!r} that waits; those that do: {waiting}")
+        raise _error(run_id, f"has a call {call_id!r}, but it does not wait; those that do: {waiting}")
+    raise _error(run_id, f"has no call {call_id!r} that waits; those that do: {waiting}")
 
 
 async def _waiting_record(store: Store, run_id: str, call_id: str, answer: _Answer, *, repeated: bool) -> RunRecord:

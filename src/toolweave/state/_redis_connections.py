@@ -164,11 +164,10 @@ class RedisConnections:
             is_late = time.monotonic() + pause >= deadline
             may_repeat = is_unavailable or (again and is_lost)
             if is_late or not may_repeat:
-                text = self._description(exc, wait)
-                if script.writes and unanswered and (is_lost or is_unavailable):
-                    text += "; it is not known whether the document was written"
+                may_be_written = script.writes and unanswered and (is_lost or is_unavailable)
+                error = self._final_error(exc, wait, may_be_written=may_be_written)
                 del call, exc  # an error of the client holds the arguments
-                raise StoreError(text)
+                raise error
             await anyio.sleep(pause)
             pause = min(_MAX_PAUSE, 0.02 + 2 * pause)
 
@@ -452,6 +451,12 @@ class RedisConnections:
         except (TypeError, ValueError) as exc:
             problem = StoreError(f"{self._address.place}: its address has an option that is not understood: {exc}")
         raise problem
+
+    def _final_error(self, exc: Exception, wait: float, *, may_be_written: bool) -> StoreError:
+        text = self._description(exc, wait)
+        if may_be_written:
+            text += "; it is not known whether the document was written"
+        return StoreError(text)
 
     def _description(self, exc: Exception, wait: float) -> str:
         place = self._address.place
