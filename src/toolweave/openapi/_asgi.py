@@ -1,10 +1,9 @@
-"""Requests to an ASGI application in this process, without a socket, and its lifespan around them.
+"""Requests to an ASGI application in this process, without a socket, and its lifespan around them."""
 
-One task, the owner, runs the lifespan from `start` to `stop`. Its inner task group runs each request, because work that
-an application does after its answer must end before the lifespan does. The caller of a request reads the answer from a
-bounded stream: an application that writes faster than its answer is read waits, as it would for a socket. If the caller
-stops reading, or is cancelled, the request's own cancel scope ends the application's work on it.
-"""
+# One task, the owner, runs the lifespan from `start` to `stop`. Its inner task group runs each request, because work
+# that an application does after its answer must end before the lifespan does. The caller of a request reads the answer
+# from a bounded stream: an application that writes faster than its answer is read waits, as it would for a socket. If
+# the caller stops reading, or is cancelled, the cancel scope of the request ends the application's work on it.
 
 from __future__ import annotations
 
@@ -150,12 +149,11 @@ class AsgiSender:
 
 
 class _Exchange:
-    """One request and its answer.
+    """One request and its answer."""
 
-    `begun` is set when the head of the answer has arrived, or when there will be none. The body ends when `_send` is
-    closed: after the last piece, or when the application returns or raises. `failure` is set before that, so a reader
-    at the end of the stream knows whether the answer is whole.
-    """
+    # `begun` is set when the head of the answer has arrived, or when there will be none. The body ends when `_send` is
+    # closed: after the last piece, or when the application returns or raises. `failure` is set before that, so a reader
+    # at the end of the stream knows whether the answer is whole.
 
     def __init__(self, request: ApiRequest) -> None:
         self.status = 0

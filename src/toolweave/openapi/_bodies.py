@@ -15,7 +15,7 @@ from typing import Any
 import anyio.to_thread
 
 from toolweave.openapi._body_schemas import FORM, Body, BodyPart, is_json
-from toolweave.openapi._styles import in_query, text_of
+from toolweave.openapi._styles import in_query, joined, text_of
 from toolweave.protocol.json_types import Json, JsonObject, as_array, as_object, text_or_empty
 from toolweave.tools._arguments import encode
 
@@ -199,7 +199,7 @@ def _form(values: JsonObject, parts: Mapping[str, BodyPart]) -> str:
             pairs += in_query(name, value, style="form", explode=True, reserved=part.reserved)
             continue
         pairs += in_query(name, value, style=part.style, explode=part.explode, reserved=part.reserved)
-    return "&".join(f"{name}={value}" for name, value in pairs)
+    return joined(pairs)
 
 
 def _parameter(text: str) -> str:

@@ -1,8 +1,8 @@
-"""The tokens that a client of an API gets for itself, with its id and its secret (RFC 6749, 4.4).
+"""The tokens that a client of an API gets for itself, with its id and its secret (RFC 6749, 4.4)."""
 
-All calls share one token. Calls that find it missing or near its end wait for one request, which has a separate task
-(`SingleFlight`), so that the cancellation of one call does not end the request of the others.
-"""
+# All calls share one token. Calls that find it missing or near its end wait for one request (`SingleFlight`), which is
+# shielded within its time bound, so that the cancellation of one call does not end the request of the others. A token
+# is replaced as a whole: `_until` is set before `_token`, and there is no wait between them.
 
 from __future__ import annotations
 

@@ -150,11 +150,10 @@ def plain(value: object, shown: str) -> Any:
 
 
 class _PlainCopy:
-    """Copies values that may share parts, as YAML's aliases do.
+    """Copies values that may share parts, as YAML's aliases do."""
 
-    A part that occurs a thousand times is copied once and counted a thousand times. So a short text with aliases of
-    aliases is refused for the size it stands for, before memory is used for it.
-    """
+    # A part that occurs a thousand times is copied once and counted a thousand times. So a short text with aliases of
+    # aliases is refused for the size it stands for, before memory is used for it.
 
     def __init__(self, shown: str) -> None:
         self._shown = shown

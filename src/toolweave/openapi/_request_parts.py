@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from urllib.parse import quote
 
 from toolweave.openapi._bodies import UnusableArgument
 from toolweave.openapi._body_schemas import is_json
 from toolweave.openapi._operations import ApiParameter, Operation
-from toolweave.openapi._styles import in_cookie, in_header, in_path, in_query, text_of
+from toolweave.openapi._styles import in_cookie, in_header, in_path, in_query, joined, text_of
 from toolweave.protocol.json_types import JsonObject, as_object
 from toolweave.tools._arguments import json_text
+
+_LINE_END = re.compile(r"[\r\n\0]")
 
 
 @dataclass(slots=True)
@@ -50,7 +53,8 @@ def request_parts(operation: Operation, arguments: JsonObject) -> RequestParts:
             query.append(_querystring(value))
         else:
             pairs = in_query(one.name, value, style=one.style, explode=one.explode, reserved=one.reserved)
-            query += [f"{name}={text}" for name, text in pairs]
+            if pairs:
+                query.append(joined(pairs))
     made.query = "&".join(query)
     return made
 
@@ -65,7 +69,7 @@ def _is_sent_as_json(one: ApiParameter, value: object) -> bool:
 
 def _header(one: ApiParameter, value: object) -> str:
     text = in_header(value, explode=one.explode)
-    if any(char in text for char in "\r\n\0"):
+    if _LINE_END.search(text) is not None:
         raise UnusableArgument(f"/{one.argument}", "is a header, which is one line")
     return text
 
@@ -78,4 +82,4 @@ def _querystring(value: object) -> str:
     pairs: list[tuple[str, str]] = []
     for name, one in members.items():
         pairs += in_query(name, one, style="form", explode=True)
-    return "&".join(f"{name}={text}" for name, text in pairs)
+    return joined(pairs)

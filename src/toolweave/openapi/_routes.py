@@ -1,11 +1,11 @@
 """The routes of an application that publishes no OpenAPI document, as one: of Starlette and of Django.
 
 Neither framework is imported: if a framework is not loaded, an application cannot be an application of it.
-
-The two halves of this module find the routes of one framework each and know nothing of the other. Frameworks keep
-some of what is needed in attributes without documentation, so each such place reads with a default, and a route that
-cannot be read costs itself alone.
 """
+
+# The two halves of this module find the routes of one framework each and do not use each other. Frameworks keep some
+# facts in attributes without documentation, so these are read with a default, and a route that cannot be read is only
+# missing itself.
 
 from __future__ import annotations
 

@@ -10,7 +10,6 @@ from toolweave.errors import shortened
 from toolweave.protocol.json_types import (
     Json,
     JsonObject,
-    array_or_empty,
     as_array,
     as_object,
     object_or_empty,
@@ -57,11 +56,10 @@ def bounded(schema: JsonObject, max_bytes: int) -> tuple[Json, int | None]:
 
 
 class _Cut:
-    """Cuts a schema at a depth: definitions are kept as deep as the shortest way to them.
+    """Cuts a schema at a depth: definitions are kept as deep as the shortest way to them."""
 
-    The search is breadth first. Levels in `_waiting` grow, so a definition is met first on its shortest way and its
-    level never has to be corrected. A definition is cut once, so definitions that refer to each other end.
-    """
+    # The search is breadth first. Levels in `_waiting` grow, so a definition is met first on its shortest way and its
+    # level never has to be corrected. A definition is cut once, so definitions that refer to each other end.
 
     def __init__(self, schema: JsonObject, depth: int) -> None:
         self._root = schema
@@ -88,12 +86,14 @@ class _Cut:
             return self._open(members)
         made: Json = {}
         for key, part in members.items():
+            listed = as_array(part)
+            named = as_object(part)
             if key in _ONE:
                 made[key] = self._cut(part, level + 1)
-            elif key in _LISTED and isinstance(part, list):
-                made[key] = [self._cut(one, level + 1) for one in array_or_empty(part)]
-            elif key in _NAMED and isinstance(part, dict):
-                made[key] = {name: self._cut(one, level + 1) for name, one in object_or_empty(part).items()}
+            elif key in _LISTED and listed is not None:
+                made[key] = [self._cut(one, level + 1) for one in listed]
+            elif key in _NAMED and named is not None:
+                made[key] = {name: self._cut(one, level + 1) for name, one in named.items()}
             else:
                 made[key] = part
         self._need(members.get("$ref"), level)

@@ -2,10 +2,11 @@
 
 A schema that refers to itself stays recursive. Read-only members are not in the schemas of arguments, write-only
 members not in the schemas of responses, and neither in `required`. Pure.
-
-Each schema that others refer to is read once, and known from then on together with the schemas that it refers to.
-Reading never follows a reference, so that a circle ends: `definitions` collects the targets in a loop.
 """
+
+# Each schema that others refer to is read once, and cached together with the pointers that it refers to. Reading never
+# follows a reference: it notes the target, and `definitions` reads the targets in a loop. So a schema that refers to
+# itself ends, and a large document is not copied once for each operation.
 
 from __future__ import annotations
 
@@ -142,9 +143,9 @@ def object_members(document: ApiDocument, schema: object, pointer: str) -> tuple
     Raises:
         UnusablePart: A reference leads nowhere.
     """
-    if not isinstance(schema, dict):
+    if as_object(schema) is None:
         return None
-    found, pointer = document.follow(as_object(schema), pointer)
+    found, pointer = document.follow(schema, pointer)
     if found.get("type", "object") != "object" or not as_object(found.get("properties")):
         return None
     others = _NOT_FLAT & found.keys()

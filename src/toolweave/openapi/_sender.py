@@ -1,12 +1,12 @@
 """Requests to an API over HTTP: bounded, to checked addresses, through redirects, credentials only to one origin.
 
 Knows no operations. An answer is read by the caller, piece by piece.
-
-There is one client, with its connections, for each origin. If the config does not name an origin, its addresses are
-checked before its client is made, and the client connects to these addresses only: it does not matter if the name
-resolves to another address later. Every hop of a redirect is a new request through the same checks, so a redirect
-cannot lead where a URL could not.
 """
+
+# There is one client, with its connections, for each origin. If the config does not name an origin, its addresses are
+# checked before its client is made, and the client connects to these addresses only: it does not matter if the name
+# resolves to another address later. Every hop of a redirect is a new request through the same checks, so a redirect
+# cannot lead where a URL could not.
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class ApiSender(Protocol):
         """Return the answer to a request, and the URL that gave it.
 
         Raises:
-            ToolError: There is no answer, or a redirect is not followed.
+            ToolError: No answer arrived, or a redirect is not followed.
         """
         ...
 

@@ -72,6 +72,11 @@ def in_query(name: str, value: object, *, style: str, explode: bool, reserved: b
     return [(name, _QUERY.get(style, ",").join(_flat(value, safe.replace(",", ""))))]
 
 
+def joined(pairs: Iterable[tuple[str, str]]) -> str:
+    """Return encoded pairs as the text of a query or of a form."""
+    return "&".join(f"{name}={value}" for name, value in pairs)
+
+
 def in_header(value: object, *, explode: bool) -> str:
     """Return the value of a header, which is not percent-encoded."""
     members = as_object(value)

@@ -1,8 +1,11 @@
 """Conversion of a Swagger 2.0 document to OpenAPI 3.0. Pure.
 
 Only the parts that 3.0 writes in another form are rewritten: servers, parameters, bodies, responses and security
-schemes. Schemas stay where they are, in `definitions`, so the document's references to them keep working.
+schemes.
 """
+
+# Schemas stay in `definitions`, so the document's references to them stay valid. Nothing is reported: a malformed part
+# is copied unchanged, and the reader of OpenAPI 3 reports it with the pointer of the document.
 
 from __future__ import annotations
 
@@ -49,7 +52,7 @@ def is_swagger(document: JsonObject) -> bool:
 
 def converted(document: JsonObject) -> Json:
     """Return a Swagger 2.0 document as one of OpenAPI 3.0.3."""
-    made = {name: value for name, value in document.items() if name not in _REWRITTEN}
+    made = _without(document, _REWRITTEN)
     made["openapi"] = "3.0.3"
     made["servers"] = _servers(document)
     schemes = object_or_empty(document.get("securityDefinitions"))
@@ -151,7 +154,7 @@ class _PathConverter:
             return response
         if "schema" not in node:
             return node
-        kept = {name: value for name, value in node.items() if name not in ("schema", "examples")}
+        kept = _without(node, ("schema", "examples"))
         schema = _schema(object_or_empty(node["schema"]))
         # no reader of ours uses them, and their form differs
         kept["headers"] = {}
@@ -247,9 +250,14 @@ def _selected(node: JsonObject, names: Sequence[str]) -> Json:
     return {name: node[name] for name in names if name in node}
 
 
+def _without(node: JsonObject, names: Container[str]) -> Json:
+    """Return the members without these names."""
+    return {name: value for name, value in node.items() if name not in names}
+
+
 def _own_schema(parameter: JsonObject) -> Json:
     """Return the schema of a parameter, which Swagger 2.0 writes among its other members."""
-    return _schema({name: value for name, value in parameter.items() if name not in _NOT_OF_SCHEMA})
+    return _schema(_without(parameter, _NOT_OF_SCHEMA))
 
 
 def _is_repeated(parameter: JsonObject) -> bool:
@@ -272,7 +280,7 @@ def _separated(parameter: JsonObject, separator: str) -> Json:
 
 def _schema(old: JsonObject) -> Json:
     """Return a schema of a parameter or a response: a file is bytes, and `collectionFormat` is not a keyword."""
-    made = {name: value for name, value in old.items() if name != "collectionFormat"}
+    made = _without(old, ("collectionFormat",))
     if made.get("type") == "file":
         made["type"] = "string"
         made["format"] = "binary"

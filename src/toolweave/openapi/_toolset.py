@@ -30,6 +30,7 @@ from toolweave.openapi._resources import ApiResources
 from toolweave.openapi._results import AnswerReader
 from toolweave.openapi._routes import RoutesDocument, asgi_of, document_of_routes, framework_origin, is_wsgi
 from toolweave.openapi._sender import ApiRequest, ApiSender, HttpSender, unanswered, with_query
+from toolweave.openapi._styles import joined
 from toolweave.protocol.json_types import array_or_empty, as_array, object_or_empty
 from toolweave.schema import Problem
 from toolweave.schema._fitting import fitted
@@ -160,10 +161,12 @@ class OpenApiToolset(BaseToolset):
 
     Each call is one request. An error status is an error result with the status in `error.data["status"]`.
 
-    It may be entered several times, at once or one after another. The first to enter opens the sender and the last to
-    leave closes it, both under the lock `_opening`, so that the second waits until the first has opened. `_owner`
-    remembers the event loop that opened it: a call from another loop runs there.
+    It may be entered several times, at once or one after another.
     """
+
+    # The first to enter opens the sender and the last to leave closes it, both under the lock `_opening`, so that the
+    # second waits until the first has opened. `_owner` remembers the event loop that opened it: a call from another
+    # loop runs there. The document is read once and stays when the toolset is closed.
 
     __slots__ = ("_api", "_app", "_changed", "_listeners", "_opening", "_owner", "_sender", "_settings", "_snapshot",
                  "_source", "_users")  # fmt: skip
@@ -244,8 +247,8 @@ class OpenApiToolset(BaseToolset):
         """
         if not self._users and any(app is self._app for app in _STARTING.get()):
             raise ConfigError(
-                "the application's lifespan enters a toolset of its own operations, which waits for that lifespan; put "
-                "the application, and what serves its operations, below an application around both"
+                "the application's lifespan enters a toolset of the same application, which waits for that lifespan: "
+                "put the application, and what serves its operations, below an application around both"
             )
         async with self._opening:
             if self._sender is None:
@@ -504,7 +507,7 @@ class OpenApiToolset(BaseToolset):
             headers=headers,
             body=content,
             private=private,
-            private_query="&".join(f"{name}={value}" for name, value in placed.query),
+            private_query=joined(placed.query),
         )
 
     def _base_url_for(self, api: _Api, operation: Operation) -> str:
