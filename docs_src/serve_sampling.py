@@ -7,7 +7,7 @@ import asyncio
 from toolweave import CallContext, ScriptedModel, connect_mcp, create_mcp_server
 from toolweave.models import SamplingModel
 
-model = SamplingModel(ScriptedModel(["a short text"]), most_tokens=500)  # or SamplingModel("openai:gpt-5-mini")
+model = SamplingModel(ScriptedModel(["a short text"]), max_tokens=500)  # or SamplingModel("openai:gpt-5-mini")
 server = create_mcp_server("texts", sampling=model)
 
 

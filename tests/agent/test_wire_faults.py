@@ -585,7 +585,7 @@ async def test_what_a_busy_provider_asks_to_wait_is_waited_for(play: Play, wire:
 async def test_how_long_is_waited_for_can_be_set(play: Play) -> None:
     busy = error_answer(429, {"error": {"message": "slow down"}}, retry_after="40")
 
-    played = await play("chat", busy, retry=Retry(longest_asked=39))
+    played = await play("chat", busy, retry=Retry(max_retry_after=39))
 
     assert isinstance(played.error, ModelError)
     assert (played.error.retry_after, played.waits) == (40, [])

@@ -109,7 +109,7 @@ async def test_errors_are_flagged_and_images_are_images_of_the_type_they_are() -
     )
 
     assert malformed.get("is_error") is True
-    assert "no JSON object" in str(malformed.get("content"))
+    assert "not a JSON object" in str(malformed.get("content"))
     assert [json.loads(RESULT.dump_json(RESULT.validate_python(one))) for one in blocks] == blocks
     assert blocks[0] == {
         "type": "tool_result",

@@ -113,7 +113,7 @@ async def test_malformed_arguments_are_told_to_the_model_as_often_as_it_writes_t
     _, answers = await run(registry(), *wrong, [ToolCallPart(tool_name="add", args='{"a": 1}', tool_call_id="c9")])
 
     assert [one.outcome for one in answers] == ["failed"] * 4 + ["success"]
-    assert "no JSON object: '[1]'" in str(answers[1].content)
+    assert "not a JSON object: '[1]'" in str(answers[1].content)
     assert 'missing required property "a"' in str(answers[3].content)
     assert answers[4].content == "3"
 

@@ -64,7 +64,7 @@ async def test_every_call_of_a_conversation_has_an_id_of_its_own() -> None:
     [
         ("/call", "which tool?"),
         ("/call fs_read_fil {}", "did you mean 'fs_read_file'?"),
-        ("/call fs_read_file {path}", "no JSON"),
+        ("/call fs_read_file {path}", "are not JSON"),
         ("/call fs_read_file [1]", 'Write `/call fs_read_file {"path": ...}`'),
         ("/help", "no command '/help'. `/call TOOL {JSON}` runs one"),
         ("", "`/tools` lists all"),

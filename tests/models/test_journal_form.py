@@ -213,5 +213,5 @@ UNREADABLE: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("kept", UNREADABLE)
 def test_what_this_version_cannot_read_is_said_and_not_guessed(kept: dict[str, Any]) -> None:
-    with pytest.raises(StoreError, match="a message in the store is none that this version can read"):
+    with pytest.raises(StoreError, match="a message in the store cannot be read by this version"):
         message_from_json(kept)

@@ -28,7 +28,7 @@ def test_waits_grow_up_to_the_longest_and_end(failed: int, chance: float) -> Non
 
 @pytest.mark.parametrize(("asked", "wait"), [(0.0, 0.0), (7.0, 7.0), (45.0, 45.0), (60.0, 60.0), (60.1, math.inf)])
 def test_what_the_provider_asks_for_is_kept_to_or_the_request_given_up(asked: float, wait: float) -> None:
-    assert Retry(longest=30, longest_asked=60).wait(1, asked) == wait
+    assert Retry(longest=30, max_retry_after=60).wait(1, asked) == wait
 
 
 def test_a_quota_by_the_minute_is_waited_for_by_default() -> None:
@@ -39,7 +39,7 @@ def test_no_retry_never_waits() -> None:
     assert NO_RETRY.wait(1) == math.inf
 
 
-@pytest.mark.parametrize("options", [{"attempts": 0}, {"first": -1}, {"longest": -1}, {"longest_asked": -1}])
+@pytest.mark.parametrize("options", [{"attempts": 0}, {"first": -1}, {"longest": -1}, {"max_retry_after": -1}])
 def test_impossible_policies_are_refused(options: dict[str, int]) -> None:
     with pytest.raises(ValueError, match="attempts"):
         Retry(**options)

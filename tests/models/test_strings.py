@@ -170,7 +170,7 @@ def test_without_pydantic_ai_a_provider_that_only_it_knows_is_an_error_that_says
 def test_a_host_of_ollama_that_is_none_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OLLAMA_HOST", "box:many")
 
-    with pytest.raises(ConfigError, match="OLLAMA_HOST is no host"):
+    with pytest.raises(ConfigError, match="OLLAMA_HOST is not a host"):
         model_from("ollama:qwen3")
 
 

@@ -72,7 +72,7 @@ def agrees(request: Any) -> dict[str, Any]:
 async def test_the_servers_model_answers_for_a_client_that_has_none(carrier: str, era: str) -> None:
     model = ScriptedModel(["ours"], name="small")
     with anyio.fail_after(60):
-        async with connected(server(model, most_tokens=500), carrier, era) as client:
+        async with connected(server(model, max_tokens=500), carrier, era) as client:
             result = await client.call_tool("summarize", {"text": "much"})
             assert result.text == "ours (small, endTurn, True)"
     (request,) = model.requests
@@ -144,5 +144,5 @@ async def test_a_conversation_with_tools_reaches_the_model_as_one() -> None:
         ("now", True, "no"),
         ("now", False, "sun"),
     ]
-    with pytest.raises(ValueError, match="most_tokens"):
-        SamplingModel(model, most_tokens=0)
+    with pytest.raises(ValueError, match="max_tokens"):
+        SamplingModel(model, max_tokens=0)

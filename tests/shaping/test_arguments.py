@@ -131,7 +131,7 @@ async def test_a_value_that_a_rule_sends_is_never_shown(monkeypatch: pytest.Monk
 
     assert (
         said
-        == "invalid arguments for tool 'tool': what the configuration sends with it does not fit; tell its operator"
+        == "invalid arguments for tool 'tool': the arguments that the configuration adds do not fit; ask its operator"
     )
     assert "hush" not in repr(made)
 

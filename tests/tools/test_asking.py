@@ -128,7 +128,7 @@ def test_a_field_that_no_form_can_have_is_named(kind: type, field: str) -> None:
 
 @pytest.mark.parametrize("kind", [int, str])
 def test_a_type_without_fields_is_no_form(kind: type) -> None:
-    with pytest.raises(SchemaError, match="no object with fields"):
+    with pytest.raises(SchemaError, match="not an object with fields"):
         form_of(kind)
 
 

@@ -72,7 +72,7 @@ def test_an_error_is_never_silent_for_anybody() -> None:
 
     assert result.for_model().text == "for the model"
     assert result.for_person() is result
-    assert hidden.for_model().text == "(the tool failed; what it says of it is for the user to see)"
+    assert hidden.for_model().text == "(the tool failed; its message is for the user)"
     assert hidden.for_model().is_error
 
 

@@ -118,7 +118,7 @@ async def test_a_broken_lock_withholds_all(file: Path, tmp_path: Path) -> None:
 
     async with connect_mcp(entry(file, pins="block", lockfile=str(lock)), name="calc") as connection:
         assert len(connection.snapshot()) == 0
-        assert "it is no JSON" in connection.problems[0]
+        assert "it is not JSON" in connection.problems[0]
 
 
 async def test_a_pinned_server_of_a_config_file_is_watched_without_being_asked(file: Path, tmp_path: Path) -> None:

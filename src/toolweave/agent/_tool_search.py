@@ -17,7 +17,7 @@ from toolweave.tools._names import free_name
 from toolweave.tools._result import ToolResult, invalid_input
 from toolweave.tools._search_tool import (
     BUDGET_TOKENS,
-    MOST_TOOLS,
+    MAX_TOOLS,
     SEARCH_NAME,
     SEARCH_SCHEMA,
     exceeds_budget,
@@ -182,7 +182,7 @@ class ToolSearchToolset(WrapperToolset, RoutingToolset):
             return
         self._deferred = True
         names = dict.fromkeys([*self._always, *reversed(self._loaded)])
-        shown = {name for name in list(names)[: MOST_TOOLS - 1] if name in inner.by_name}
+        shown = {name for name in list(names)[: MAX_TOOLS - 1] if name in inner.by_name}
         # in the order of loading, so that the definitions a provider has cached stay a prefix
         kept = [name for name in (*self._always, *self._loaded) if name in shown]
         self._view = ToolSnapshot(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from toolweave.export._tool_calls import run_calls
 from toolweave.export._tool_export import ToolExport, member
+from toolweave.protocol.json_types import Json
 from toolweave.tools._anthropic_content import anthropic_content, anthropic_form
 from toolweave.tools._call import CallContext
 from toolweave.tools._result import ToolResult
@@ -73,7 +74,7 @@ class AnthropicTools:
 
 
 def _answer(call_id: str, result: ToolResult) -> ToolResultBlockParam:
-    answer: dict[str, Any] = {"type": "tool_result", "tool_use_id": call_id, "content": anthropic_content(result)}
+    answer: Json = {"type": "tool_result", "tool_use_id": call_id, "content": anthropic_content(result)}
     if result.is_error:
         answer["is_error"] = True
     return cast("ToolResultBlockParam", answer)

@@ -26,7 +26,7 @@ class ApprovalHints:
         toolset: The toolset that is exported.
 
     Raises:
-        ValueError: There is no policy of this name.
+        ValueError: No policy has this name.
     """
 
     __slots__ = ("_confirm", "_toolset")

@@ -12,7 +12,7 @@ T = TypeVar("T")
 class Bridge:
     """Runs coroutines for threads that have no event loop, on the loop in which the bridge was made.
 
-    Made outside of a loop, it runs each coroutine in a loop of its own: enough for functions, not for a connection,
+    Made outside of a loop, it runs each coroutine in a new loop: enough for functions, not for a connection,
     which belongs to the loop that opened it.
     """
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import inspect
 import keyword
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from inspect import Parameter, Signature
-from typing import Any, Literal, Union, cast
+from typing import Any, Literal, Union
 
 from toolweave.export._blocking import Bridge
 from toolweave.export._tool_calls import run_call
+from toolweave.protocol.json_types import Json, JsonObject, array_or_empty, as_object, object_or_empty, text_or_empty
 from toolweave.tools._call import ToolCall
 from toolweave.tools._names import NameMap
 from toolweave.tools._sources import ToolSource, borrowed_toolset
@@ -17,13 +18,13 @@ from toolweave.tools._spec import ToolSpec
 from toolweave.tools._toolset import Toolset
 from toolweave.tools._visible import shown_spec, shown_value
 
-_TYPES: Mapping[str, Any] = {
+_TYPES: JsonObject = {
     "string": str,
     "integer": int,
     "number": float,
     "boolean": bool,
     "null": type(None),
-    "object": dict[str, Any],
+    "object": Json,
     "array": list[Any],
 }
 _MORE = "more"
@@ -32,9 +33,9 @@ _MORE = "more"
 def plain_functions(source: ToolSource, *, blocking: bool = False) -> list[Callable[..., Any]]:
     """Return the tools of a toolset as functions with a name, a typed signature and a docstring of their own.
 
-    A function takes its arguments by name or in order, and returns the tool's structured content, or its text where
-    there is none. An argument that is left out is not sent. Arguments whose names Python does not allow are passed as
-    `**{"a-b": 1}`, and so are the additional ones of a schema that allows or requires any. The list is a snapshot; a
+    A function takes its arguments by name or in order, and returns the tool's structured content, or its text without
+    structured content. An argument that is left out is not sent. Arguments whose names Python does not allow are passed
+    as `**{"a-b": 1}`, and so are the additional ones of a schema that allows or requires any. The list is a snapshot; a
     call goes to the current toolset.
 
     Args:
@@ -72,16 +73,16 @@ def _function(toolset: Toolset, spec: ToolSpec, name: str, bridge: Bridge | None
     return function
 
 
-async def _value(toolset: Toolset, name: str, arguments: Mapping[str, Any]) -> Any:
+async def _value(toolset: Toolset, name: str, arguments: JsonObject) -> Any:
     result = (await run_call(toolset, ToolCall(name=name, arguments=arguments))).raise_for_error(tool=name)
     if result.structured_content is None:
         return result.for_model().text
     return shown_value(result.structured_content)  # frameworks give what a function returns to a model
 
 
-def _arguments(signature: Signature, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+def _arguments(signature: Signature, args: Sequence[Any], kwargs: JsonObject) -> Json:
     """Return the given arguments, without a None that means `left out`."""
-    given: dict[str, Any] = {}
+    given: Json = {}
     for name, value in signature.bind(*args, **kwargs).arguments.items():
         parameter = signature.parameters[name]
         if parameter.kind is Parameter.VAR_KEYWORD:
@@ -97,11 +98,11 @@ class _OptionalParameter(Parameter):
     __slots__ = ()
 
 
-def _signature(schema: Mapping[str, Any]) -> Signature:
-    properties = _mapping(schema.get("properties"))
-    required = set(cast("Sequence[str]", schema.get("required") or ()))
+def _signature(schema: JsonObject) -> Signature:
+    properties = object_or_empty(schema.get("properties"))
+    required = set(array_or_empty(schema.get("required")))
     fit = [name for name in properties if name.isidentifier() and not keyword.iskeyword(name)]
-    parameters = [_parameter(name, _mapping(properties[name]), needed=name in required) for name in fit]
+    parameters = [_parameter(name, object_or_empty(properties[name]), needed=name in required) for name in fit]
     parameters.sort(key=lambda parameter: parameter.default is not Parameter.empty)
     if len(fit) < len(properties) or _allows_unlisted(schema, required - properties.keys()):
         more = _MORE
@@ -111,17 +112,14 @@ def _signature(schema: Mapping[str, Any]) -> Signature:
     return Signature(parameters, return_annotation=Any)
 
 
-def _allows_unlisted(schema: Mapping[str, Any], unlisted: Collection[str]) -> bool:
-    """Whether a schema explicitly allows arguments beside its properties."""
-    return bool(
-        unlisted
-        or schema.get("additionalProperties")
-        or schema.get("patternProperties")
-        or any(part in schema for part in ("$ref", "allOf", "anyOf", "oneOf"))
-    )
+def _allows_unlisted(schema: JsonObject, unlisted: Collection[str]) -> bool:
+    """Return whether a schema explicitly allows arguments beside its properties."""
+    if unlisted or schema.get("additionalProperties") or schema.get("patternProperties"):
+        return True
+    return not schema.keys().isdisjoint(("$ref", "allOf", "anyOf", "oneOf"))
 
 
-def _parameter(name: str, schema: Mapping[str, Any], *, needed: bool) -> Parameter:
+def _parameter(name: str, schema: JsonObject, *, needed: bool) -> Parameter:
     annotation = _annotation(schema, 0)
     kind = Parameter.POSITIONAL_OR_KEYWORD
     if needed:
@@ -132,27 +130,36 @@ def _parameter(name: str, schema: Mapping[str, Any], *, needed: bool) -> Paramet
     return (Parameter if optional == annotation else _OptionalParameter)(name, kind, annotation=optional, default=None)
 
 
-def _annotation(schema: Mapping[str, Any], depth: int) -> Any:
-    """Return the Python type of a schema; Any where there is none."""
+def _annotation(schema: JsonObject, depth: int) -> Any:
+    """Return the Python type of a schema; Any for a schema without a type."""
     if depth > 8:
         return Any
-    choices = schema.get("enum") or ([schema["const"]] if "const" in schema else None)
-    if choices and all(isinstance(choice, str | int | bool | None) for choice in cast("list[Any]", choices)):
-        named = tuple(choice for choice in cast("list[Any]", choices) if choice is not None)
-        return _union([*([Literal[named]] if named else []), *([None] if len(named) < len(choices) else [])])
-    options = schema.get("anyOf") or schema.get("oneOf")
-    if isinstance(options, Sequence):
-        return _union([_annotation(_mapping(option), depth + 1) for option in cast("Sequence[Any]", options)])
+    choices = array_or_empty(schema.get("enum"))
+    if not choices and "const" in schema:
+        choices = [schema["const"]]
+    if choices and all(isinstance(choice, str | int | bool | None) for choice in choices):
+        return _literal(choices)
+    options = array_or_empty(schema.get("anyOf")) or array_or_empty(schema.get("oneOf"))
+    if options:
+        return _union([_annotation(object_or_empty(option), depth + 1) for option in options])
     kinds = schema.get("type")
-    if kinds == "array" and isinstance(schema.get("items"), Mapping):
-        return list[_annotation(_mapping(schema["items"]), depth + 1)]
+    items = as_object(schema.get("items"))
+    if kinds == "array" and items is not None:
+        return list[_annotation(items, depth + 1)]
     if isinstance(kinds, str):
-        several = [kinds]
-    elif isinstance(kinds, list):
-        several = cast("list[Any]", kinds)
-    else:
-        several = []
-    return _union([_TYPES.get(kind, Any) if isinstance(kind, str) else Any for kind in several])
+        return _union([_TYPES.get(kinds, Any)])
+    return _union([_TYPES.get(str(kind), Any) for kind in array_or_empty(kinds)])
+
+
+def _literal(choices: Sequence[Any]) -> Any:
+    """Return the type of one of several values; None among them is a type beside the literals."""
+    values = tuple(choice for choice in choices if choice is not None)
+    kinds: list[Any] = []
+    if values:
+        kinds.append(Literal[values])
+    if len(values) < len(choices):
+        kinds.append(None)
+    return _union(kinds)
 
 
 def _union(types: Sequence[Any]) -> Any:
@@ -161,18 +168,13 @@ def _union(types: Sequence[Any]) -> Any:
     return Any
 
 
-def _mapping(value: Any) -> Mapping[str, Any]:
-    if isinstance(value, Mapping):
-        return cast("Mapping[str, Any]", value)
-    return {}
-
-
 def _docstring(spec: ToolSpec) -> str:
     spec = shown_spec(spec)
-    described = [
-        (name, text.strip())
-        for name, schema in _mapping(spec.input_schema.get("properties")).items()
-        if isinstance(text := _mapping(schema).get("description"), str) and text.strip()
-    ]
-    lines = [f"    {name}: {' '.join(text.split())}" for name, text in described]
-    return inspect.cleandoc("\n".join([spec.description, *(["", "Args:", *lines] if lines else [])]))
+    lines: list[str] = []
+    for name, schema in object_or_empty(spec.input_schema.get("properties")).items():
+        words = text_or_empty(object_or_empty(schema).get("description")).split()
+        if words:
+            lines.append(f"    {name}: {' '.join(words)}")
+    if lines:
+        lines = ["", "Args:", *lines]
+    return inspect.cleandoc("\n".join([spec.description, *lines]))

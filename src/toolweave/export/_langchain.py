@@ -13,6 +13,7 @@ from toolweave.export._approval_hints import ApprovalHints, ConfirmCalls
 from toolweave.export._blocking import Bridge
 from toolweave.export._tool_calls import run_call, telling
 from toolweave.export._tool_export import ToolExport
+from toolweave.protocol.json_types import Json, JsonObject
 from toolweave.tools._ambient import ambient_context
 from toolweave.tools._approval_request import approval_request
 from toolweave.tools._call import CallContext, Progress, ToolCall
@@ -49,12 +50,12 @@ def langchain_tools(
         handle_tool_error: An error result is a message of status `error` that the model reads. False raises it as
             `ToolException`, caused by a `ToolExecutionError` with the whole result.
         confirm: The calls that need a person's approval: the graph is interrupted with a request in the form of
-            LangChain's `HumanInTheLoopMiddleware`, and goes on with `Command(resume={"decisions": [{"type":
+            LangChain's `HumanInTheLoopMiddleware`, and continues with `Command(resume={"decisions": [{"type":
             "approve"}]})`, or `"reject"`. It needs a checkpointer.
 
     Raises:
         ModuleNotFoundError: LangChain is missing: `pip install 'toolweave[langchain]'`.
-        ValueError: There is no policy of the name in `confirm`.
+        ValueError: `confirm` does not name a policy.
     """
     listing = ToolExport(source, "openai", _parts, any_api=True)
     made = _tool_class()
@@ -62,7 +63,7 @@ def langchain_tools(
     hints = ApprovalHints(confirm, listing.toolset)
     wire = listing.now()
     snapshot = listing.toolset.snapshot()
-    legal: dict[str, Mapping[str, Any]] = {wire.call_name(one["name"]): one["schema"] for one in wire.definitions}
+    legal: dict[str, JsonObject] = {wire.call_name(one["name"]): one["schema"] for one in wire.definitions}
     offered = [shown_spec(spec) for spec in snapshot if spec.name not in wire.quarantined]
     return [
         made(
@@ -81,7 +82,7 @@ def langchain_tools(
     ]
 
 
-def _parts(tool: WireTool) -> dict[str, Any]:
+def _parts(tool: WireTool) -> Json:
     return {"name": tool.name, "schema": tool.schema}
 
 
@@ -99,7 +100,7 @@ def _tool_class() -> type[Any]:
         hints: Any
         renamed: Any
 
-        def needs_approval(self, arguments: Mapping[str, Any]) -> bool:
+        def needs_approval(self, arguments: JsonObject) -> bool:
             """Whether a person has to approve a call."""
             return self.hints is not None and self.hints.of_call(ToolCall(name=self.exposed, arguments=arguments))
 
@@ -136,14 +137,14 @@ def _tool_class() -> type[Any]:
     return ToolsetTool
 
 
-def _own_arguments(tool: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def _own_arguments(tool: Any, arguments: JsonObject) -> Json:
     """Return a model's arguments under the tool's own names."""
     return {tool.renamed.get(name, name): value for name, value in arguments.items()}
 
 
 def _id_of(given: Any) -> str | None:
     """Return the id of a tool call, None where a tool is invoked with its arguments alone."""
-    call: Mapping[str, Any] = cast("Mapping[str, Any]", given) if isinstance(given, Mapping) else {}
+    call: JsonObject = cast("Mapping[str, Any]", given) if isinstance(given, Mapping) else {}
     if call.get("type") == "tool_call":
         found = call.get("id")
     else:
@@ -153,7 +154,7 @@ def _id_of(given: Any) -> str | None:
     return None
 
 
-def _ask(tool: Any, arguments: Mapping[str, Any]) -> None:
+def _ask(tool: Any, arguments: JsonObject) -> None:
     """Interrupt the graph for a person's approval of a call that needs one.
 
     Raises:
@@ -184,10 +185,10 @@ _NOBODY = "tool {!r} needs a person's approval, for which a graph of LangGraph w
 
 def _decision(answer: Any) -> tuple[bool, str]:
     """Return whether an answer approves, and its reason; an unreadable answer does not."""
-    given: Mapping[str, Any] = cast("Mapping[str, Any]", answer) if isinstance(answer, Mapping) else {}
+    given: JsonObject = cast("Mapping[str, Any]", answer) if isinstance(answer, Mapping) else {}
     decisions = given.get("decisions")
     first: Any = next(iter(cast("list[Any]", decisions)), None) if isinstance(decisions, list) else None
-    decision: Mapping[str, Any] = cast("Mapping[str, Any]", first) if isinstance(first, Mapping) else {}
+    decision: JsonObject = cast("Mapping[str, Any]", first) if isinstance(first, Mapping) else {}
     reason = decision.get("message")
     return answer is True or decision.get("type") == "approve", f": {reason}" if reason else ""
 
@@ -205,14 +206,14 @@ def _context(tool: Any) -> CallContext:
     name = tool.name
     call_id = _call_id.get()
 
-    def tell(progress: Progress) -> None:
+    def report(progress: Progress) -> None:
         amounts = {"progress": progress.progress, "total": progress.total, "message": progress.message}
         write({"type": _PROGRESS, "tool": name, "tool_call_id": call_id, **amounts})
 
-    return telling(tell)
+    return telling(report)
 
 
-async def _run(tool: Any, arguments: Mapping[str, Any], ctx: CallContext) -> tuple[Any, Any]:
+async def _run(tool: Any, arguments: JsonObject, ctx: CallContext) -> tuple[Any, Any]:
     """Return content and artifact.
 
     Raises:
@@ -235,7 +236,7 @@ async def _run(tool: Any, arguments: Mapping[str, Any], ctx: CallContext) -> tup
     return content, _artifact(result)
 
 
-def _part(one: str | Media) -> dict[str, Any]:
+def _part(one: str | Media) -> Json:
     """Return a standard content block of LangChain."""
     if isinstance(one, str):
         return {"type": "text", "text": one}
@@ -244,12 +245,12 @@ def _part(one: str | Media) -> dict[str, Any]:
     return {"type": kind, "base64": one.data, "mime_type": one.mime_type, **named}
 
 
-def _artifact(result: ToolResult) -> dict[str, Any]:
+def _artifact(result: ToolResult) -> Json:
     """Return the members that are not in the content, as JSON values: LangGraph's checkpoints serialize them."""
     return {"structured_content": result.structured_content, "meta": dict(result.meta)}
 
 
-def _metadata(spec: ToolSpec, hints: ApprovalHints) -> dict[str, Any]:
+def _metadata(spec: ToolSpec, hints: ApprovalHints) -> Json:
     if hints.of_tool(spec):
         asks = {"requires_approval": True}
     else:

@@ -137,7 +137,7 @@ class OpenAIChatTools:
 
         Args:
             message: A `ChatCompletion`, which stands for its first choice, a `ChatCompletionMessage` or its
-                `tool_calls`, or the same as JSON. None of them is no message.
+                `tool_calls`, or the same as JSON. None of them is not a message.
             ctx: The context of each call, such as a timeout or a callback for progress.
         """
         made: list[Any] = list(_tool_calls(message))

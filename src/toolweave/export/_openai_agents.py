@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from toolweave.export._approval_hints import ApprovalHints, ConfirmCalls
 from toolweave.export._openai import MAX_DESCRIPTION
 from toolweave.export._tool_calls import run_call, telling
 from toolweave.export._tool_export import ToolExport
+from toolweave.protocol.json_types import Json, JsonObject
 from toolweave.tools._call import Progress, ToolCall
 from toolweave.tools._openai_content import chat_text, responses_content
 from toolweave.tools._result import ToolResult
@@ -44,12 +45,12 @@ def openai_agents_tools(
         strict: Enforce the schemas of those tools whose schemas OpenAI's strict mode can express.
         confirm: The calls that need a person's approval (`needs_approval`): the run ends with them as `interruptions`.
         on_progress: Receives the progress of calls; the SDK's streams have no place for it.
-        live: Return a list that shows new tools at the next turn, too. It needs an agent of its own for each run, such
+        live: Return a list that shows new tools at the next turn, too. It needs a separate agent for each run, such
             as `agent.clone(tools=...)`: the SDK refuses concurrent runs of an agent whose list changes.
 
     Raises:
         ModuleNotFoundError: The SDK is missing: `pip install 'toolweave[openai-agents]'`.
-        ValueError: There is no policy of the name in `confirm`.
+        ValueError: `confirm` does not name a policy.
     """
     listing = ToolExport(
         source,
@@ -68,7 +69,7 @@ def openai_agents_tools(
 class LiveTools(list[Any]):
     """A list of tools that is brought up to date whenever it is iterated, as the SDK does before each turn.
 
-    What is added by others stays, behind these tools.
+    Tools that others add stay, behind these tools.
     """
 
     def __init__(self, current: Callable[[], Sequence[Any]]) -> None:
@@ -93,7 +94,7 @@ class LiveTools(list[Any]):
         return LiveTools(now)
 
 
-def _parts(tool: WireTool) -> dict[str, Any]:
+def _parts(tool: WireTool) -> Json:
     return {"tool": tool}
 
 
@@ -134,9 +135,7 @@ class _FunctionTools:
 
         setattr(invoke, "toolweave_annotations", spec.annotations if spec else None)  # noqa: B010 - a function has no such member
 
-        async def needs_approval(
-            context: RunContextWrapper[Any], arguments: Mapping[str, Any] | None, call_id: str
-        ) -> bool:
+        async def needs_approval(context: RunContextWrapper[Any], arguments: JsonObject | None, call_id: str) -> bool:
             call = listing.call(tool.name, arguments, call_id)
             return isinstance(call, ToolCall) and self._hints.of_call(call)  # a malformed one is answered by an error
 
@@ -159,15 +158,15 @@ class _FunctionTools:
         if on_progress is None:
             return await run_call(self._listing.toolset, call)
 
-        async def tell(progress: Progress) -> None:
+        async def report(progress: Progress) -> None:
             outcome = on_progress(progress, context)
             if inspect.isawaitable(outcome):
                 await outcome
 
-        return await run_call(self._listing.toolset, call, telling(tell))
+        return await run_call(self._listing.toolset, call, telling(report))
 
 
-def _output(result: ToolResult) -> str | list[dict[str, Any]]:
+def _output(result: ToolResult) -> str | list[Json]:
     """Return a result in the SDK's form: a string, or parts if it is more than text."""
     parts = responses_content(result)
     if isinstance(parts, str):
@@ -175,5 +174,5 @@ def _output(result: ToolResult) -> str | list[dict[str, Any]]:
     return [_part(part) for part in parts]
 
 
-def _part(part: dict[str, Any]) -> dict[str, Any]:
+def _part(part: Json) -> Json:
     return {**part, "type": part["type"].removeprefix("input_")}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,7 @@ from toolweave.export._approval_hints import ApprovalHints, ConfirmCalls
 from toolweave.export._server_instructions import server_instructions
 from toolweave.export._tool_calls import run_call, telling
 from toolweave.export._tool_export import ToolExport
+from toolweave.protocol.json_types import Json, JsonObject
 from toolweave.tools._call import Progress, ProgressCallback, ToolCall
 from toolweave.tools._media_parts import SHOWN, SOUNDS, Media, shown
 from toolweave.tools._openai_content import chat_text
@@ -53,12 +53,12 @@ def pydantic_ai_toolset(
 
     Raises:
         ModuleNotFoundError: Pydantic AI is missing: `pip install 'toolweave[pydantic-ai]'`.
-        ValueError: There is no policy of the name in `confirm`.
+        ValueError: `confirm` does not name a policy.
     """
     return _toolset_class()(source, id, confirm, include_instructions)
 
 
-def _parts(tool: WireTool) -> dict[str, Any]:
+def _parts(tool: WireTool) -> Json:
     return {"name": tool.name, "schema": tool.schema}
 
 
@@ -85,9 +85,9 @@ def _toolset_class() -> type[Any]:
                 return server_instructions(self._listing.toolset) or None
             return None
 
-        async def get_tools(self, ctx: RunContext[Any]) -> dict[str, Any]:
+        async def get_tools(self, ctx: RunContext[Any]) -> Json:
             wire = self._listing.now()
-            legal: dict[str, Mapping[str, Any]] = {one["name"]: one["schema"] for one in wire.definitions}
+            legal: dict[str, JsonObject] = {one["name"]: one["schema"] for one in wire.definitions}
             renamed = {wire.names.wire(name) for name in wire.renamed}
             offered = [spec for spec in self._listing.toolset.snapshot() if spec.name not in wire.quarantined]
             return {
@@ -102,7 +102,7 @@ def _toolset_class() -> type[Any]:
                 for spec in offered
             }
 
-        async def call_tool(self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: Any) -> Any:
+        async def call_tool(self, name: str, tool_args: Json, ctx: RunContext[Any], tool: Any) -> Any:
             call = self._listing.call(name, tool_args, ctx.tool_call_id)
             if not isinstance(call, ToolCall):
                 return _returned(call)
@@ -134,12 +134,12 @@ def _teller(ctx: RunContext[Any]) -> ProgressCallback:
     """Return a callback that reports progress to the stream of a run."""
     from pydantic_ai.exceptions import UserError
 
-    async def tell(progress: Progress) -> None:
+    async def report(progress: Progress) -> None:
         event = _progress_event()(progress=progress.progress, total=progress.total, message=progress.message)
-        with suppress(UserError):  # outside of a run there is no stream
+        with suppress(UserError):  # outside of a run there is not a stream
             await ctx.emit(event)
 
-    return tell
+    return report
 
 
 class _ArgumentsValidator:
@@ -151,18 +151,18 @@ class _ArgumentsValidator:
         self._listing = listing
         self._name = name
 
-    def validate_json(self, input: str | bytes | bytearray, **options: Any) -> dict[str, Any]:  # noqa: A002 - theirs
+    def validate_json(self, input: str | bytes | bytearray, **options: Any) -> Json:  # noqa: A002 - theirs
         if isinstance(input, str):
             text = input
         else:
             text = bytes(input).decode("utf-8", "replace")
         return self.validate_python(text, **options)
 
-    def validate_python(self, input: Any, **options: Any) -> dict[str, Any]:  # noqa: A002
+    def validate_python(self, input: Any, **options: Any) -> Json:  # noqa: A002
         """Return the arguments.
 
         Raises:
-            ToolFailed: They are no JSON object.
+            ToolFailed: They are not a JSON object.
         """
         call = self._listing.call(self._name, input, None)
         if isinstance(call, ToolCall):
@@ -170,7 +170,7 @@ class _ArgumentsValidator:
         return _returned(call)
 
 
-def _definition(name: str, spec: ToolSpec, legal: Mapping[str, Any] | None, *, asks: bool) -> Any:
+def _definition(name: str, spec: ToolSpec, legal: JsonObject | None, *, asks: bool) -> Any:
     """Return a definition; `legal` is a schema with other names of arguments, where the tool's own are not legal."""
     from pydantic_ai.tools import ToolDefinition
 

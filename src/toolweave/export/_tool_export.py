@@ -71,7 +71,7 @@ class ToolExport:
             given = {}
             malformed = str(arguments)
         if malformed is not None:
-            problem = Problem(path="", message=f"the arguments are no JSON object: {malformed[:200]!r}")
+            problem = Problem(path="", message=f"the arguments are not a JSON object: {malformed[:200]!r}")
             return invalid_input(exposed, [problem])
         return ToolCall(name=exposed, arguments=wire.arguments(exposed, given), id=str(call_id))
 

@@ -20,7 +20,7 @@ from toolweave.models._prices import Price
 from toolweave.models._refused_features import prompted
 from toolweave.models._retry import Retry
 from toolweave.models._tool_schemas import ToolSchemas, schemas_for
-from toolweave.protocol.json_types import Json
+from toolweave.protocol.json_types import Json, JsonObject
 from toolweave.schema._lowering import lower
 from toolweave.schema._profiles import SchemaProfile
 from toolweave.tools._anthropic_content import anthropic_form, anthropic_text
@@ -35,7 +35,7 @@ _HOST = "api.anthropic.com"
 _PATH = "v1/messages"
 _MAX_TOKENS = 16_384
 _SEARCH_TYPES = ("tool_search_tool_regex", "tool_search_tool_bm25")
-_LEAST_THOUGHT = 1024
+_MIN_THOUGHT = 1024
 _THINKING_TOP_P = 0.95
 _CODE = "code_execution"
 _SEARCH_TOOL = {"type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_bm25"}
@@ -68,10 +68,10 @@ class AnthropicModel(HttpModel):
             another server that has it.
 
     Raises:
-        ConfigError: There is no API key for Anthropic's own API, or `base_url` is none.
+        ConfigError: There is no API key for Anthropic's own API, or `base_url` is not a URL.
     """
 
-    def __init__(  # noqa: PLR0913 - each but the model with a default of its own
+    def __init__(  # noqa: PLR0913 - each has a default, except the model
         self,
         model: str,
         api_key: str | SecretLike | None = None,
@@ -134,12 +134,11 @@ class AnthropicModel(HttpModel):
         yield turn.finished()
 
     def _body(self, request: ModelRequest, tools: WireTools) -> Json:
-        if request.output_schema is None:
-            output = None
-        else:
+        output = None
+        if request.output_schema is not None:
             output = _format(request.output_schema)
         if output is None:
-            request = prompted(request)  # the API has no words for some schemas
+            request = prompted(request)  # the API has no keywords for some schemas
         settings = request.settings
         messages = wire_messages(request.messages, tools, self.origin)
         choice = self._tool_choice(request, tools)
@@ -166,17 +165,24 @@ class AnthropicModel(HttpModel):
         body |= {name: value for name, value in given.items() if value not in (None, [])}
         if output is not None:
             body["output_config"] = {"format": output}
-        runs_code = any(str(one.definition.get("type", "")).startswith(_CODE) for one in request.provider_tools)
-        if runs_code and (container := container_id(request.messages, self.origin, now=time.time())) is not None:
+        container = self._container(request)
+        if container is not None:
             body[CONTAINER] = container
         if self._cache is not None:
             _mark(body, self._cache)
         return {**body, **settings.extra}
 
+    def _container(self, request: ModelRequest) -> str | None:
+        """Return the container in which the provider's code ran before, if a tool of the request runs code."""
+        kinds = [str(one.definition.get("type", "")) for one in request.provider_tools]
+        if not any(kind.startswith(_CODE) for kind in kinds):
+            return None
+        return container_id(request.messages, self.origin, now=time.time())
+
     def _tool_choice(self, request: ModelRequest, tools: WireTools) -> Json:
         wanted = request.tool_choice
         if not tools.definitions and not request.provider_tools:
-            return {"type": "none"}  # tools that only the conversation still tells of
+            return {"type": "none"}  # only for tool calls of the conversation
         if wanted == "none":
             return {"type": "none"}
         choice: Json = {"type": {"auto": "auto", "required": "any"}.get(wanted, "tool")}
@@ -244,12 +250,12 @@ def _within(thinking: Json | None, max_tokens: int) -> Json | None:
         budget = thinking.get("budget_tokens")
     if thinking is None or budget is None or budget < max_tokens:
         return thinking
-    if max_tokens > _LEAST_THOUGHT:
+    if max_tokens > _MIN_THOUGHT:
         return {**thinking, "budget_tokens": max_tokens - 1}
     return None
 
 
-def _format(schema: Mapping[str, Any]) -> Json | None:
+def _format(schema: JsonObject) -> Json | None:
     try:
         lowered = lower(schema, "anthropic-strict")
     except SchemaError:
@@ -282,11 +288,11 @@ def _definitions(request: ModelRequest, tools: WireTools, messages: list[Json], 
         return own + [{**one, "defer_loading": True} if one["name"] in deferred else one for one in tools.definitions]
     if own or tools.encoded:
         return [*own, *tools.encoded]
-    # a conversation that tells of tool calls is refused without the tools they called
+    # The API refuses a conversation with tool calls if their tools are not listed.
     return [{"name": name, "input_schema": {"type": "object", "properties": {}}} for name in tools_used(messages)]
 
 
-def _mark(body: Json, cache: Mapping[str, Any]) -> None:
+def _mark(body: Json, cache: JsonObject) -> None:
     """Set the cache breakpoints: after the tools and the system prompt, and after the conversation so far."""
     if "system" in body:
         body["system"][-1]["cache_control"] = cache

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Any
 
 from toolweave.models._history import WireIds, added_members, pair_tool_calls
 from toolweave.models._messages import (
@@ -20,7 +19,7 @@ from toolweave.models._messages import (
     ToolOutcome,
     UserMessage,
 )
-from toolweave.protocol.json_types import Json
+from toolweave.protocol.json_types import Json, JsonObject
 from toolweave.tools._anthropic_content import anthropic_content, anthropic_parts, anthropic_text
 from toolweave.tools._wire_tools import WireTools
 
@@ -66,7 +65,7 @@ def tools_used(messages: Iterable[Json]) -> list[str]:
 
 def container_id(messages: Iterable[Message], provider: str, *, now: float) -> str | None:
     """Return the container in which the code of the conversation ran last, unless it expired before `now`."""
-    found: Mapping[str, Any] = {}
+    found: JsonObject = {}
     for message in messages:
         if isinstance(message, AssistantMessage):
             for part in message.parts:

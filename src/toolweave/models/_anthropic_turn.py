@@ -31,6 +31,7 @@ from toolweave.models._messages import (
     ToolCallPart,
 )
 from toolweave.models._provider_errors import short
+from toolweave.protocol.json_types import Json, JsonObject
 from toolweave.tools._arguments import fresh_id, json_text, read_arguments, wire_id
 from toolweave.tools._wire_tools import WireTools
 
@@ -50,7 +51,7 @@ _STOP_REASONS: Mapping[str, StopReason] = {
 class _PartialBlock:
     """A content block that is still streaming: its start, and the deltas since."""
 
-    raw: dict[str, Any]
+    raw: Json
     id: str = ""
     name: str = ""
     pieces: list[str] = field(default_factory=list[str])
@@ -80,14 +81,14 @@ class TurnReader:
         self._at: dict[int, _PartialBlock] = {}
         self._usage: dict[str, int] = {}
         self._stop_reason: str | None = None
-        self._container: dict[str, Any] | None = None
+        self._container: Json | None = None
 
     @property
     def ended(self) -> bool:
         """Whether the turn is whole: its stop reason, or the end of the message, has come."""
         return self.complete or self._stop_reason is not None
 
-    def take(self, event: Mapping[str, Any]) -> list[ModelEvent]:
+    def take(self, event: JsonObject) -> list[ModelEvent]:
         """Return our events for one event of the stream; none for an unknown type.
 
         Raises:
@@ -114,19 +115,19 @@ class TurnReader:
                 pass
         return []
 
-    def take_whole(self, message: Mapping[str, Any]) -> list[ModelEvent]:
+    def take_whole(self, message: JsonObject) -> list[ModelEvent]:
         """Return our events for an answer that was not streamed.
 
         Raises:
-            ValueError: The answer is no message.
+            ValueError: The answer is not a message.
         """
         content = message.get("content")
         if not isinstance(content, list):
-            raise ValueError("the answer is no message: it has no list `content`")
+            raise ValueError("the answer is not a message: it has no list `content`")
         events: list[ModelEvent] = []
         for index, block in enumerate(cast("list[Any]", content)):
             if not isinstance(block, dict):
-                raise ValueError(f"content {index} is no object")
+                raise ValueError(f"content {index} is not an object")
             events += self._start(index, cast("dict[str, Any]", block))
             self._at[index].closed = True
         self._end(message.get("stop_reason"), message.get("usage"))
@@ -175,7 +176,7 @@ class TurnReader:
         if isinstance(container, dict) and cast("dict[str, Any]", container).get("id"):
             self._container = cast("dict[str, Any]", container)
 
-    def _start(self, index: int, raw: dict[str, Any]) -> list[ModelEvent]:
+    def _start(self, index: int, raw: Json) -> list[ModelEvent]:
         known = self._at.get(index)
         if known is not None and _begins_twice(known, raw):
             return []
@@ -204,7 +205,7 @@ class TurnReader:
         self._ids.add(given)
         return given
 
-    def _delta(self, block: _PartialBlock, delta: Mapping[str, Any]) -> list[ModelEvent]:
+    def _delta(self, block: _PartialBlock, delta: JsonObject) -> list[ModelEvent]:
         match delta.get("type"):
             case "text_delta":
                 return _text_delta(block, _text(delta, "text"))
@@ -219,10 +220,10 @@ class TurnReader:
                     block.begun_whole = False
                 return _arguments_delta(block, text)
             case _:
-                pass  # citations, and what is to come
+                pass  # citations, and kinds that the API may add
         return []
 
-    def _block(self, event: Mapping[str, Any]) -> _PartialBlock:
+    def _block(self, event: JsonObject) -> _PartialBlock:
         last = next((index for index, block in self._at.items() if block is self._blocks[-1]), 0)
         index = _index(event, last)
         if index not in self._at:
@@ -303,14 +304,14 @@ def _arguments_delta(block: _PartialBlock, text: str) -> list[ModelEvent]:
     return []
 
 
-def _begins_twice(block: _PartialBlock, raw: Mapping[str, Any]) -> bool:
+def _begins_twice(block: _PartialBlock, raw: JsonObject) -> bool:
     """Return whether a block that begins is one that is open already, and not another one of the same index."""
     empty = not (raw.get("text") or raw.get("thinking") or raw.get("input"))
     same = block.raw.get("type") == raw.get("type") and block.raw.get("id") == raw.get("id")
     return same and empty and not block.closed
 
 
-def _index(event: Mapping[str, Any], missing: int) -> int:
+def _index(event: JsonObject, missing: int) -> int:
     """Return the index of an event's content block; `missing` if a server leaves it out."""
     index = event.get("index", missing)
     if not isinstance(index, int):
@@ -318,14 +319,14 @@ def _index(event: Mapping[str, Any], missing: int) -> int:
     return index
 
 
-def _object(event: Mapping[str, Any], name: str) -> dict[str, Any]:
+def _object(event: JsonObject, name: str) -> Json:
     value = event.get(name)
     if not isinstance(value, dict):
         raise ValueError(f"an event {event.get('type')!r} without an object {name!r}")
     return cast("dict[str, Any]", value)
 
 
-def _text(members: Mapping[str, Any], name: str) -> str:
+def _text(members: JsonObject, name: str) -> str:
     value = members.get(name)
     if isinstance(value, str):
         return value

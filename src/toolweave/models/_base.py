@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from toolweave.errors import ModelError
 from toolweave.models._messages import AssistantMessage, Message
+from toolweave.protocol.json_types import JsonObject
 from toolweave.tools._spec import ToolSpec
 
 StopReason: TypeAlias = Literal["end", "tool_calls", "max_tokens", "refusal", "pause", "malformed_call", "other"]
@@ -29,7 +30,7 @@ class ProviderTool:
     """
 
     provider: str
-    definition: Mapping[str, Any]
+    definition: JsonObject
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +51,7 @@ class ModelSettings:
     parallel_tool_calls: bool | None = None
     strict_tools: bool = False
     timeout: float = 120.0
-    extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    extra: JsonObject = field(default_factory=dict[str, Any])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +73,7 @@ class ModelRequest:
     deferred: Collection[str] = ()
     provider_tools: Sequence[ProviderTool] = ()
     tool_choice: str = "auto"
-    output_schema: Mapping[str, Any] | None = None
+    output_schema: JsonObject | None = None
     settings: ModelSettings = ModelSettings()
 
 
@@ -83,7 +84,7 @@ class Usage:
     Attributes:
         input_tokens: All of the request, those of the cache included.
         cached_tokens: Those that the provider read from its cache.
-        cache_written_tokens: Those that the provider wrote to its cache, if that has a price of its own.
+        cache_written_tokens: Those that the provider wrote to its cache, if it bills them separately.
         cost: US dollars, or None if unknown; the cost of a sum with an unknown part is unknown.
     """
 
@@ -172,7 +173,7 @@ ModelEvent: TypeAlias = StreamedText | StreamedThinking | StreamedToolCall | Too
 class Model(Protocol):
     """A language model.
 
-    A model whose provider has a tool search of its own has a true attribute `native_tool_search`.
+    A model whose provider searches tools itself has a true attribute `native_tool_search`.
 
     Attributes:
         name: Provider and model, such as `"anthropic:claude-sonnet-4-5"`.

@@ -10,7 +10,7 @@ the one before: neither an id, nor arguments that are still open.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -19,7 +19,7 @@ from toolweave._repairs import Repair
 from toolweave.models._base import ModelEvent, StopReason, StreamedToolCall, ToolCallDelta
 from toolweave.models._history import CALL_ID
 from toolweave.models._messages import ToolCallPart
-from toolweave.protocol.json_types import as_object
+from toolweave.protocol.json_types import Json, JsonObject, as_object
 from toolweave.tools._arguments import fresh_id, json_text, read_arguments, wire_id
 from toolweave.tools._wire_tools import WireTools
 
@@ -40,7 +40,7 @@ class _PartialCall:
     index: int | None
     name: str = ""
     pieces: list[str] = field(default_factory=list[str])
-    extra: dict[str, Any] = field(default_factory=dict[str, Any])
+    extra: Json = field(default_factory=dict[str, Any])
     announced: bool = False
 
     @property
@@ -89,7 +89,7 @@ class StreamedCalls:
     def __bool__(self) -> bool:
         return bool(self._calls)
 
-    def take(self, members: Mapping[str, Any]) -> Iterator[ModelEvent]:
+    def take(self, members: JsonObject) -> Iterator[ModelEvent]:
         """Yield the events of one entry of `tool_calls`."""
         piece = _read(members)
         before = len(self._calls)
@@ -207,7 +207,7 @@ class StreamedCalls:
             yield ToolCallDelta(id=call.id, arguments=call.text)
 
 
-def _read(members: Mapping[str, Any]) -> _Piece:
+def _read(members: JsonObject) -> _Piece:
     inner = as_object(members.get("function")) or {}
     given = members.get("id")
     index = members.get("index")

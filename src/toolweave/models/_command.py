@@ -59,7 +59,7 @@ def _answer(request: ModelRequest) -> str | ToolCallPart:
     match request.messages[-1] if request.messages else None:
         case ToolMessage(outcomes=outcomes):
             results = [(one.name, one.result.for_model()) for one in outcomes]
-            return "\n".join(_told(name, result.text, is_error=result.is_error) for name, result in results)
+            return "\n".join(_spoken_result(name, result.text, is_error=result.is_error) for name, result in results)
         case UserMessage() as message:
             text = message.text.strip()
         case _:
@@ -74,7 +74,7 @@ def _answer(request: ModelRequest) -> str | ToolCallPart:
     return _found(text, request.tools)
 
 
-def _told(name: str, text: str, *, is_error: bool) -> str:
+def _spoken_result(name: str, text: str, *, is_error: bool) -> str:
     if is_error:
         return f"{name} failed: {text}"
     if text.strip():
@@ -92,7 +92,7 @@ def _call(rest: str, request: ModelRequest) -> str | ToolCallPart:
     try:
         arguments: Any = json.loads(written) if written.strip() else {}
     except ValueError as exc:
-        return f"the arguments of {tool.name} are no JSON: {exc}. {_usage(tool)}"
+        return f"the arguments of {tool.name} are not JSON: {exc}. {_usage(tool)}"
     if not isinstance(arguments, dict):
         return f"the arguments of {tool.name} must be a JSON object. {_usage(tool)}"
     number = sum(len(one.tool_calls) for one in request.messages if isinstance(one, AssistantMessage)) + 1

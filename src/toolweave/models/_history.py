@@ -6,7 +6,6 @@ The ids of calls are those that the provider itself gave, and legal ones for cal
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
 
 from toolweave.models._messages import (
     AssistantMessage,
@@ -17,6 +16,7 @@ from toolweave.models._messages import (
     ToolOutcome,
     UserMessage,
 )
+from toolweave.protocol.json_types import Json
 from toolweave.tools._arguments import wire_id
 from toolweave.tools._result import ToolResult
 
@@ -77,8 +77,8 @@ class WireIds:
         return self._own.get(call_id) or self._legal(call_id)
 
 
-def added_members(part: TextPart | ToolCallPart, provider: str) -> dict[str, Any]:
-    """Return the members that a provider added to a part of its own, which it is sent again."""
+def added_members(part: TextPart | ToolCallPart, provider: str) -> Json:
+    """Return the members that a provider added to its own part; they are sent back to it."""
     if part.provider != provider:
         return {}
     return {name: value for name, value in part.extra.items() if name != CALL_ID}

@@ -34,13 +34,14 @@ from toolweave.http import (
 )
 from toolweave.models._provider_errors import refusal, short
 from toolweave.models._retry import retry_after
+from toolweave.protocol.json_types import Json
 from toolweave.protocol.sse import EventParser, ServerSentEvent
 
 BODY = "body"
 """Type of the single event for an answer in JSON, from a server that does not stream."""
 
 MAX_EVENT_BYTES = 32 * 1024 * 1024
-"""Maximum bytes of one event, and of an answer that is no stream."""
+"""Maximum bytes of one event, and of an answer that is not a stream."""
 MAX_STREAM_BYTES = 256 * 1024 * 1024
 """Maximum bytes of one whole turn."""
 
@@ -84,14 +85,14 @@ class ProviderApi:
     """One provider's HTTP API.
 
     Raises:
-        ValueError: The URL is none of HTTP or holds credentials, or a header cannot be sent.
+        ValueError: The URL is not an HTTP URL or holds credentials, or a header cannot be sent.
     """
 
     def __init__(self, base_url: str, *, model: str, headers: Mapping[str, str | SecretLike]) -> None:
         try:
             parts = urlsplit(base_url)
         except ValueError as exc:
-            raise ValueError(f"model {model!r}: base_url is no URL: {exc}") from None
+            raise ValueError(f"model {model!r}: base_url is not a URL: {exc}") from None
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError(f"model {model!r}: base_url must be an http:// or https:// URL")
         if "@" in parts.netloc:
@@ -151,18 +152,18 @@ class ProviderApi:
         """Return the error for a stream that ended before the turn did."""
         return ModelError("the stream ended in the middle of the turn", model=self.model, kind="unreachable")
 
-    def decode(self, data: bytes) -> dict[str, Any]:
+    def decode(self, data: bytes) -> Json:
         """Return an event's data as a JSON object.
 
         Raises:
-            ModelError: It is none.
+            ModelError: The data is not a JSON object.
         """
         try:
             value = decode_json(data)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
-            raise self.protocol(f"an event is no JSON: {self._beginning(data)}") from exc
+            raise self.protocol(f"an event is not JSON: {self._beginning(data)}") from exc
         if not isinstance(value, dict):
-            raise self.protocol(f"an event is no JSON object: {self._beginning(data)}")
+            raise self.protocol(f"an event is not a JSON object: {self._beginning(data)}")
         return value  # pyright: ignore[reportUnknownVariableType] - any JSON object
 
     async def aclose(self) -> None:
@@ -312,7 +313,7 @@ async def until_end(
     """Yield the events of an answer; after the end of its turn only those of a few more seconds.
 
     Usage or a last event may follow the end. The wait for it is not extended by pings, some servers send them without
-    end, and never longer than `timeout` in seconds. A connection that breaks or falls silent in it is no failure.
+    end, and never longer than `timeout` in seconds. A connection that breaks or falls silent in it is not a failure.
 
     Raises:
         ModelError: The events ended with it before the turn did.

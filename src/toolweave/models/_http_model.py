@@ -6,9 +6,9 @@ Knows no provider's form of a request or of a turn.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from typing import Any, Self
+from typing import Self
 
 from toolweave.errors import ModelError
 from toolweave.models._base import ModelEvent, ModelRequest, StreamRestarted
@@ -19,6 +19,7 @@ from toolweave.models._provider_errors import malformed_turn
 from toolweave.models._refused_features import RefusedFeatures
 from toolweave.models._retry import Retry, with_retries
 from toolweave.models._tool_repairs import SentTools, ToolRepairs
+from toolweave.protocol.json_types import JsonObject
 from toolweave.tools._arguments import encode
 from toolweave.tools._spec import ToolSpec
 from toolweave.tools._wire_tools import ToolWriter, WireTools
@@ -91,14 +92,14 @@ class HttpModel(ABC):
             members = self._body(request, tools)
             body = encode(members)
         except (TypeError, ValueError, RecursionError) as exc:
-            raise ModelError(f"the request is no JSON: {exc}", model=self.name, kind="invalid_request") from exc
+            raise ModelError(f"the request is not JSON: {exc}", model=self.name, kind="invalid_request") from exc
         sent.record(request.tools, tools, members.get("tools", ()))
         async with aclosing(with_retries(lambda: self._attempt(request, tools, body), self._retry)) as events:
             async for event in events:
                 yield event
 
     @abstractmethod
-    def _body(self, request: ModelRequest, tools: WireTools) -> Mapping[str, Any]:
+    def _body(self, request: ModelRequest, tools: WireTools) -> JsonObject:
         """Return the members of the request's body; the tools may be JSON already."""
 
     @abstractmethod

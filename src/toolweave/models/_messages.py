@@ -5,11 +5,12 @@ Knows no provider and no loop.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from toolweave.protocol.content import ContentBlock, TextContent
+from toolweave.protocol.json_types import JsonObject
 from toolweave.tools._result import ToolResult
 
 
@@ -44,7 +45,7 @@ class TextPart:
     """
 
     text: str
-    extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    extra: JsonObject = field(default_factory=dict[str, Any])
     provider: str | None = None
 
 
@@ -53,12 +54,12 @@ class ThinkingPart:
     """A thought of the model; it is sent back unchanged to the provider it came from, and to no other.
 
     Attributes:
-        raw: The provider's own form of it, signature included; None when there is none.
+        raw: The provider's own form of it, signature included, or None.
         provider: The provider of the form `raw`, such as `"anthropic"`.
     """
 
     text: str
-    raw: Mapping[str, Any] | None = None
+    raw: JsonObject | None = None
     provider: str | None = None
 
 
@@ -78,10 +79,10 @@ class ToolCallPart:
 
     id: str
     name: str
-    arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    arguments: JsonObject = field(default_factory=dict[str, Any])
     malformed: str | None = None
     cut: bool = False
-    extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    extra: JsonObject = field(default_factory=dict[str, Any])
     provider: str | None = None
 
 
@@ -90,7 +91,7 @@ class ProviderPart:
     """A step of a provider's own tool (search, code), in its own form; it is sent back to that provider only."""
 
     provider: str
-    raw: Mapping[str, Any]
+    raw: JsonObject
 
 
 AssistantPart: TypeAlias = TextPart | ThinkingPart | ToolCallPart | ProviderPart

@@ -46,7 +46,7 @@ class ModelApi:
 
     Attributes:
         provider: Name of the provider, as in the name of a model.
-        title: Name of the API for people.
+        title: Human-readable name of the API.
         hosts: Its hosts; one that begins with a dot stands for every host below it.
         port: Port by which a server on any host is recognized, or None.
         schemas: Profile of its tools.
@@ -72,7 +72,7 @@ class ModelApi:
 UNKNOWN = ModelApi(
     provider="",
     title="any other server of OpenAI's form",
-    source="no limit is known; what it refuses is learnt from its errors",
+    source="no limit is known; refusals are learnt from its errors",
     date="2026-11",
 )
 

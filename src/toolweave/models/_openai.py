@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from toolweave.errors import SchemaError
 from toolweave.models._base import ModelEvent, ModelRequest
@@ -20,6 +20,7 @@ from toolweave.models._openai_responses import ResponsesTurn, responses_input
 from toolweave.models._prices import Price
 from toolweave.models._retry import Retry
 from toolweave.models._tool_schemas import schemas_for
+from toolweave.protocol.json_types import Json, JsonObject
 from toolweave.protocol.sse import ServerSentEvent
 from toolweave.schema._lowering import lower
 from toolweave.schema._profiles import SchemaProfile
@@ -48,10 +49,10 @@ class OpenAICompatibleModel(HttpModel):
         price: Price of its tokens, for a cost limit, if no price list has the model; None asks the list.
 
     Raises:
-        ValueError: The URL is none of HTTP or holds credentials, or a header cannot be sent.
+        ValueError: The URL is not an HTTP URL or holds credentials, or a header cannot be sent.
     """
 
-    def __init__(  # noqa: PLR0913 - keyword-only, each with a default of its own
+    def __init__(  # noqa: PLR0913 - keyword-only, each with a default
         self,
         base_url: str = OPENAI_URL,
         *,
@@ -109,13 +110,13 @@ class OpenAICompatibleModel(HttpModel):
         """Return these tools in the API's form; see `HttpModel.wire_tools`."""
         return super().wire_tools(tools, strict=strict or self._schemas.always_strict)
 
-    def body(self, request: ModelRequest) -> dict[str, Any]:
+    def body(self, request: ModelRequest) -> Json:
         """Return the members of the request's body; the tools are JSON already."""
         request = self._unsupported.adapted(request)
         return self._body(request, self.wire_tools(request.tools, strict=request.settings.strict_tools))
 
-    def _body(self, request: ModelRequest, tools: WireTools) -> dict[str, Any]:
-        body: dict[str, Any] = {"model": self._model, "stream": True}
+    def _body(self, request: ModelRequest, tools: WireTools) -> Json:
+        body: Json = {"model": self._model, "stream": True}
         body |= self._responses_members(request, tools) if self._responses else self._chat_members(request, tools)
         own = (dict(one.definition) for one in request.provider_tools if one.provider == self.provider)
         definitions = [*tools.encoded, *own]
@@ -130,13 +131,13 @@ class OpenAICompatibleModel(HttpModel):
                 body[name] = value
         return body | dict(settings.extra)
 
-    def _chat_members(self, request: ModelRequest, wire: WireTools) -> dict[str, Any]:
-        body: dict[str, Any] = {
+    def _chat_members(self, request: ModelRequest, wire: WireTools) -> Json:
+        body: Json = {
             "messages": chat_messages(
                 request, wire, self.provider, images=self._unsupported.images, mistral=self._is_mistral
             )
         }
-        if not self._is_mistral:  # which always tells what a turn took, and refuses what it does not know
+        if not self._is_mistral:  # which always reports usage, and refuses unknown members
             body["stream_options"] = {"include_usage": True}
         if request.settings.stop:
             body["stop"] = list(request.settings.stop)
@@ -145,8 +146,8 @@ class OpenAICompatibleModel(HttpModel):
             body["max_completion_tokens" if self._is_openai else "max_tokens"] = request.settings.max_tokens
         return body
 
-    def _responses_members(self, request: ModelRequest, wire: WireTools) -> dict[str, Any]:
-        body: dict[str, Any] = {"input": responses_input(request, wire, self.provider), "store": False}
+    def _responses_members(self, request: ModelRequest, wire: WireTools) -> Json:
+        body: Json = {"input": responses_input(request, wire, self.provider), "store": False}
         if _REASONS.match(self._model.rpartition("/")[2]):  # refused for the models that do not reason
             body["include"] = ["reasoning.encrypted_content"]
         if request.system:
@@ -155,8 +156,8 @@ class OpenAICompatibleModel(HttpModel):
             body["max_output_tokens"] = request.settings.max_tokens
         return body
 
-    def _choice(self, request: ModelRequest, wire: WireTools) -> dict[str, Any]:
-        out: dict[str, Any] = {}
+    def _choice(self, request: ModelRequest, wire: WireTools) -> Json:
+        out: Json = {}
         if request.settings.parallel_tool_calls is not None:
             out["parallel_tool_calls"] = request.settings.parallel_tool_calls
         choice = request.tool_choice
@@ -167,8 +168,8 @@ class OpenAICompatibleModel(HttpModel):
             out["tool_choice"] = {"type": "function", **(named if self._responses else {"function": named})}
         return out
 
-    def _output(self, schema: Mapping[str, Any]) -> dict[str, Any]:
-        named: dict[str, Any] = {"name": "output", "schema": dict(schema), "strict": False}
+    def _output(self, schema: JsonObject) -> Json:
+        named: Json = {"name": "output", "schema": dict(schema), "strict": False}
         try:
             lowered = lower(schema, self._schemas.strict or "compatible-strict")
         except SchemaError:

@@ -1,7 +1,7 @@
 """Chat Completions: the request body, and the parser of a turn from response chunks. Pure; sends nothing.
 
 Accepts the variants of Ollama, llama.cpp, vLLM, LM Studio and OpenRouter too: calls without an index, all with the same
-index, or without an id; usage in a chunk of its own; a stream without `[DONE]`. One that ends with `[DONE]` but without
+index, or without an id; usage in a separate chunk; a stream without `[DONE]`. One that ends with `[DONE]` but without
 a finish reason may have been cut off before: its stop reason is `"other"`.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 from toolweave.models._base import (
     Finished,
@@ -26,12 +26,15 @@ from toolweave.models._inline_thoughts import INLINE
 from toolweave.models._messages import (
     AssistantMessage,
     AssistantPart,
+    Message,
     TextPart,
     ThinkingPart,
     ToolCallPart,
+    ToolOutcome,
     UserMessage,
 )
 from toolweave.models._provider_errors import MALFORMED, short
+from toolweave.protocol.json_types import Json, JsonObject, array_or_empty, as_object, object_or_empty, text_or_empty
 from toolweave.tools._arguments import alphanumeric_id, json_text
 from toolweave.tools._openai_content import chat_images, chat_parts, chat_text
 from toolweave.tools._wire_tools import WireTools
@@ -69,8 +72,6 @@ _FRAGMENTS = ("text", "summary", "data")
 _MISTRAL = re.compile(r"(?:mi|min|magi|dev|code)stral|mixtral|pixtral|voxtral", re.IGNORECASE)
 _MISTRAL_ID = 9
 
-_NOTHING: Mapping[str, Any] = {}
-
 
 def is_mistral(*names: str) -> bool:
     """Return whether a provider's or a model's name is Mistral's, whose API and templates are stricter."""
@@ -79,7 +80,7 @@ def is_mistral(*names: str) -> bool:
 
 def chat_messages(
     request: ModelRequest, wire: WireTools, provider: str, *, images: bool = True, mistral: bool = False
-) -> list[dict[str, Any]]:
+) -> list[Json]:
     """Return the conversation.
 
     Args:
@@ -94,30 +95,28 @@ def chat_messages(
         ids = WireIds((), None, legal=lambda given: alphanumeric_id(given, _MISTRAL_ID))
     else:
         ids = WireIds(request.messages, provider)
-    out: list[dict[str, Any]] = []
+    out: list[Json] = []
     if request.system:
         out.append({"role": "system", "content": request.system})
     messages = pair_tool_calls(request.messages)
-    # thoughts are for the turns of one tool loop: before the last question they only cost tokens (DeepSeek, OpenAI)
-    asked = max((at for at, one in enumerate(messages) if isinstance(one, UserMessage)), default=0)
-    waiting: list[dict[str, Any]] = []
-    for at, message in enumerate(messages):
+    # Thoughts are for the turns of one tool loop: before the last question they only cost tokens (DeepSeek, OpenAI).
+    last_question = _last_question(messages)
+    # Images of results wait for the next user message: this API has no place for them in the message of a tool.
+    waiting: list[Json] = []
+    for place, message in enumerate(messages):
         if isinstance(message, UserMessage):
             out.append({"role": "user", "content": _content(message, waiting)})
             waiting = []
         elif isinstance(message, AssistantMessage):
-            out += [{"role": "user", "content": waiting}] if waiting else []
-            out.append(_assistant(message, wire, provider, ids, thoughts=at > asked))
+            if waiting:
+                out.append({"role": "user", "content": waiting})
+            out.append(_assistant(message, wire, provider, ids, thoughts=place > last_question))
             waiting = []
         else:
-            out += [
-                {"role": "tool", "tool_call_id": ids.wire(one.call_id), "content": chat_text(one.result)}
-                for one in message.outcomes
-            ]
+            out += [_result(one, ids) for one in message.outcomes]
+            waiting = []
             if images:
                 waiting = chat_images((one.name, one.result) for one in message.outcomes)
-            else:
-                waiting = []
     if waiting:
         out.append({"role": "user", "content": waiting})
     if mistral:
@@ -125,9 +124,21 @@ def chat_messages(
     return out
 
 
-def _bridged(messages: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+def _last_question(messages: Sequence[Message]) -> int:
+    """Return the place of the last message of a user; 0 without one."""
+    for place in range(len(messages) - 1, 0, -1):
+        if isinstance(messages[place], UserMessage):
+            return place
+    return 0
+
+
+def _result(outcome: ToolOutcome, ids: WireIds) -> Json:
+    return {"role": "tool", "tool_call_id": ids.wire(outcome.call_id), "content": chat_text(outcome.result)}
+
+
+def _bridged(messages: Iterable[Json]) -> list[Json]:
     """Return the messages with one of the assistant between a tool's and a user's."""
-    out: list[dict[str, Any]] = []
+    out: list[Json] = []
     for message in messages:
         if out and (out[-1]["role"], message["role"]) == ("tool", "user"):
             out.append({"role": "assistant", "content": "OK"})
@@ -135,16 +146,10 @@ def _bridged(messages: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     return out
 
 
-def chat_usage(usage: Any) -> Usage:
+def chat_usage(usage: object) -> Usage:
     """Return the tokens of a `usage` member."""
-    if not isinstance(usage, dict):
-        return Usage()
-    members = cast("dict[str, Any]", usage)
-    details = members.get("prompt_tokens_details")
-    if isinstance(details, dict):
-        cached = cast("dict[str, Any]", details).get("cached_tokens")
-    else:
-        cached = 0
+    members = object_or_empty(usage)
+    cached = object_or_empty(members.get("prompt_tokens_details")).get("cached_tokens")
     cost = members.get("cost")
     return Usage(
         input_tokens=_count(members.get("prompt_tokens")),
@@ -154,7 +159,7 @@ def chat_usage(usage: Any) -> Usage:
     )
 
 
-def _content(message: UserMessage, before: Sequence[dict[str, Any]]) -> str | list[dict[str, Any]]:
+def _content(message: UserMessage, before: Sequence[Json]) -> str | list[Json]:
     """Return the content of a user message: one string if all of it is text, which every server accepts."""
     parts = [*before, *chat_parts(message.content)]
     if all(part["type"] == "text" for part in parts):
@@ -166,19 +171,13 @@ def _arguments_text(call: ToolCallPart, wire: WireTools) -> str:
     return json_text(wire.wire_arguments(call.name, call.arguments))
 
 
-def _assistant(
-    message: AssistantMessage, wire: WireTools, provider: str, ids: WireIds, *, thoughts: bool
-) -> dict[str, Any]:
-    out: dict[str, Any] = {"role": "assistant", "content": message.text or None}
-    calls = [
-        {
-            **added_members(call, provider),
-            "id": ids.wire(call.id),
-            "type": "function",
-            "function": {"name": wire.names.wire(call.name), "arguments": _arguments_text(call, wire)},
-        }
-        for call in message.tool_calls
-    ]
+def _assistant(message: AssistantMessage, wire: WireTools, provider: str, ids: WireIds, *, thoughts: bool) -> Json:
+    out: Json = {"role": "assistant", "content": message.text or None}
+    calls: list[Json] = []
+    for call in message.tool_calls:
+        function = {"name": wire.names.wire(call.name), "arguments": _arguments_text(call, wire)}
+        own = {"id": ids.wire(call.id), "type": "function", "function": function}
+        calls.append(added_members(call, provider) | own)
     if calls:
         out["tool_calls"] = calls
     elif out["content"] is None:
@@ -190,11 +189,10 @@ def _assistant(
             if thoughts and INLINE in part.raw:
                 out["content"] = part.raw[INLINE]
             if thoughts and _CHUNKS in part.raw:
+                # Mistral has thoughts and text as parts of one content.
+                out["content"] = list(part.raw[_CHUNKS])
                 if message.text:
-                    said = [{"type": "text", "text": message.text}]
-                else:
-                    said = []
-                out["content"] = [*part.raw[_CHUNKS], *said]
+                    out["content"].append({"type": "text", "text": message.text})
     return out
 
 
@@ -214,7 +212,7 @@ class ChatTurn:
         self._text: list[str] = []
         self._thoughts: list[str] = []
         self._thoughts_member = ""
-        self._details: list[dict[str, Any]] = []
+        self._details: list[Json] = []
         self._chunks: list[Any] = []
         self._added: Any = None
         self._calls = StreamedCalls(wire, provider, taken)
@@ -227,14 +225,14 @@ class ChatTurn:
         """Whether the turn has no content so far."""
         return not (self._text or self._calls or self._thoughts)
 
-    def take(self, chunk: Mapping[str, Any]) -> Iterator[ModelEvent]:
+    def take(self, chunk: JsonObject) -> Iterator[ModelEvent]:
         """Yield the events of one chunk, or of a whole completion; of several choices the first counts."""
         choice = _first_choice(chunk.get("choices"))
-        for usage in (_members(chunk.get("x_groq")).get("usage"), chunk.get("usage"), choice.get("usage")):
+        for usage in (object_or_empty(chunk.get("x_groq")).get("usage"), chunk.get("usage"), choice.get("usage")):
             if usage:
                 self._usage = chat_usage(usage)
-        delta = _members(choice.get("delta"))
-        yield from self._take_delta(delta or _members(choice.get("message")), streamed=bool(delta))
+        delta = object_or_empty(choice.get("delta"))
+        yield from self._take_delta(delta or object_or_empty(choice.get("message")), streamed=bool(delta))
         if choice.get("finish_reason"):
             self._stop = str(choice["finish_reason"])
             self.complete = True
@@ -248,7 +246,8 @@ class ChatTurn:
         yield from self._calls.announce()
         reason = self._reason()
         parts: list[AssistantPart] = []
-        if (thought := self._thought()) is not None:
+        thought = self._thought()
+        if thought is not None:
             parts.append(thought)
         if self._text:
             parts.append(TextPart(text="".join(self._text)))
@@ -265,15 +264,15 @@ class ChatTurn:
             return "refusal"
         if MALFORMED.search(self._stop):
             return "malformed_call"
-        reason = _STOPS.get(self._stop.lower(), "other")  # without a finish reason too: it may have been cut off
-        if self._calls and reason == "end":
-            return "tool_calls"  # local servers say "stop" of a turn that calls tools
-        if reason == "tool_calls" and not self._calls:
-            return "end"
+        # Without a finish reason the turn may have been cut off, so it is "other" as well.
+        reason = _STOPS.get(self._stop.lower(), "other")
+        # Local servers send "stop" for a turn that calls tools, and some the reverse: the calls themselves decide.
+        if reason in ("end", "tool_calls"):
+            return "tool_calls" if self._calls else "end"
         return reason
 
     def _thought(self) -> ThinkingPart | None:
-        raw: dict[str, Any] = {}
+        raw: Json = {}
         thoughts = "".join(self._thoughts)
         if self._details:
             raw[_DETAILS] = self._details
@@ -287,23 +286,28 @@ class ChatTurn:
             return ThinkingPart(text=thoughts, raw=raw, provider=self._provider)
         return None
 
-    def _take_delta(self, delta: Mapping[str, Any], *, streamed: bool) -> Iterator[ModelEvent]:
-        thought = next((name for name in _THOUGHTS if isinstance(delta.get(name), str) and delta[name]), None)
-        if thought is not None:
-            self._thoughts_member = thought
-            self._thoughts.append(delta[thought])
-            yield StreamedThinking(text=delta[thought])
-        self._take_details(_list(delta.get(_DETAILS)), streamed=streamed)
+    def _take_delta(self, delta: JsonObject, *, streamed: bool) -> Iterator[ModelEvent]:
+        for name in _THOUGHTS:
+            thought = text_or_empty(delta.get(name))
+            if thought:
+                self._thoughts_member = name
+                self._thoughts.append(thought)
+                yield StreamedThinking(text=thought)
+                break  # Servers that send both members send the same text in both.
+        self._take_details(array_or_empty(delta.get(_DETAILS)), streamed=streamed)
         if delta.get(_ADDED):
             self._added = delta[_ADDED]
         refused = delta.get("refusal")
         self._refused = self._refused or bool(refused)
         for said in (delta.get("content"), refused):
             yield from self._take_content(said)
-        for number, piece in enumerate(_list(delta.get("tool_calls"))):
+        for number, piece in enumerate(array_or_empty(delta.get("tool_calls"))):
             # in a whole message each entry is a call, whatever its index and id
-            yield from self._calls.take(_members(piece) if streamed else {**_members(piece), "index": number})
-        if isinstance(legacy := delta.get("function_call"), dict):  # what calls were before there could be several
+            yield from self._calls.take(
+                object_or_empty(piece) if streamed else {**object_or_empty(piece), "index": number}
+            )
+        legacy = as_object(delta.get("function_call"))
+        if legacy is not None:  # the form of calls before a turn could have several
             yield from self._calls.take({"index": 0, "function": legacy})
 
     def _take_details(self, details: Iterable[Any], *, streamed: bool) -> None:
@@ -312,7 +316,7 @@ class ChatTurn:
         In a stream each block comes in fragments of one type and index, its signature alone in the last: the
         upstream verifies the signature of the whole block.
         """
-        for detail in map(_members, details):
+        for detail in map(object_or_empty, details):
             begun = next((one for one in reversed(self._details) if _is_same_block(one, detail)), None)
             if begun is None or not streamed:
                 self._details.append(dict(detail))
@@ -328,16 +332,18 @@ class ChatTurn:
         if isinstance(content, str) and content:
             self._text.append(content)
             yield StreamedText(text=content)
-        for part in map(_members, _list(content)):
+        for part in map(object_or_empty, array_or_empty(content)):
             if part.get("type") == "text":
                 yield from self._take_content(str(part.get("text") or ""))
             elif part.get("type") == "thinking":
-                text = "".join(str(_members(one).get("text") or "") for one in _list(part.get("thinking")))
+                text = "".join(
+                    str(object_or_empty(one).get("text") or "") for one in array_or_empty(part.get("thinking"))
+                )
                 self._thoughts.append(text)
                 self._take_chunk(part, text)
                 yield StreamedThinking(text=text)
 
-    def _take_chunk(self, part: Mapping[str, Any], text: str) -> None:
+    def _take_chunk(self, part: JsonObject, text: str) -> None:
         """Collect a thought in the form in which it has to be sent back: its deltas are joined."""
         if self._chunks:
             self._chunks[-1]["thinking"][0]["text"] += text
@@ -345,33 +351,25 @@ class ChatTurn:
             self._chunks.append({**part, "thinking": [{"type": "text", "text": text}]})
 
 
-def _is_same_block(begun: Mapping[str, Any], detail: Mapping[str, Any]) -> bool:
+def _is_same_block(begun: JsonObject, detail: JsonObject) -> bool:
     """Return whether two fragments of `reasoning_details` are of one block."""
     if begun.get("type") != detail.get("type") or begun.get("index") != detail.get("index"):
         return False
-    ids = {one["id"] for one in (begun, detail) if one.get("id")}
-    numbered = detail.get("index") is not None
-    return len(ids) < 2 and (numbered or not begun.get("signature"))
+    if begun.get("id") and detail.get("id") and begun["id"] != detail["id"]:
+        return False
+    # Blocks without an index follow one another, and a signature ends a block.
+    return detail.get("index") is not None or not begun.get("signature")
 
 
-def _first_choice(choices: Any) -> Mapping[str, Any]:
+def _first_choice(choices: Any) -> JsonObject:
     """Return the choice of index 0, which some servers leave out; a request asks for no second one."""
-    return next((one for one in map(_members, _list(choices)) if one.get("index") in (0, None)), _NOTHING)
+    for choice in map(object_or_empty, array_or_empty(choices)):
+        if choice.get("index") in (0, None):
+            return choice
+    return {}
 
 
-def _members(value: Any) -> Mapping[str, Any]:
-    if isinstance(value, dict):
-        return cast("dict[str, Any]", value)
-    return _NOTHING
-
-
-def _list(value: Any) -> list[Any]:
-    if isinstance(value, list):
-        return cast("list[Any]", value)
-    return []
-
-
-def _count(value: Any) -> int:
+def _count(value: object) -> int:
     if type(value) is int and value >= 0:
         return value
     return 0

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
-from typing import Any, cast
+from typing import Any
 
 from toolweave.models._base import (
     Finished,
@@ -32,6 +32,7 @@ from toolweave.models._messages import (
 )
 from toolweave.models._provider_errors import short
 from toolweave.models._responses_items import StreamedItem, StreamedItems
+from toolweave.protocol.json_types import Json, JsonObject, array_or_empty, object_or_empty
 from toolweave.tools._arguments import fresh_id, json_text, read_arguments, wire_id
 from toolweave.tools._openai_content import responses_content, responses_parts
 from toolweave.tools._wire_tools import WireTools
@@ -46,9 +47,9 @@ _CALL_MEMBERS = frozenset({"type", "id", "call_id", "name", "arguments", "status
 _TEXT_MEMBERS = frozenset({"type", "id", "role", "content", "status"})
 
 
-def responses_input(request: ModelRequest, wire: WireTools, provider: str) -> list[dict[str, Any]]:
+def responses_input(request: ModelRequest, wire: WireTools, provider: str) -> list[Json]:
     """Return the conversation as input items, with the own parts of `provider`."""
-    out: list[dict[str, Any]] = []
+    out: list[Json] = []
     ids = WireIds(request.messages, provider)
     for message in pair_tool_calls(request.messages):
         if isinstance(message, UserMessage):
@@ -56,27 +57,16 @@ def responses_input(request: ModelRequest, wire: WireTools, provider: str) -> li
         elif isinstance(message, AssistantMessage):
             out += _assistant(message, wire, provider, ids)
         else:
-            out += [
-                {
-                    "type": "function_call_output",
-                    "call_id": ids.wire(one.call_id),
-                    "output": responses_content(one.result),
-                }
-                for one in message.outcomes
-            ]
+            for one in message.outcomes:
+                output = responses_content(one.result)
+                out.append({"type": "function_call_output", "call_id": ids.wire(one.call_id), "output": output})
     return out
 
 
-def responses_usage(usage: Any) -> Usage:
+def responses_usage(usage: object) -> Usage:
     """Return the tokens of a `usage` member."""
-    if not isinstance(usage, dict):
-        return Usage()
-    members = cast("dict[str, Any]", usage)
-    details = members.get("input_tokens_details")
-    if isinstance(details, dict):
-        cached = cast("dict[str, Any]", details).get("cached_tokens")
-    else:
-        cached = 0
+    members = object_or_empty(usage)
+    cached = object_or_empty(members.get("input_tokens_details")).get("cached_tokens")
     return Usage(
         input_tokens=_count(members.get("input_tokens")),
         output_tokens=_count(members.get("output_tokens")),
@@ -84,12 +74,12 @@ def responses_usage(usage: Any) -> Usage:
     )
 
 
-def _content(message: UserMessage) -> list[dict[str, Any]]:
+def _content(message: UserMessage) -> list[Json]:
     return responses_parts(message.content) or [{"type": "input_text", "text": ""}]
 
 
-def _assistant(message: AssistantMessage, wire: WireTools, provider: str, ids: WireIds) -> list[dict[str, Any]]:
-    out: list[dict[str, Any]] = []
+def _assistant(message: AssistantMessage, wire: WireTools, provider: str, ids: WireIds) -> list[Json]:
+    out: list[Json] = []
     for part in message.parts:
         match part:
             case TextPart():
@@ -108,9 +98,10 @@ def _assistant(message: AssistantMessage, wire: WireTools, provider: str, ids: W
                     }
                 )
             case ThinkingPart():
-                # nothing is stored there, so an item without its content would name an unknown one
-                if part.provider == provider and part.raw is not None and part.raw.get("encrypted_content"):
-                    out.append(dict(part.raw))
+                # The API stores nothing, so an item without its encrypted content would name an unknown one.
+                raw = part.raw if part.provider == provider else None
+                if raw is not None and raw.get("encrypted_content"):
+                    out.append(dict(raw))
             case ProviderPart():
                 if part.provider == provider:
                     out.append(dict(part.raw))
@@ -132,14 +123,14 @@ class ResponsesTurn:
         self._provider = provider
         self._ids = set(taken)
         self._items = StreamedItems()
-        self._response: Mapping[str, Any] = {}
+        self._response: JsonObject = {}
 
     @property
     def empty(self) -> bool:
         """Whether no part of the response has come so far."""
         return not self._items
 
-    def take(self, event: Mapping[str, Any]) -> Iterator[ModelEvent]:
+    def take(self, event: JsonObject) -> Iterator[ModelEvent]:
         """Yield our events for one event of the stream, or for a whole response."""
         kind = str(event.get("type") or "")
         name, _, step = kind.rpartition(".")
@@ -150,12 +141,12 @@ class ResponsesTurn:
         elif kind == "response.output_item.done":
             self._items.begin(event, done=True)
         elif kind == "response.content_part.done":
-            part = _members(event.get("part"))
+            part = object_or_empty(event.get("part"))
             self._items.end_piece(f"response.{part.get('type')}", {**event, **part})
         elif kind == "error":
             self.failure = event
         elif kind in _ENDS:
-            self._end(_members(event.get("response")))
+            self._end(object_or_empty(event.get("response")))
         elif event.get("object") == "response":  # the whole of it, from a server that does not stream
             self._end(event)
         elif step == "done":
@@ -177,14 +168,15 @@ class ResponsesTurn:
                 case _:
                     parts.append(ProviderPart(provider=self._provider, raw=item.raw))
         refused = any(item.kind == "message" and item.refused for item in self._items)
+        reason = self._reason(parts, refused)
         yield Finished(
             message=AssistantMessage(parts=tuple(parts)),
             usage=responses_usage(self._response.get("usage")),
-            stop_reason=(reason := self._reason(parts, refused)),
+            stop_reason=reason,
             stop_detail=short(self._why) if reason == "other" else None,
         )
 
-    def _take_piece(self, name: str, event: Mapping[str, Any]) -> Iterator[ModelEvent]:
+    def _take_piece(self, name: str, event: JsonObject) -> Iterator[ModelEvent]:
         item = self._items.add_piece(name, event)
         text = event.get("delta")
         if item is None or not text:
@@ -195,12 +187,12 @@ class ResponsesTurn:
         else:
             yield StreamedText(text=text) if item.kind == "message" else StreamedThinking(text=text)
 
-    def _end(self, response: Mapping[str, Any]) -> None:
+    def _end(self, response: JsonObject) -> None:
         self._response = response
         self.complete = True
         if response.get("status") == "failed" or response.get("error"):
             self.failure = {"error": response.get("error")}
-        self._items.merge(_list(response.get("output")))
+        self._items.merge(array_or_empty(response.get("output")))
 
     def _reason(self, parts: list[AssistantPart], refused: bool) -> StopReason:
         if self._is_incomplete:
@@ -221,7 +213,7 @@ class ResponsesTurn:
     def _why(self) -> str:
         if not self.complete:
             return "no end of the response"
-        return str(_members(self._response.get("incomplete_details")).get("reason") or "incomplete")
+        return str(object_or_empty(self._response.get("incomplete_details")).get("reason") or "incomplete")
 
     def _message(self, item: StreamedItem) -> TextPart:
         added = {name: value for name, value in item.raw.items() if name not in _TEXT_MEMBERS and value is not None}
@@ -235,14 +227,19 @@ class ResponsesTurn:
         status = item.raw.get("status")
         if status == "incomplete" or not item.is_reported:
             return True
-        if not self.complete and not item.done and read_arguments(item.arguments)[1] is not None:
+        is_open = not self.complete and not item.done
+        if is_open and read_arguments(item.arguments)[1] is not None:
             return True
-        return self._is_incomplete and status != "completed" and item is self._items.last
+        if status == "completed":
+            return False
+        return self._is_incomplete and item is self._items.last
 
     def _announce(self, item: StreamedItem, *, at_end: bool = False) -> Iterator[ModelEvent]:
         """Yield the beginning of a call, once; at the end of the turn also of one without a name."""
+        if item.kind != "function_call" or item.id:
+            return
         name = item.raw.get("name")
-        if item.kind != "function_call" or item.id or not (name or at_end):
+        if not name and not at_end:
             return
         given = _given_id(item)
         if given is not None and given not in self._ids:
@@ -278,25 +275,15 @@ class ResponsesTurn:
 
 
 def _given_id(item: StreamedItem) -> str | None:
+    if item.kind != "function_call":
+        return None
     given = item.raw.get("call_id") or item.raw.get("id")
-    if given and isinstance(given, str) and item.kind == "function_call":
-        return given
-    return None
+    if not isinstance(given, str):
+        return None
+    return given or None
 
 
-def _members(value: Any) -> Mapping[str, Any]:
-    if isinstance(value, dict):
-        return cast("dict[str, Any]", value)
-    return {}
-
-
-def _list(value: Any) -> list[Any]:
-    if isinstance(value, list):
-        return cast("list[Any]", value)
-    return []
-
-
-def _count(value: Any) -> int:
+def _count(value: object) -> int:
     if type(value) is int and value >= 0:
         return value
     return 0

@@ -234,7 +234,7 @@ def _ollama_url(host: str) -> str:
     try:
         port = parts.port or (443 if parts.scheme == "https" else 11434)
     except ValueError as exc:
-        raise ConfigError(f"OLLAMA_HOST is no host: {exc}", field="model") from exc
+        raise ConfigError(f"OLLAMA_HOST is not a host: {exc}", field="model") from exc
     if parts.hostname in (None, "0.0.0.0"):  # noqa: S104 - not bound, asked
         name = "127.0.0.1"
     else:

@@ -9,12 +9,20 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, cast
+from typing import Any
 
 from toolweave._json import decode_json
 from toolweave.errors import ModelError
 from toolweave.models._base import Finished
 from toolweave.models._messages import AssistantMessage, TextPart
+from toolweave.protocol.json_types import (
+    JsonObject,
+    array_or_empty,
+    as_array,
+    as_object,
+    object_or_empty,
+    text_or_empty,
+)
 
 MALFORMED = re.compile(r"malformed_function_call|unexpected_tool_call", re.IGNORECASE)
 """Gemini's finish reason of a turn whose call it could not parse; it comes with more words around it."""
@@ -144,109 +152,90 @@ def _kind(status: int | None, words: str) -> str:
     return _BY_STATUS.get(status, "overloaded" if status >= 500 else "invalid_request")
 
 
-def _error_members(body: Any) -> dict[str, Any]:
-    if isinstance(body, dict):
-        members = cast("dict[str, Any]", body)
-    else:
-        members = {}
-    error = members.get("error")
-    if isinstance(error, dict):
-        return cast("dict[str, Any]", error)
-    return members
+def _error_members(body: object) -> JsonObject:
+    members = object_or_empty(body)
+    error = as_object(members.get("error"))
+    if error is None:
+        return members
+    return error
 
 
-def _upstream(body: Any) -> tuple[Any, str]:
+def _upstream(body: object) -> tuple[object, str]:
     """Return the error body of the provider behind a router, and its name; OpenRouter sends it as JSON text."""
-    metadata = _error_members(body).get("metadata")
-    if not isinstance(metadata, dict):
-        return None, ""
-    members = cast("dict[str, Any]", metadata)
+    members = object_or_empty(_error_members(body).get("metadata"))
     raw = members.get("raw")
-    name = members.get("provider_name")
     if isinstance(raw, str):
         with suppress(ValueError, RecursionError):
             raw = decode_json(raw)
-    return raw, name if isinstance(name, str) else ""
+    return raw, text_or_empty(members.get("provider_name"))
 
 
-def _generation(body: Any) -> str:
-    found = _error_members(body).get("failed_generation")
-    if isinstance(found, str):
-        return found
-    return ""
+def _generation(body: object) -> str:
+    return text_or_empty(_error_members(body).get("failed_generation"))
 
 
-def _param(body: Any) -> str:
+def _param(body: object) -> str:
     """Return the part of the request that an error body names: as `param`, or as `loc` in a list of details."""
     members = _error_members(body)
     param = members.get("param")
     if isinstance(param, str):
         return param
     for name in ("detail", "details", "errors"):
-        details = members.get(name)
-        for detail in cast("list[Any]", details) if isinstance(details, list) else ():
-            if isinstance(detail, dict):
-                place = cast("dict[str, Any]", detail).get("loc")
-            else:
-                place = None
-            if isinstance(place, list):
-                return ".".join(map(str, cast("list[Any]", place)))
+        for detail in array_or_empty(members.get(name)):
+            place = as_array(object_or_empty(detail).get("loc"))
+            if place is not None:
+                return ".".join(map(str, place))
     return ""
 
 
-def _message(body: Any) -> str:
+# Providers wrap errors in errors, and some in a list of one. The functions below follow them a few levels deep: a body
+# comes from outside, so the number of levels needs a bound.
+
+
+def _unlisted(body: object) -> object:
+    """Return the first entry of a list, and any other value as it is."""
+    entries = as_array(body)
+    if entries is None:
+        return body
+    return next(iter(entries), None)
+
+
+def _message(body: object) -> str:
     """Return the text of an error body, however deep the provider wraps it."""
     for _ in range(4):
-        if isinstance(body, list):
-            body = next(iter(cast("list[Any]", body)), "")
-        if not isinstance(body, dict):
+        body = _unlisted(body)
+        members = as_object(body)
+        if members is None:
             break
-        members = cast("dict[str, Any]", body)
-        body = next((members[name] for name in _MEMBERS if members.get(name)), "")
-    if isinstance(body, str):
-        return body
-    return ""
+        body = next(filter(None, map(members.get, _MEMBERS)), "")
+    return text_or_empty(body)
 
 
-def _words(body: Any) -> str:
+def _words(body: object) -> str:
     """Return the message with its codes and types, from which the kind of error is read."""
     words = [_message(body)]
     for _ in range(3):
-        if isinstance(body, list):
-            body = next(iter(cast("list[Any]", body)), None)
-        if not isinstance(body, dict):
-            break
-        members = cast("dict[str, Any]", body)
-        words += [value for name in ("type", "code", "status") if isinstance(value := members.get(name), str)]
+        members = object_or_empty(_unlisted(body))
+        words += [text_or_empty(members.get(name)) for name in ("type", "code", "status")]
         body = members.get("error")
-    return " ".join(words)
+    return " ".join(filter(None, words))
 
 
-def _delay(body: Any) -> float | None:
+def _delay(body: object) -> float | None:
     """Return the delay in seconds that Google sends in the body (google.rpc.RetryInfo)."""
     for _ in range(3):
-        if isinstance(body, list):
-            body = next(iter(cast("list[Any]", body)), None)
-        if not isinstance(body, dict):
-            return None
-        members = cast("dict[str, Any]", body)
-        details = members.get("details")
-        for one in cast("list[Any]", details) if isinstance(details, list) else ():
-            if isinstance(one, dict):
-                found = _DELAY.fullmatch(str(cast("dict[str, Any]", one).get("retryDelay")))
-            else:
-                found = None
+        members = object_or_empty(_unlisted(body))
+        for detail in array_or_empty(members.get("details")):
+            found = _DELAY.fullmatch(str(object_or_empty(detail).get("retryDelay")))
             if found is not None:
                 return float(found.group(1))
         body = members.get("error")
     return None
 
 
-def _code(body: Any) -> int | None:
+def _code(body: object) -> int | None:
     for _ in range(2):
-        if not isinstance(body, dict):
-            return None
-        members = cast("dict[str, Any]", body)
+        members = object_or_empty(body)
         code = members.get("code")
         if isinstance(code, int) and 400 <= code < 600:
             return code

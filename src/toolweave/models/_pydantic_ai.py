@@ -45,6 +45,7 @@ from toolweave.models._provider_errors import MALFORMED, malformed_turn, refusal
 from toolweave.models._tool_repairs import SentTools, ToolRepairs
 from toolweave.models._tool_schemas import schemas_of_name
 from toolweave.protocol.content import AudioContent, ContentBlock, EmbeddedResource, ImageContent
+from toolweave.protocol.json_types import Json, JsonObject
 from toolweave.tools._arguments import json_text, read_arguments, wire_id
 from toolweave.tools._media import sniff
 from toolweave.tools._names import NameMap
@@ -124,7 +125,7 @@ def _added(part: wire.TextPart | wire.ToolCallPart) -> Iterable[AssistantPart]:
     return additions_to_next({name: getattr(part, name) for name in _ADDED})
 
 
-def additions_to_next(members: Mapping[str, Any]) -> Iterable[AssistantPart]:
+def additions_to_next(members: JsonObject) -> Iterable[AssistantPart]:
     """Yield the part with the additions of a provider to a text or call; it stands before that part."""
     added = {name: members[name] for name in _ADDED if members.get(name) is not None}
     if added.keys() - {"provider_name"}:
@@ -135,7 +136,7 @@ def _response_parts(parts: Iterable[AssistantPart], tools: WireTools) -> list[wi
     from pydantic_ai import messages as wire
 
     out: list[wire.ModelResponsePart] = []
-    added: dict[str, Any] = {}
+    added: Json = {}
     for part in parts:
         match part:
             case TextPart():
@@ -339,7 +340,7 @@ class PydanticAIModel:
                     event = await anext(events, None)
                 if event is None:
                     break
-                for ours in _told(event, tools, calls):
+                for ours in _events_of_tool(event, tools, calls):
                     yield ours
             finished = _finished(response.get(), tools)
         yield finished
@@ -347,7 +348,7 @@ class PydanticAIModel:
     def _settings(self, request: ModelRequest, tools: WireTools) -> WireSettings:
         settings = request.settings
         wanted = request.tool_choice
-        given: dict[str, Any] = {
+        given: Json = {
             "max_tokens": settings.max_tokens,
             "temperature": settings.temperature,
             "top_p": settings.top_p,
@@ -409,11 +410,11 @@ def _parameters(
     )
 
 
-def _members(tool: WireTool) -> dict[str, Any]:
+def _members(tool: WireTool) -> Json:
     return {"name": tool.name, "description": tool.description, "parameters_json_schema": dict(tool.schema)}
 
 
-def _told(event: object, tools: WireTools, calls: dict[int, str]) -> Iterator[ModelEvent]:
+def _events_of_tool(event: object, tools: WireTools, calls: dict[int, str]) -> Iterator[ModelEvent]:
     """Translate one of its stream events into ours; `calls` maps the part index of each started call to its id."""
     from pydantic_ai import messages as wire
 

@@ -8,11 +8,11 @@ then by index, then by item id; an item that is done is complete, and a further 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
-from toolweave.protocol.json_types import as_array, as_object
+from toolweave.protocol.json_types import Json, JsonObject, array_or_empty, as_object, object_or_empty, text_or_empty
 from toolweave.tools._arguments import read_arguments
 
 ARGUMENTS = "response.function_call_arguments"
@@ -26,6 +26,8 @@ _OF_DELTA = {
 """Types of the items to which events belong, by the events' names without `.delta` and `.done`."""
 
 _TEXT_MEMBERS = ("text", "refusal", "arguments")
+_Connects: TypeAlias = "Callable[[StreamedItem, int | None, JsonObject], bool]"
+"""Returns whether an item is connected with the members of a report at a place."""
 
 
 @dataclass(slots=True, eq=False)
@@ -42,7 +44,7 @@ class StreamedItem:
     """
 
     kind: str
-    raw: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    raw: JsonObject = field(default_factory=dict[str, Any])
     index: int | None = None
     id: str = ""
     texts: dict[tuple[str, int], list[str]] = field(default_factory=dict[tuple[str, int], list[str]])
@@ -56,45 +58,50 @@ class StreamedItem:
     @property
     def text(self) -> str:
         """Its text: of the members and the pieces the longer one, because either may be left out."""
-        told = "".join(texts(self.raw.get("content")))
-        return max(told, self.streamed, key=len)
+        reported = "".join(texts(self.raw.get("content")))
+        return max(reported, self.streamed, key=len)
 
     @property
     def refused(self) -> bool:
         """Whether it is a refusal."""
-        parts = map(as_object, as_array(self.raw.get("content")) or ())
-        return "refusal" in {kind for kind, _ in self.texts} or any(
-            part is not None and part.get("type") == "refusal" for part in parts
-        )
+        if any(kind == "refusal" for kind, _ in self.texts):
+            return True
+        parts = map(object_or_empty, array_or_empty(self.raw.get("content")))
+        return any(part.get("type") == "refusal" for part in parts)
 
     @property
     def thought(self) -> str:
         """The text of a thought: its summary, else its content."""
-        told = "\n\n".join(texts(self.raw.get("summary"))) or "".join(texts(self.raw.get("content")))
-        return told or self.streamed
+        summary = "\n\n".join(texts(self.raw.get("summary")))
+        if summary:
+            return summary
+        return "".join(texts(self.raw.get("content"))) or self.streamed
 
     @property
     def arguments(self) -> str:
         """The arguments of a call: those of the members if they are complete, else the longer of both."""
-        given = self.raw.get("arguments")
-        told = given if isinstance(given, str) else ""
-        if told.strip() and read_arguments(told)[1] is None:
-            return told
-        return max(told, self.streamed, key=len)
+        reported = text_or_empty(self.raw.get("arguments"))
+        if reported.strip() and read_arguments(reported)[1] is None:
+            return reported
+        return max(reported, self.streamed, key=len)
 
     @property
     def is_reported(self) -> bool:
         """Whether all of it was reported: its end, or complete arguments."""
         return self.done or bool(self.arguments.strip())
 
-    def add(self, members: Mapping[str, Any], *, done: bool) -> None:
+    def add(self, members: JsonObject, *, done: bool) -> None:
         """Add the members of a later event; those that are empty there are kept as they were."""
-        # The status of an item that is not done yet is one of its beginning.
-        known = {
-            name: value for name, value in self.raw.items() if _is_there(value) and (name != "status" or self.done)
-        }
-        news = {name: value for name, value in members.items() if _is_there(value) or name not in known}
-        self.raw = {**known, **news}
+        merged: Json = {}
+        for name, value in self.raw.items():
+            # The status of an item that is not done yet is one of its beginning.
+            is_current = self.done or name != "status"
+            if is_current and _is_there(value):
+                merged[name] = value
+        for name, value in members.items():
+            if _is_there(value) or name not in merged:
+                merged[name] = value
+        self.raw = merged
         self.done = self.done or done
 
 
@@ -109,9 +116,11 @@ class StreamedItems:
 
     def __iter__(self) -> Iterator[StreamedItem]:
         """Yield the items in the order of the output."""
+        places: dict[int, int] = {}
+        for number, item in enumerate(self._items):
+            places[id(item)] = number if item.index is None else item.index
         # A list is sorted stably: items of one place stay in the order in which they came.
-        places = {id(item): number for number, item in enumerate(self._items)}
-        return iter(sorted(self._items, key=lambda item: places[id(item)] if item.index is None else item.index))
+        return iter(sorted(self._items, key=lambda item: places[id(item)]))
 
     @property
     def last(self) -> StreamedItem | None:
@@ -120,9 +129,9 @@ class StreamedItems:
             return list(self)[-1]
         return None
 
-    def begin(self, event: Mapping[str, Any], *, done: bool) -> StreamedItem:
+    def begin(self, event: JsonObject, *, done: bool) -> StreamedItem:
         """Return the item that an event reports whole, as it begins or as it is done."""
-        members = as_object(event.get("item")) or {}
+        members = object_or_empty(event.get("item"))
         index = _index(event)
         item = self._of_item(index, members, done=done)
         if item is None:
@@ -131,7 +140,7 @@ class StreamedItems:
         item.add(members, done=done)
         return item
 
-    def add_piece(self, name: str, event: Mapping[str, Any]) -> StreamedItem | None:
+    def add_piece(self, name: str, event: JsonObject) -> StreamedItem | None:
         """Return the item to which a piece of text or of arguments was added; None for an event of another kind."""
         kind = _OF_DELTA.get(name)
         delta = event.get("delta")
@@ -141,10 +150,10 @@ class StreamedItems:
         item.texts.setdefault(_part(name, event), []).append(delta)
         return item
 
-    def end_piece(self, name: str, event: Mapping[str, Any]) -> None:
+    def end_piece(self, name: str, event: JsonObject) -> None:
         """Take the whole text or arguments from the event that ends them, if that has more than the pieces."""
         kind = _OF_DELTA.get(name)
-        whole = next((text for one in _TEXT_MEMBERS if isinstance(text := event.get(one), str) and text), None)
+        whole = next(filter(None, (text_or_empty(event.get(one)) for one in _TEXT_MEMBERS)), None)
         if kind is None or whole is None:
             return
         item = self._of_piece(kind, event)
@@ -156,12 +165,13 @@ class StreamedItems:
 
     def merge(self, output: list[Any]) -> None:
         """Add the items of the whole response to those that were streamed."""
-        left = {number: item for number, item in enumerate(map(as_object, output)) if item is not None}
+        reported = enumerate(map(as_object, output))
+        left = {number: members for number, members in reported if members is not None}
         free = list(self._items)
-        # The surest connections first, so that none takes the item of a surer one.
+        # The surest connections first, so that no guess takes an item that another one is surely connected with.
         for connects in (_is_named, _has_id, _is_at, _is_like):
             for number, members in tuple(left.items()):
-                item = next((one for one in free if connects(one, number, members)), None)
+                item = _first(free, connects, number, members)
                 if item is not None:
                     free.remove(item)
                     item.add(left.pop(number), done=True)
@@ -170,31 +180,44 @@ class StreamedItems:
             item.add(members, done=True)
             self._items.append(item)
 
-    def _of_item(self, index: int | None, members: Mapping[str, Any], *, done: bool) -> StreamedItem | None:
+    def _of_item(self, index: int | None, members: JsonObject, *, done: bool) -> StreamedItem | None:
         """Return the item that a whole one is a later report of, or None for a new one."""
         newest = self._items[::-1]
-        named = next((one for one in newest if _is_named(one, index, members)), None)
+        named = _first(newest, _is_named, index, members)
         if named is not None:
             if named.done and _is_another_call(named, members):
                 return None
             return named
+        # Without a place, the beginning of an item is always a new one; an end may be that of an unfinished one.
         if index is None and not done:
             return None
-        fits = _is_like if index is None else _is_at
-        return next((one for one in newest if not one.done and fits(one, index, members)), None)
+        unfinished = [one for one in newest if not one.done]
+        return _first(unfinished, _is_like if index is None else _is_at, index, members)
 
-    def _of_piece(self, kind: str, event: Mapping[str, Any]) -> StreamedItem:
+    def _of_piece(self, kind: str, event: JsonObject) -> StreamedItem:
         """Return the item of a piece, which may be its first event."""
         index = _index(event)
         item_id = event.get("item_id")
-        same_kind = [one for one in reversed(self._items) if one.kind == kind]
-        named = [one for one in same_kind if item_id and one.raw.get("id") == item_id]
-        if index is not None:
-            at = [one for one in same_kind if one.index == index]
-        else:
-            at = [one for one in same_kind if not item_id or not one.raw.get("id")]
-        unfinished = [one for one in at if not one.done]
-        found = next(iter([one for one in named if one in at] or unfinished or named or at), None)
+        by_certainty: list[StreamedItem | None] = [None] * 4
+        for one in self._items:
+            if one.kind != kind:
+                continue
+            known_id = one.raw.get("id")
+            is_named = bool(item_id) and known_id == item_id
+            if index is not None:
+                is_at = one.index == index
+            else:
+                is_at = not item_id or not known_id
+            # Later items replace earlier ones: of several that fit equally well, the last one is open.
+            if is_named and is_at:
+                by_certainty[0] = one
+            if is_at and not one.done:
+                by_certainty[1] = one
+            if is_named:
+                by_certainty[2] = one
+            if is_at:
+                by_certainty[3] = one
+        found = next(filter(None, by_certainty), None)
         if found is None:
             found = StreamedItem(kind=kind, index=index, raw={"id": item_id} if item_id else {})
             self._items.append(found)
@@ -205,22 +228,26 @@ def texts(value: Any) -> Iterator[str]:
     """Yield the texts in the parts of an item's content or summary."""
     if isinstance(value, str):
         yield value
-    for members in map(as_object, as_array(value) or ()):
-        if members is None:
-            text = None
-        else:
-            text = members.get("text") or members.get("refusal")
+    for members in map(object_or_empty, array_or_empty(value)):
+        text = members.get("text") or members.get("refusal")
         if isinstance(text, str):
             yield text
 
 
-def _is_named(item: StreamedItem, index: int | None, members: Mapping[str, Any]) -> bool:
+def _first(
+    items: Iterable[StreamedItem], fits: _Connects, index: int | None, members: JsonObject
+) -> StreamedItem | None:
+    """Return the first item that is connected with members at a place."""
+    return next((item for item in items if fits(item, index, members)), None)
+
+
+def _is_named(item: StreamedItem, index: int | None, members: JsonObject) -> bool:
     """Return whether an item has the call id or the id of these members, and no other place."""
     elsewhere = None not in (index, item.index) and index != item.index
     return not elsewhere and _has_id(item, index, members)
 
 
-def _has_id(item: StreamedItem, _: int | None, members: Mapping[str, Any]) -> bool:
+def _has_id(item: StreamedItem, _: int | None, members: JsonObject) -> bool:
     """Return whether an item has the call id or the id of these members, at any place."""
     if item.kind != _kind(members):
         return False
@@ -231,38 +258,42 @@ def _has_id(item: StreamedItem, _: int | None, members: Mapping[str, Any]) -> bo
     return bool(members.get("id")) and item.raw.get("id") == members["id"]
 
 
-def _is_at(item: StreamedItem, index: int | None, members: Mapping[str, Any]) -> bool:
+def _is_at(item: StreamedItem, index: int | None, members: JsonObject) -> bool:
     """Return whether an item of this type has this place; its id may be another one in each event."""
     return item.index == index and _is_like(item, index, members)
 
 
-def _is_like(item: StreamedItem, index: int | None, members: Mapping[str, Any]) -> bool:
+def _is_like(item: StreamedItem, index: int | None, members: JsonObject) -> bool:
     """Return whether an item is of this type, and not of another call."""
+    if item.kind != _kind(members):
+        return False
     known = item.raw.get("call_id")
     given = members.get("call_id")
-    return item.kind == _kind(members) and (not known or not given or known == given)
+    return not known or not given or known == given
 
 
-def _is_another_call(item: StreamedItem, members: Mapping[str, Any]) -> bool:
+def _is_another_call(item: StreamedItem, members: JsonObject) -> bool:
     """Return whether members with the id of a call that is done are another call: some servers repeat ids."""
-    given = members.get("arguments")
-    return item.kind == "function_call" and isinstance(given, str) and given.strip() not in ("", item.arguments.strip())
+    if item.kind != "function_call":
+        return False
+    given = text_or_empty(members.get("arguments")).strip()
+    return given not in ("", item.arguments.strip())
 
 
 def _is_there(value: Any) -> bool:
     return value not in (None, "", [], {})
 
 
-def _kind(members: Mapping[str, Any]) -> str:
+def _kind(members: JsonObject) -> str:
     return str(members.get("type") or "")
 
 
-def _part(name: str, event: Mapping[str, Any]) -> tuple[str, int]:
+def _part(name: str, event: JsonObject) -> tuple[str, int]:
     place = event.get("content_index", event.get("summary_index"))
     return name.rpartition(".")[2], place if isinstance(place, int) else 0
 
 
-def _index(event: Mapping[str, Any]) -> int | None:
+def _index(event: JsonObject) -> int | None:
     index = event.get("output_index")
     if type(index) is int and index >= 0:
         return index

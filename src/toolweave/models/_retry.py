@@ -33,16 +33,16 @@ class Retry:
         attempts: Maximum number of attempts, the first included.
         first: Seconds before the first retry; the delay doubles for each further one.
         longest: Maximum delay in seconds, unless the provider asks for more.
-        longest_asked: Maximum delay in seconds that a provider may ask for (`Retry-After`); a longer one is a failure.
+        max_retry_after: Maximum delay in seconds that a provider may ask for (`Retry-After`); a longer one fails.
     """
 
     attempts: int = 4
     first: float = 0.5
     longest: float = 30.0
-    longest_asked: float = 120.0
+    max_retry_after: float = 120.0
 
     def __post_init__(self) -> None:
-        if self.attempts < 1 or min(self.first, self.longest, self.longest_asked) < 0:
+        if self.attempts < 1 or min(self.first, self.longest, self.max_retry_after) < 0:
             raise ValueError(f"attempts must be at least 1 and no wait below 0, not {self!r}")
 
     def wait(self, failed: int, asked: float | None = None, *, chance: Callable[[], float] = random.random) -> float:
@@ -54,7 +54,7 @@ class Retry:
         if failed >= self.attempts:
             return math.inf
         if asked is not None:
-            if asked <= self.longest_asked:
+            if asked <= self.max_retry_after:
                 return asked
             return math.inf
         return backoff(failed, first=self.first, longest=self.longest, spread=(0.75, 1.0), chance=1 - chance())

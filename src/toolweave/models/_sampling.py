@@ -6,7 +6,7 @@ Knows the protocol's values, and no server and no client.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import cast
 
 from toolweave.models._base import Finished, Model, ModelRequest, ModelSettings, complete
 from toolweave.models._messages import (
@@ -29,7 +29,7 @@ from toolweave.protocol.client_requests import (
     sampling_stops,
 )
 from toolweave.protocol.content import ContentBlock, UnknownContent, content_block
-from toolweave.protocol.json_types import as_array, as_object, as_text
+from toolweave.protocol.json_types import JsonObject, as_array, as_object, as_text
 from toolweave.tools import ToolResult, ToolSpec
 
 _REASONS = {"end": STOPPED_AT_END, "tool_calls": STOPPED_FOR_TOOLS, "max_tokens": STOPPED_AT_TOKENS}
@@ -40,22 +40,22 @@ class SamplingModel:
 
     Args:
         model: The model, or a string that names one; see `model_from`.
-        most_tokens: The most tokens that one answer may have, whatever a handler asks for.
+        max_tokens: The most tokens that one answer may have, whatever a handler asks for.
         always: Answer also for clients that have a model of their own.
 
     Raises:
         ConfigError: The string names no model, or its key or package is missing.
-        ValueError: `most_tokens` is less than 1.
+        ValueError: `max_tokens` is less than 1.
     """
 
-    def __init__(self, model: Model | str, *, most_tokens: int = 4096, always: bool = False) -> None:
-        if most_tokens < 1:
-            raise ValueError(f"most_tokens must be 1 or more, not {most_tokens!r}")
+    def __init__(self, model: Model | str, *, max_tokens: int = 4096, always: bool = False) -> None:
+        if max_tokens < 1:
+            raise ValueError(f"max_tokens must be 1 or more, not {max_tokens!r}")
         self.model: Model = model_from(model)
-        self.most_tokens = most_tokens
+        self.max_tokens = max_tokens
         self.always = always
 
-    async def answer(self, params: Mapping[str, Any]) -> SamplingResult:
+    async def answer(self, params: JsonObject) -> SamplingResult:
         """Return the answer to the parameters of `sampling/createMessage`.
 
         Raises:
@@ -63,7 +63,7 @@ class SamplingModel:
             ValueError: The parameters have no list of messages.
         """
         asked = sampling_fields(params)
-        most = min(asked["max_tokens"] or self.most_tokens, self.most_tokens)
+        most = min(asked["max_tokens"] or self.max_tokens, self.max_tokens)
         settings = ModelSettings(max_tokens=most, temperature=asked["temperature"], stop=sampling_stops(params))
         tools = [_tool(one) for one in map(as_object, as_array(params.get("tools")) or ()) if one is not None]
         request = ModelRequest(
@@ -76,10 +76,10 @@ class SamplingModel:
         return _result(await complete(self.model, request), self.model.name)
 
     def __repr__(self) -> str:
-        return f"SamplingModel({self.model.name!r}, most_tokens={self.most_tokens})"
+        return f"SamplingModel({self.model.name!r}, max_tokens={self.max_tokens})"
 
 
-def _tool(definition: Mapping[str, Any]) -> ToolSpec:
+def _tool(definition: JsonObject) -> ToolSpec:
     schema = as_object(definition.get("inputSchema")) or {"type": "object", "properties": {}}
     description = as_text(definition.get("description")) or ""
     return ToolSpec(name=as_text(definition.get("name")) or "", description=description, input_schema=schema)
@@ -129,7 +129,7 @@ def _outcome(block: ContentBlock, names: Mapping[str, str]) -> ToolOutcome:
 
 
 def _result(turn: Finished, model: str) -> SamplingResult:
-    content: list[ContentBlock | Mapping[str, Any]] = []
+    content: list[ContentBlock | JsonObject] = []
     for part in turn.message.parts:
         if isinstance(part, TextPart):
             content.append({"type": "text", "text": part.text})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import itertools
 import json
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from typing import Any, TypeAlias, cast
 
 from toolweave.errors import ModelError
@@ -20,6 +20,7 @@ from toolweave.models._base import (
 )
 from toolweave.models._messages import AssistantMessage, AssistantPart, TextPart, ThinkingPart, ToolCallPart
 from toolweave.models._prices import FREE, Price
+from toolweave.protocol.json_types import JsonObject
 
 ScriptedTurn: TypeAlias = (
     str | AssistantPart | Sequence[str | AssistantPart] | AssistantMessage | Finished | Exception | Callable[..., Any]
@@ -30,8 +31,8 @@ raise, or a function of the request, async or not, that returns any of these."""
 _numbers = itertools.count(1)
 
 
-def tool_call(name: str, arguments: Mapping[str, Any] | None = None, *, id: str | None = None) -> ToolCallPart:  # noqa: A002 - the field's name
-    """Return a call for a scripted turn, with an id of its own unless one is given."""
+def tool_call(name: str, arguments: JsonObject | None = None, *, id: str | None = None) -> ToolCallPart:  # noqa: A002 - the field's name
+    """Return a call for a scripted turn, with a new id unless one is given."""
     return ToolCallPart(id=id or f"call_{next(_numbers)}", name=name, arguments={} if arguments is None else arguments)
 
 

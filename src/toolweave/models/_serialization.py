@@ -302,6 +302,6 @@ def _read(what: str, read: Callable[[Json], T], data: Json) -> T:
         return read(data)
     except (KeyError, TypeError, ValueError, AttributeError) as exc:
         raise StoreError(
-            f"a {what} in the store is none that this version can read ({type(exc).__name__}: {exc}); "
+            f"a {what} in the store cannot be read by this version ({type(exc).__name__}: {exc}); "
             "a newer version of Toolweave may have written it"
         ) from exc

@@ -3,21 +3,22 @@
 An API refuses a whole request for one tool, and each API refuses something else. Its error names the tool by position
 (`tools[3].function`), by name (`function 'x'`), by a path into its schema (`$.properties.email.pattern`), or not at
 all. The first three cost that tool its schema, then its place; without a name all tools are sent in their simplest
-form, once. Repairs of one request are bounded, and what was learnt is kept for the model's later requests.
+form, once. Repairs of one request are bounded, and the lessons are kept for the model's later requests.
 """
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import msgspec
 
 from toolweave._json import decode_json
 from toolweave._repairs import Repair
 from toolweave.errors import ModelError
+from toolweave.protocol.json_types import JsonObject, array_or_empty, as_object, object_or_empty
 from toolweave.tools._refused_tools import RefusedTools
 from toolweave.tools._spec import ToolSpec
 from toolweave.tools._wire_tools import WireTools
@@ -187,7 +188,7 @@ def _by_index(text: str, entries: Sequence[Any]) -> Iterator[str]:
                 yield names[int(found[1])]
 
 
-def _by_name(text: str, names: Mapping[str, Any]) -> Iterator[str]:
+def _by_name(text: str, names: JsonObject) -> Iterator[str]:
     """Yield the names of tools in a text; the quoted ones first, in their order."""
     if _SUBJECT.search(text) is None:
         return
@@ -202,41 +203,38 @@ def _entry_name(entry: Any) -> str:
 
 
 def _definition_name(definition: Any) -> str:
-    members = _members(definition)
-    return str(members.get("name") or _members(members.get("function")).get("name") or "")
+    members = object_or_empty(definition)
+    return str(members.get("name") or object_or_empty(members.get("function")).get("name") or "")
 
 
 def _description(definition: Any) -> str:
-    members = _members(definition)
-    return str(members.get("description") or _members(members.get("function")).get("description") or "")
+    members = object_or_empty(definition)
+    return str(members.get("description") or object_or_empty(members.get("function")).get("description") or "")
 
 
-def _schemas(definitions: Iterable[Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _schemas(definitions: Iterable[Any]) -> Iterator[tuple[str, JsonObject]]:
     for definition in definitions:
         for path in _SCHEMA_MEMBERS:
             schema: Any = definition
             for part in path:
-                schema = _members(schema).get(part)
-            if isinstance(schema, Mapping):
-                yield _definition_name(definition), cast("Mapping[str, Any]", schema)
+                schema = object_or_empty(schema).get(part)
+            found = as_object(schema)
+            if found is not None:
+                yield _definition_name(definition), found
 
 
-def _has_path(schema: Mapping[str, Any], path: Sequence[str]) -> bool:
-    node: Any = schema
+def _has_path(schema: JsonObject, path: Sequence[str]) -> bool:
+    node: object = schema
     for part in path:
-        if isinstance(node, Mapping) and part in node:
-            node = cast("Mapping[str, Any]", node)[part]
-        elif isinstance(node, list) and part.isdecimal() and int(part) < len(cast("list[Any]", node)):
-            node = cast("list[Any]", node)[int(part)]
+        members = object_or_empty(node)
+        items = array_or_empty(node)
+        if part in members:
+            node = members[part]
+        elif part.isdecimal() and int(part) < len(items):
+            node = items[int(part)]
         else:
             return False
     return True
-
-
-def _members(value: Any) -> Mapping[str, Any]:
-    if isinstance(value, Mapping):
-        return cast("Mapping[str, Any]", value)
-    return {}
 
 
 def _trace(name: str, error: ModelError) -> None:

@@ -292,13 +292,15 @@ def _well_formed(key: str, value: JsonValue) -> bool:
         return isinstance(value, Mapping)
     if key == "dependentRequired":
         return isinstance(value, Mapping) and all(map(_is_names, value.values()))
-    if key == "multipleOf":
-        return _is_number(value) and value > 0
-    if key in _NUMBERS:
-        return _is_number(value)
-    if key in _COUNTS:
-        return _is_number(value) and value >= 0 and value % 1 == 0
+    if key in _NUMBERS or key in _COUNTS:
+        return _is_number(value) and _is_in_range(key, value)
     return key not in _FLAGS or isinstance(value, bool)
+
+
+def _is_in_range(key: str, value: float) -> bool:
+    if key == "multipleOf":
+        return value > 0
+    return key in _NUMBERS or (value >= 0 and value % 1 == 0)
 
 
 def _is_number(value: JsonValue) -> TypeGuard[int | float]:

@@ -19,7 +19,7 @@ from toolweave.tools._result import invalid_input
 from toolweave.tools._selection import member_of
 from toolweave.tools._spec import AppliedRule, ToolSpec
 
-_MOST_VALIDATORS = 10_000
+_MAX_VALIDATORS = 10_000
 _NOTHING: Any = msgspec.UNSET
 
 
@@ -46,7 +46,7 @@ class ShapedCalls:
     """Makes the arguments of calls of shaped tools, checked before and after.
 
     Args:
-        validate: Whether arguments are checked against the schemas; whatever it is, what is bound cannot be given.
+        validate: Whether arguments are checked against the schemas; bound arguments cannot be given in either case.
         repair: Whether arguments that nearly fit are made to fit, before a rule reads them.
     """
 
@@ -122,7 +122,7 @@ class ShapedCalls:
             made = Validator(schema)
         except SchemaError:
             pass  # permissive, as for any tool whose schema cannot be used
-        if len(self._validators) >= _MOST_VALIDATORS:
+        if len(self._validators) >= _MAX_VALIDATORS:
             self._validators.clear()
         self._validators[id(schema)] = (schema, made)
         return made
@@ -168,7 +168,7 @@ def _value(tool: str, change: ArgumentRule, facts: Facts) -> Any:
     """Return the value to send for an argument that the model did not give; `UNSET` for none.
 
     Raises:
-        ToolError: The call does not have it, and there is no default.
+        ToolError: The call does not have it, and it has no default.
     """
     if change.value is not _NOTHING:
         return reveal(change.value)
@@ -213,7 +213,7 @@ def _one_as_given(rules: list[AppliedRule], problem: Problem) -> Problem:
         if change is None:
             continue
         if change.removed or change.default is not _NOTHING:
-            return Problem(path="", message="what the configuration sends with it does not fit; tell its operator")
+            return Problem(path="", message="the arguments that the configuration adds do not fit; ask its operator")
         head = change.name or head
     if not head:
         return Problem(path="", message="these arguments do not fit together with what the configuration sends")

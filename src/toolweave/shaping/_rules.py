@@ -22,7 +22,7 @@ from toolweave.tools._names import aliases
 from toolweave.tools._selection import fits, hinted, names_of, tags_of
 from toolweave.tools._spec import AppliedRule, ToolSpec
 
-_LONGEST_NAME = 128
+_MAX_NAME = 128
 _SHOWN = 120
 
 
@@ -32,8 +32,8 @@ class ShapedTools(Value, frozen=True, kw_only=True):
     Attributes:
         offered: For each tool that is offered, the definition that came and the one that is offered.
         hidden: The reasons for the others, by their names in the toolset.
-        problems: Rules that could not be applied as they stand, for people.
-        unused: Rules, or parts of them, that fit nothing, for people.
+        problems: Rules that could not be applied as they are, in words.
+        unused: Rules, or parts of them, that fit nothing, in words.
     """
 
     offered: tuple[tuple[ToolSpec, ToolSpec], ...] = ()
@@ -56,7 +56,7 @@ def selects(rule: ShapeRule, spec: ToolSpec) -> re.Match[str] | bool:
         return False
     if rule.regex is None:
         return True
-    matches = (re.fullmatch(rule.regex, name) for name in names_of(spec) if len(name) <= _LONGEST_NAME)
+    matches = (re.fullmatch(rule.regex, name) for name in names_of(spec) if len(name) <= _MAX_NAME)
     return next((match for match in matches if match), False)
 
 
@@ -65,7 +65,7 @@ class Shaper:
 
     Args:
         rules: The rules, in their order.
-        where: The place of the rules, for people: `shape` makes `shape[0]`.
+        where: The place of the rules in messages: `shape` makes `shape[0]`.
         prefix: Put before every name already; a rule's `name` goes behind it.
     """
 
@@ -77,7 +77,7 @@ class Shaper:
     def shape(self, specs: Iterable[ToolSpec]) -> ShapedTools:
         """Apply the rules to all tools of a toolset.
 
-        A tool whose arguments cannot be changed as a rule wants is left out: what is bound must not be left open.
+        A tool whose arguments cannot be changed as a rule wants is left out: bound arguments must not be left open.
         """
         run = _RuleRun(self._rules, self._prefix)
         pairs = [(spec, made) for spec in specs if (made := run.shaped(spec)) is not None]
@@ -94,7 +94,7 @@ class Shaper:
             offered.append(kept)
         self._known = known
         return ShapedTools(
-            offered=tuple(offered), hidden=run.hidden, problems=tuple(run.said), unused=tuple(run.unused())
+            offered=tuple(offered), hidden=run.hidden, problems=tuple(run.messages), unused=tuple(run.unused())
         )
 
 
@@ -112,7 +112,7 @@ class _RuleRun:
         self.hidden: dict[str, str] = {}
         self._rules = rules
         self._prefix = prefix
-        self.said: list[str] = []
+        self.messages: list[str] = []
         self._used: set[str] = set()
         self._found: set[tuple[str, str]] = set()
         self._arguments: dict[str, set[str]] = {}
@@ -125,7 +125,7 @@ class _RuleRun:
                 match = selects(rule, made)
             except Exception as exc:  # boundary: user code; what cannot be judged is not offered
                 self.hidden[spec.name] = f"the predicate of rule {where} raised {type(exc).__name__}"
-                self.said.append(f"tool {spec.original_name!r} is left out: {self.hidden[spec.name]}")
+                self.messages.append(f"tool {spec.original_name!r} is left out: {self.hidden[spec.name]}")
                 return None
             if not match:
                 continue
@@ -142,7 +142,7 @@ class _RuleRun:
                     why = "is nested too deeply"
                 text = f"rule {_called(where, rule)} cannot be applied to its schema, which {why}"
                 self.hidden[spec.name] = text
-                self.said.append(f"tool {spec.original_name!r} is left out: {text}")
+                self.messages.append(f"tool {spec.original_name!r} is left out: {text}")
                 return None
         return made
 
@@ -154,7 +154,7 @@ class _RuleRun:
                 name = rule.name
             else:
                 name = match.expand(rule.name)
-            name = self._prefix + name[:_LONGEST_NAME]
+            name = self._prefix + name[:_MAX_NAME]
             if name != spec.name:
                 changes["name"] = name
                 said.append(f"named {name!r} instead of {spec.name!r}")
@@ -187,7 +187,7 @@ class _RuleRun:
         names -= {name for name, one in found.items() if one.removed}
         for name, one in list(found.items()):
             if one.name is not None and one.name != name and one.name in names:
-                self.said.append(
+                self.messages.append(
                     f"rule {where}: argument {name!r} of tool {spec.original_name!r} keeps its name: "
                     f"the tool has another argument {one.name!r}"
                 )
@@ -200,7 +200,7 @@ class _RuleRun:
             index, other = clash
             spec, made = pairs[index]
             where = _renamed_by(made)
-            self.said.append(
+            self.messages.append(
                 f"rule {where}: tool {spec.original_name!r} keeps the name {spec.name!r}: "
                 f"{made.name!r} is that of tool {pairs[other][0].original_name!r}"
             )
@@ -266,7 +266,7 @@ def _renamed_by(spec: ToolSpec) -> str:
 
 
 def _with_aliases(spec: ToolSpec, made: ToolSpec, names: Mapping[str, ToolSpec], prefix: str) -> ToolSpec:
-    """Return a definition with the aliases of both names, but for those that mean another tool now."""
+    """Return a definition with the aliases of both names, except those that mean another tool now."""
     if made.name == spec.name or spec.server is None:
         return made
     own = aliases(spec.server, made.name.removeprefix(prefix))

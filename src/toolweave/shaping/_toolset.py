@@ -23,7 +23,7 @@ _log = logging.getLogger("toolweave.shaping")
 class ShapedToolset(WrapperToolset):
     """A toolset whose definitions are shaped by rules; see `shaped`."""
 
-    __slots__ = ("_calls", "_inner", "_offered", "_seen", "_shaper", "_told", "_tools")
+    __slots__ = ("_calls", "_inner", "_logged", "_offered", "_seen", "_shaper", "_tools")
 
     def __init__(
         self, toolset: Toolset, rules: Iterable[ShapeRule | Mapping[str, Any]], *, where: str = "shape"
@@ -40,7 +40,7 @@ class ShapedToolset(WrapperToolset):
         self._tools = ShapedTools()
         self._offered = ToolSnapshot()
         self._inner: dict[str, str] = {}
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
 
     def around(self, *toolsets: Toolset) -> Toolset | None:
         """Return a copy around another toolset; see `WrapperToolset.around`."""
@@ -51,12 +51,12 @@ class ShapedToolset(WrapperToolset):
     def _wrap(self, toolsets: tuple[Toolset, ...]) -> None:
         """Be around another toolset, with nothing known of the one before."""
         self._toolsets = toolsets
-        self._shaper = copy(self._shaper)  # it keeps what it made of the other toolset
+        self._shaper = copy(self._shaper)  # it remembers definitions of the other toolset
         self._seen = None
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """The rules, and parts of them, that could not be applied or fit nothing, for people."""
+        """The rules, and parts of them, that could not be applied or fit nothing, in words."""
         self.snapshot()
         return (*self._tools.problems, *self._tools.unused)
 
@@ -80,9 +80,9 @@ class ShapedToolset(WrapperToolset):
     def _warn(self, problems: Iterable[str]) -> None:
         """Log each problem once, and again when it recurs; a rule that fits nothing may wait for tools to come."""
         texts = set(problems)
-        for text in sorted(texts - self._told):
+        for text in sorted(texts - self._logged):
             _log.warning("%s", printable(text))
-        self._told = texts
+        self._logged = texts
 
     async def call(self, call: ToolCall, ctx: CallContext) -> ToolResult:
         """Run one tool with the arguments that its producer takes; see `Toolset.call`."""

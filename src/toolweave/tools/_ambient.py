@@ -20,7 +20,7 @@ def ambient_context() -> CallContext:
 def calling(ctx: CallContext) -> Generator[None, None, None]:
     """Give every exported tool that is called in the block, in tasks and threads begun there too, this context.
 
-    Blocks nest: an inner one replaces what it gives itself (`timeout`, `on_progress`, `state`, `caller`), and its
+    Blocks nest: an inner one replaces the values that it gives (`timeout`, `on_progress`, `state`, `caller`), and its
     `meta` is merged over the outer one's.
     """
     outer = _context.get()

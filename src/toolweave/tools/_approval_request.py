@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from toolweave.protocol.json_types import Json, JsonObject
 
 
-def approval_request(name: str, arguments: Mapping[str, Any], description: str, call_id: str | None) -> dict[str, Any]:
+def approval_request(name: str, arguments: JsonObject, description: str, call_id: str | None) -> Json:
     """Return the value of an interrupt that asks for the approval of a call.
 
     It is a request of LangChain's `HumanInTheLoopMiddleware`, with the id of the call beside it.

@@ -12,12 +12,13 @@ from typing import Any, cast
 import msgspec
 
 from toolweave._json import decode_json
+from toolweave.protocol.json_types import Json
 
 _LEGAL_ID = re.compile(r"[A-Za-z0-9_-]{1,40}")
 
 
-def read_arguments(text: str) -> tuple[dict[str, Any], str | None]:
-    """Return the arguments in a model's text, and the text itself when it is no JSON object.
+def read_arguments(text: str) -> tuple[Json, str | None]:
+    """Return the arguments in a model's text, and the text itself when it is not a JSON object.
 
     An empty text means no arguments: some providers send `""` or `null` for a tool without parameters. A string that
     holds the object, which some models write, is parsed as the object.
@@ -49,7 +50,7 @@ def encode(value: Any) -> bytes:
     """Return a value as JSON; halves of surrogate pairs, which no JSON can carry, are replaced.
 
     Raises:
-        TypeError, ValueError: It is no JSON value.
+        TypeError, ValueError: It is not JSON value.
     """
     try:
         return msgspec.json.encode(value)

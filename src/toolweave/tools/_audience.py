@@ -15,7 +15,7 @@ from toolweave.protocol.content import ContentBlock, TextContent
 _LONGEST = 1_000_000
 """Characters of the longest text that is compared with structured content."""
 _FOR_THE_USER = TextContent(text="(the result is for the user to see)")
-_FAILED_FOR_THE_USER = TextContent(text="(the tool failed; what it says of it is for the user to see)")
+_FAILED_FOR_THE_USER = TextContent(text="(the tool failed; its message is for the user)")
 
 
 def blocks_for(
@@ -46,7 +46,7 @@ def _as_text(value: Any) -> TextContent:
     try:
         return TextContent(text=json.dumps(value, ensure_ascii=False, default=str))
     except (ValueError, RecursionError):
-        return TextContent(text="[structured content that is no JSON, or nested too deeply to be shown]")
+        return TextContent(text="[structured content that is not JSON, or nested too deeply to be shown]")
 
 
 def _without_repeats(content: Sequence[ContentBlock], structured_content: Any) -> Sequence[ContentBlock]:

@@ -23,6 +23,7 @@ from toolweave.protocol.client_requests import (
     SamplingResult,
     can_answer,
 )
+from toolweave.protocol.json_types import Json, JsonObject
 from toolweave.protocol.logs import LogLevel, check_level
 from toolweave.tools._call_questions import CallQuestions
 from toolweave.tools._caller import Caller, HasHeaders
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
     from toolweave.tools._client_requests import Question
 
-    StateT_co = DefaultingTypeVar("StateT_co", default=Mapping[str, Any], covariant=True)
+    StateT_co = DefaultingTypeVar("StateT_co", default=JsonObject, covariant=True)
 else:
     StateT_co = TypeVar("StateT_co", covariant=True)
 
@@ -52,7 +53,7 @@ class Progress(Value, frozen=True, kw_only=True):
     Attributes:
         progress: Amount done, increasing; in units of `total`.
         total: Amount in all, or None when unknown.
-        message: A line for people, or None. Server text is untrusted.
+        message: A line for a reader, or None. Server text is untrusted.
     """
 
     progress: float
@@ -72,7 +73,7 @@ class ToolCall(Value, frozen=True, kw_only=True):
     """
 
     name: str
-    arguments: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
+    arguments: JsonObject = msgspec.field(default_factory=dict[str, Any])
     id: str | None = None
 
 
@@ -89,7 +90,7 @@ class CallContext(Value, Generic[StateT_co], frozen=True, kw_only=True, metaclas
         on_progress: Receives progress notifications, or None.
         meta: Members for the request's `_meta`.
         state: Dependencies for handlers: a mapping, or an object of any type, which an annotation
-            `CallContext[AppState]` tells type checkers.
+            `CallContext[AppState]` names it for type checkers.
         caller: The client on whose behalf the call runs, or None where no client can be asked.
         questions: Answers what the server asks its user in this call, where the connection leaves that to its callers.
     """
@@ -97,7 +98,7 @@ class CallContext(Value, Generic[StateT_co], frozen=True, kw_only=True, metaclas
     quiet: ClassVar[frozenset[str]] = frozenset({"state", "caller", "questions"})
     timeout: float | None = None
     on_progress: ProgressCallback | None = None
-    meta: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
+    meta: JsonObject = msgspec.field(default_factory=dict[str, Any])
     state: StateT_co = msgspec.field(default_factory=_no_state)
     caller: Caller | None = None
     questions: CallQuestions | None = None
@@ -158,7 +159,7 @@ class CallContext(Value, Generic[StateT_co], frozen=True, kw_only=True, metaclas
         return self.caller.sessions
 
     @property
-    def claims(self) -> Mapping[str, Any]:
+    def claims(self) -> JsonObject:
         """The verified claims of the caller's token; empty without one."""
         if self.caller is None:
             return {}
@@ -196,7 +197,7 @@ class CallContext(Value, Generic[StateT_co], frozen=True, kw_only=True, metaclas
             logger: The name of the logger.
 
         Raises:
-            ValueError: There is no such severity.
+            ValueError: The severity is unknown.
         """
         check_level(level)
         if self.caller is not None:
@@ -220,11 +221,9 @@ class CallContext(Value, Generic[StateT_co], frozen=True, kw_only=True, metaclas
     async def elicit(self, message: str, schema: type[FormT], *, key: str | None = None) -> Elicited[FormT]: ...
     @overload
     async def elicit(
-        self, message: str, schema: Mapping[str, Any] | None = None, *, key: str | None = None
+        self, message: str, schema: JsonObject | None = None, *, key: str | None = None
     ) -> ElicitationResult: ...
-    async def elicit(
-        self, message: str, schema: Mapping[str, Any] | type | None = None, *, key: str | None = None
-    ) -> Any:
+    async def elicit(self, message: str, schema: JsonObject | type | None = None, *, key: str | None = None) -> Any:
         """Ask the user to fill in a form, and wait for the answer.
 
         With a client of a modern revision (2026-07-28) the handler ends here and runs again from its start when
@@ -237,7 +236,7 @@ class CallContext(Value, Generic[StateT_co], frozen=True, kw_only=True, metaclas
             key: Names the question when the handler runs again; needed only where its text changes between runs.
 
         Raises:
-            RequestError: The client declared no forms; `can("elicitation")` tells.
+            RequestError: The client declared no forms; ask `can("elicitation")` first.
             ToolError: It refused, or answered with something else.
             SchemaError: The form has a field that no form can have.
         """
@@ -249,7 +248,7 @@ class CallContext(Value, Generic[StateT_co], frozen=True, kw_only=True, metaclas
         """Ask the user to visit a page, for input that must not pass through the client; return the decision.
 
         Raises:
-            RequestError: The client declared no pages; `can("elicitation.url")` tells.
+            RequestError: The client declared no pages; ask `can("elicitation.url")` first.
             ToolError: It refused, or answered with something else.
         """
         from toolweave.tools._client_requests import Elicitation
@@ -268,7 +267,7 @@ class CallContext(Value, Generic[StateT_co], frozen=True, kw_only=True, metaclas
         """Ask the client's language model and wait for its answer; `ask` with a `Sampling` has every option.
 
         Raises:
-            RequestError: The client declared no sampling; `can("sampling")` tells.
+            RequestError: The client declared no sampling; ask `can("sampling")` first.
             ToolError: It refused, or answered with something else.
         """
         from toolweave.tools._client_requests import Sampling
@@ -282,14 +281,14 @@ class CallContext(Value, Generic[StateT_co], frozen=True, kw_only=True, metaclas
         """Ask the client for the directories that the server may work on.
 
         Raises:
-            RequestError: The client declared no roots; `can("roots")` tells.
+            RequestError: The client declared no roots; ask `can("roots")` first.
             ToolError: It refused, or answered with something else.
         """
         from toolweave.tools._client_requests import Roots
 
         return (await self._ask(Roots()))[0]
 
-    async def ask(self, **questions: Question) -> dict[str, Any]:
+    async def ask(self, **questions: Question) -> Json:
         """Put several questions to the client at once and return their answers by name.
 
         The names are the keys of the questions, unless these have their own.
@@ -333,7 +332,7 @@ class ProgressReporter:
 
         Args:
             percent: From 0 to 100.
-            message: A line for people.
+            message: A line for a reader.
             data: Dropped: MCP's notification has no member for it.
 
         Raises:

@@ -7,12 +7,11 @@ A connection that leaves questions to its callers (`toolweave.connect.ask_caller
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Protocol
 
 from toolweave.errors import SchemaError, printable
 from toolweave.protocol.client_requests import ElicitationRequest, ElicitationResult
-from toolweave.protocol.json_types import as_object
+from toolweave.protocol.json_types import Json, JsonObject, as_object
 
 _log = logging.getLogger("toolweave.tools")
 
@@ -20,7 +19,7 @@ _log = logging.getLogger("toolweave.tools")
 class CallQuestions(Protocol):
     """Answers the questions of a server to its user in one call."""
 
-    def begin(self) -> Mapping[str, Any] | None:
+    def begin(self) -> JsonObject | None:
         """Return the result that asked, for a call resumed with the answers; None for one made from its start.
 
         Called before each attempt at the call.
@@ -32,7 +31,7 @@ class CallQuestions(Protocol):
         ...
 
     async def answer(
-        self, request: ElicitationRequest, *, running: bool, asked_by: Mapping[str, Any] | None
+        self, request: ElicitationRequest, *, running: bool, asked_by: JsonObject | None
     ) -> ElicitationResult:
         """Return the user's decision; the call may be cancelled instead.
 
@@ -50,10 +49,10 @@ def is_resumed(questions: CallQuestions | None) -> bool:
     return questions is not None and questions.begin() is not None
 
 
-def filled_form(schema: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+def filled_form(schema: JsonObject, given: JsonObject) -> tuple[Json, str]:
     """Return the values of a server's form with its defaults filled in (SEP-1034), and the errors in them.
 
-    The text is empty when they fit, or when the form's schema is none that could be checked against.
+    The text is empty when they fit, or if the form's schema cannot be checked against.
     """
     from toolweave.schema._problems import describe
     from toolweave.schema._validate import Validator  # compiled code; only a question needs it

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+from toolweave.protocol.json_types import JsonObject
 from toolweave.protocol.logs import LogLevel
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ class Caller(Protocol):
     """Sends requests of a handler to the client that called it; each transport and era has its own."""
 
     @property
-    def capabilities(self) -> Mapping[str, Any]:
+    def capabilities(self) -> JsonObject:
         """The client's declared capabilities, as received."""
         ...
 
@@ -30,8 +31,8 @@ class Caller(Protocol):
         ...
 
     @property
-    def claims(self) -> Mapping[str, Any]:
-        """The verified claims of the request's token; empty where there is none."""
+    def claims(self) -> JsonObject:
+        """The verified claims of the request's token; empty without one."""
         ...
 
     async def ask(self, questions: Sequence[Question]) -> Sequence[Any]:

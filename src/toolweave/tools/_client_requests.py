@@ -31,7 +31,7 @@ from toolweave.protocol.client_requests import (
     sampling_fields,
     sampling_params,
 )
-from toolweave.protocol.json_types import Json
+from toolweave.protocol.json_types import Json, JsonObject
 from toolweave.tools._spec import ToolSpec
 
 _FORMATS = frozenset({"date", "date-time", "email", "uri"})
@@ -41,7 +41,7 @@ _FIELD_KEYS = (
 )
 
 
-def form_of(schema: Mapping[str, Any] | type | None) -> Json:
+def form_of(schema: JsonObject | type | None) -> Json:
     """Return the JSON Schema of a form.
 
     Args:
@@ -58,7 +58,7 @@ def form_of(schema: Mapping[str, Any] | type | None) -> Json:
     return _derived(schema)
 
 
-def read_form(schema: Mapping[str, Any] | type | None, content: Mapping[str, Any]) -> Any:
+def read_form(schema: JsonObject | type | None, content: JsonObject) -> Any:
     """Return the values of a filled-in form: an instance of the form's model, else the content as received.
 
     Raises:
@@ -75,7 +75,7 @@ def read_form(schema: Mapping[str, Any] | type | None, content: Mapping[str, Any
     return content
 
 
-def _read_model(model: type, content: Mapping[str, Any]) -> Any:
+def _read_model(model: type, content: JsonObject) -> Any:
     from pydantic import TypeAdapter, ValidationError  # 40 ms; only a question with a model needs it
 
     from toolweave.schema._problems import Problem, describe, path_text
@@ -95,9 +95,9 @@ def _derived(model: type) -> Json:
     name = model.__name__
     whole = schema_of(model, what=f"the form {name!r}")
     if whole.get("type") != "object":
-        raise SchemaError(f"the form {name!r} is no object with fields")
-    definitions: Mapping[str, Any] = whole.get("$defs", {})
-    fields: Mapping[str, Any] = whole.get("properties", {})
+        raise SchemaError(f"the form {name!r} is not an object with fields")
+    definitions: JsonObject = whole.get("$defs", {})
+    fields: JsonObject = whole.get("properties", {})
     form: Json = {
         "type": "object",
         "properties": {field: _field(schema, definitions) for field, schema in fields.items()},
@@ -107,11 +107,11 @@ def _derived(model: type) -> Json:
     return check_form(form, what=f"the form {name!r}")
 
 
-def _nullable(field: Mapping[str, Any]) -> bool:
+def _nullable(field: JsonObject) -> bool:
     return any(option == {"type": "null"} for option in field.get("anyOf", ()))
 
 
-def _field(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> Json:
+def _field(schema: JsonObject, definitions: JsonObject) -> Json:
     """Return a model's field in the restricted schema of forms: no references, no null, no constants."""
     found: Json = dict(schema)
     if _nullable(found):
@@ -143,18 +143,18 @@ class Elicitation:
     Attributes:
         message: The text for the user.
         schema: The form: a JSON Schema of flat fields, a pydantic model or a dataclass; None has no fields.
-        url: The page to visit instead; what is entered there never passes through the client.
+        url: The page to visit instead; the input there never passes through the client.
         key: Identifies the question across rounds; by default a digest of its content.
     """
 
     method: ClassVar[str] = methods.ELICITATION_CREATE
     message: str
-    schema: Mapping[str, Any] | type | None = None
+    schema: JsonObject | type | None = None
     _: KW_ONLY
     url: str | None = None
     key: str | None = None
 
-    def needs(self) -> Mapping[str, Any]:
+    def needs(self) -> JsonObject:
         """Return the client capabilities that it requires."""
         return ABILITIES["elicitation" if self.url is None else "elicitation.url"]
 
@@ -172,7 +172,7 @@ class Elicitation:
         """Return the client's answer.
 
         Raises:
-            ToolError: It is no valid answer to this question.
+            ToolError: It is not a valid answer to this question.
         """
         result = _read(lambda value: read_elicitation_result(value, form=self.url is None), answer)
         if result.content is None:
@@ -196,18 +196,18 @@ class Sampling:
     """
 
     method: ClassVar[str] = methods.SAMPLING_CREATE_MESSAGE
-    messages: str | SamplingMessage | Mapping[str, Any] | Sequence[str | SamplingMessage | Mapping[str, Any]]
+    messages: str | SamplingMessage | JsonObject | Sequence[str | SamplingMessage | JsonObject]
     _: KW_ONLY
     max_tokens: int = 1024
     system_prompt: str | None = None
     temperature: float | None = None
     stop_sequences: Sequence[str] = ()
-    tools: Sequence[ToolSpec | Mapping[str, Any]] = ()
+    tools: Sequence[ToolSpec | JsonObject] = ()
     tool_choice: str | None = None
-    more: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    more: JsonObject = field(default_factory=dict[str, Any])
     key: str | None = None
 
-    def needs(self) -> Mapping[str, Any]:
+    def needs(self) -> JsonObject:
         """Return the client capabilities that it requires."""
         if self.tools or self.tool_choice is not None:
             return ABILITIES["sampling.tools"]
@@ -231,7 +231,7 @@ class Sampling:
         """Return the client's answer.
 
         Raises:
-            ToolError: It is no valid answer to this question.
+            ToolError: It is not a valid answer to this question.
         """
         return _read(read_sampling_result, answer)
 
@@ -244,7 +244,7 @@ class Roots:
     _: KW_ONLY
     key: str | None = None
 
-    def needs(self) -> Mapping[str, Any]:
+    def needs(self) -> JsonObject:
         """Return the client capabilities that it requires."""
         return ABILITIES["roots"]
 
@@ -256,7 +256,7 @@ class Roots:
         """Return the client's answer.
 
         Raises:
-            ToolError: It is no valid answer to this question.
+            ToolError: It is not a valid answer to this question.
         """
         return _read(read_roots, answer)
 
@@ -265,7 +265,7 @@ Question: TypeAlias = Elicitation | Sampling | Roots
 """Any question of a handler to its client."""
 
 
-def question_of(method: str, params: Mapping[str, Any]) -> Question:
+def question_of(method: str, params: JsonObject) -> Question:
     """Return the question behind a request in the form of a modern revision, as `params(modern=True)` made it.
 
     A form made of a model becomes its schema: answers are checked against that.
@@ -310,7 +310,7 @@ class Keys:
         return f"{made}-{times}"
 
 
-def _tool(item: ToolSpec | Mapping[str, Any]) -> Json:
+def _tool(item: ToolSpec | JsonObject) -> Json:
     if isinstance(item, Mapping):
         return dict(item)
     made: Json = {"name": item.name, "inputSchema": dict(item.input_schema)}

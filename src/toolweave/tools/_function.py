@@ -8,13 +8,14 @@ from __future__ import annotations
 import functools
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import PurePath
 from typing import Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack, get_args, overload
 
 from toolweave.errors import ErrorKind, SchemaError, ToolError, as_tool_error
 from toolweave.protocol.component_meta import component_meta
 from toolweave.protocol.content import ContentBlock
+from toolweave.protocol.json_types import Json, JsonObject
 from toolweave.schema._annotations import implementation
 from toolweave.schema._fitting import fitted
 from toolweave.schema._problems import describe
@@ -43,7 +44,7 @@ class ToolAbout(TypedDict, total=False):
     """Optional members of a tool's definition.
 
     Attributes:
-        title: A name for people.
+        title: A human-readable name.
         icons: Icon objects of the MCP specification.
         tags: Tags, by which it is chosen, enabled and disabled; in its `_meta`.
         version: Its version, such as `"1.2"`; several versions of one name may be offered.
@@ -52,11 +53,11 @@ class ToolAbout(TypedDict, total=False):
     """
 
     title: str | None
-    icons: Sequence[Mapping[str, Any]]
+    icons: Sequence[JsonObject]
     tags: Iterable[str]
     version: str | None
     scopes: Sequence[str]
-    meta: Mapping[str, Any] | None
+    meta: JsonObject | None
 
 
 class FunctionTool(Tool, Generic[P, R]):
@@ -102,9 +103,9 @@ def tool(
     *,
     name: str | None = None,
     description: str | None = None,
-    annotations: Mapping[str, Any] | None = None,
-    input_schema: Mapping[str, Any] | None = None,
-    output_schema: Mapping[str, Any] | None = None,
+    annotations: JsonObject | None = None,
+    input_schema: JsonObject | None = None,
+    output_schema: JsonObject | None = None,
     threads: int | None = None,
     **about: Unpack[ToolAbout],
 ) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
@@ -115,9 +116,9 @@ def tool(
     *,
     name: str | None = None,
     description: str | None = None,
-    annotations: Mapping[str, Any] | None = None,
-    input_schema: Mapping[str, Any] | None = None,
-    output_schema: Mapping[str, Any] | None = None,
+    annotations: JsonObject | None = None,
+    input_schema: JsonObject | None = None,
+    output_schema: JsonObject | None = None,
     threads: int | None = None,
     **about: Unpack[ToolAbout],
 ) -> FunctionTool[P, R]: ...
@@ -127,9 +128,9 @@ def tool(
     *,
     name: str | None = None,
     description: str | None = None,
-    annotations: Mapping[str, Any] | None = None,
-    input_schema: Mapping[str, Any] | None = None,
-    output_schema: Mapping[str, Any] | None = None,
+    annotations: JsonObject | None = None,
+    input_schema: JsonObject | None = None,
+    output_schema: JsonObject | None = None,
     threads: int | None = None,
     **about: Unpack[ToolAbout],
 ) -> Any:
@@ -156,10 +157,10 @@ def tool(
     Raises:
         SchemaError: Naming the function and the parameter that cannot be a member of a JSON object.
         ValueError: `threads` is less than 1, or given for an `async` function, which runs in none; or a scope, a tag or
-            the version is none.
+            the version is not valid.
     """
     if function is None:
-        options: dict[str, Any] = {"name": name, "description": description, "annotations": annotations, **about}
+        options: Json = {"name": name, "description": description, "annotations": annotations, **about}
         schemas = {"input_schema": input_schema, "output_schema": output_schema}
         return functools.partial(tool, **options, **schemas, threads=threads)
     if isinstance(function, str):
@@ -185,8 +186,8 @@ def tool(
     return FunctionTool(function, spec, signature, threads=_threads(threads, function, spec.name))
 
 
-def _about(about: ToolAbout) -> dict[str, Any]:
-    """Return the members of a definition for those of `ToolAbout`, but for the title."""
+def _about(about: ToolAbout) -> Json:
+    """Return the members of a definition for those of `ToolAbout`, except the title."""
     unknown = about.keys() - ToolAbout.__annotations__.keys()
     if unknown:
         raise TypeError(f"tool() got an unexpected keyword argument {min(unknown)!r}")
@@ -237,7 +238,7 @@ def check_schemas(spec: ToolSpec) -> tuple[Validator, Validator | None]:
     return arguments, None if spec.output_schema is None else _compiled(spec, "outputSchema", spec.output_schema)
 
 
-def _compiled(spec: ToolSpec, what: str, schema: Mapping[str, Any] | bool) -> Validator:
+def _compiled(spec: ToolSpec, what: str, schema: JsonObject | bool) -> Validator:
     try:
         return Validator(schema)
     except SchemaError as exc:
@@ -307,12 +308,12 @@ class FunctionToolset(BaseToolset):
             _log.log(logging.WARNING if error.unexpected else logging.DEBUG, "tool %r failed", name, exc_info=exc)
             return ToolResult.failure(error)
 
-    def _run(self, kwargs: dict[str, Any], ctx: CallContext) -> Awaitable[Any]:
+    def _run(self, kwargs: Json, ctx: CallContext) -> Awaitable[Any]:
         for name in self._signature.injected:
             kwargs[name] = ctx
         return self._runner.run(self._function, kwargs, abandon=ctx.timeout is not None)
 
-    async def _run_bounded(self, kwargs: dict[str, Any], ctx: CallContext) -> Any:
+    async def _run_bounded(self, kwargs: Json, ctx: CallContext) -> Any:
         """Run with `ctx.timeout` as the longest time without progress; a thread that exceeds it is abandoned."""
         import anyio  # see _run
 

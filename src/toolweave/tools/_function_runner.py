@@ -9,12 +9,13 @@ from __future__ import annotations
 import functools
 import inspect
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakKeyDictionary
 
 from toolweave.errors import ToolError
+from toolweave.protocol.json_types import JsonObject
 
 if TYPE_CHECKING:
     from toolweave.tools._worker_threads import CallLimiter, WorkerThreads
@@ -26,7 +27,7 @@ THREADS = 40
 class Runner:
     """Runs one function, with bounded concurrency if it is a plain one.
 
-    Each function has threads of its own: while all of one are busy, further calls of that function wait, and every
+    Each function has its own threads: while all of one are busy, further calls of that function wait, and every
     other function runs.
 
     Args:
@@ -43,7 +44,7 @@ class Runner:
         self._most = threads
         self._turns: WeakKeyDictionary[WorkerThreads, CallLimiter] = WeakKeyDictionary()
 
-    async def run(self, function: Callable[..., Any], arguments: Mapping[str, Any], *, abandon: bool) -> Any:
+    async def run(self, function: Callable[..., Any], arguments: JsonObject, *, abandon: bool) -> Any:
         """Call the function with keyword arguments and return its result.
 
         Args:
@@ -83,7 +84,7 @@ class Runner:
             turns = self._turns[threads] = CallLimiter(self._most)
         return turns
 
-    def _contained(self, function: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
+    def _contained(self, function: Callable[..., Any], arguments: JsonObject) -> Any:
         """Call a function in a worker thread, where every exception but a cancellation is its own.
 
         `GeneratorExit` in particular must not leave the thread: thrown into a coroutine that waits, it closes it.
@@ -111,7 +112,7 @@ def _is_for_us(exc: BaseException) -> bool:
     """Whether an exception that is no `Exception` came from outside of the function, as it passes through `run`.
 
     A cancellation does if this task was cancelled. `KeyboardInterrupt` does if a signal handler raised it.
-    `GeneratorExit` does if this coroutine is being closed: closing closes what is awaited first, and then raises
+    `GeneratorExit` does if this coroutine is being closed: closing closes the awaited object first, and then raises
     again in each frame, so that its traceback begins and ends in ours.
     """
     import asyncio  # see above
@@ -137,7 +138,7 @@ def _is_interrupt(traceback: TracebackType | None) -> bool:
         return False
     handler: Any = signal.getsignal(signal.SIGINT)
     if handler is signal.default_int_handler:
-        return True  # it leaves no frame of its own
+        return True  # it leaves no frame behind
     code = getattr(getattr(handler, "func", handler), "__code__", None)  # asyncio's is a `partial`
     while traceback is not None and traceback.tb_next is not None:
         traceback = traceback.tb_next

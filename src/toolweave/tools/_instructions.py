@@ -12,8 +12,8 @@ from toolweave.errors import shortened
 from toolweave.tools._toolset import Toolset
 from toolweave.tools._wrappers import WrapperToolset
 
-_MOST_OF_ONE = 8_000
-_MOST_OF_ALL = 64_000
+_MAX_OF_ONE = 8_000
+_MAX_OF_ALL = 64_000
 """Characters of the instructions of one server, and of all of them together."""
 
 
@@ -37,11 +37,11 @@ def instructions_of(toolset: Toolset) -> Iterator[tuple[str, str]]:
 def joined_instructions(parts: Iterable[tuple[str, str | None]]) -> str | None:
     """Return the instructions of servers as one text, each quoted line by line under its server's name.
 
-    What is blank is left out and what is long is shortened; None when nothing is left.
+    Blank texts are left out and long ones shortened; None when nothing is left.
     """
     said = ((server, text.strip()) for server, text in parts if text and text.strip())
-    texts = [f"{server}:\n{_quoted(shortened(text, _MOST_OF_ONE))}" for server, text in said]
-    return shortened("\n\n".join(texts), _MOST_OF_ALL) or None
+    texts = [f"{server}:\n{_quoted(shortened(text, _MAX_OF_ONE))}" for server, text in said]
+    return shortened("\n\n".join(texts), _MAX_OF_ALL) or None
 
 
 def _quoted(text: str) -> str:

@@ -1,7 +1,7 @@
 """Tools as the Model Context Protocol has them: definitions and results, to JSON and from JSON, for each era.
 
 The form is the specification's; it stands here and not in `protocol`, which knows content blocks but no tools. What
-came from a server goes out as it came, but for what only that hop may say.
+came from a server goes out as it came, except members of that hop alone.
 
 `isError` and text are all that MCP has for an error of a tool. Our server adds `_meta["io.toolweave/error"]`, an object
 with `kind`, `code`, and, where they are known, `retryable` and `data`; our client reads it back.
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, cast
 
 from toolweave.errors import CODE_OF_KIND, ErrorKind, ProtocolError, ToolError, shortened
@@ -25,7 +25,7 @@ from toolweave.protocol.content import (
     is_odd_block,
 )
 from toolweave.protocol.eras import RESULT, WRAP_MARK
-from toolweave.protocol.json_types import Json, as_object, as_text
+from toolweave.protocol.json_types import Json, JsonObject, as_object, as_text
 from toolweave.protocol.jsonrpc import writable
 from toolweave.protocol.lenient_results import ODD_DATA, readable_result
 from toolweave.protocol.meta import SERVER_INFO
@@ -70,19 +70,19 @@ def tool_definition(spec: ToolSpec, *, modern: bool) -> Json:
     return made | {name: value for name, value in spec.raw.items() if name not in _WRITTEN}
 
 
-def handshake_output_schema(output: Mapping[str, Any] | bool) -> Mapping[str, Any] | bool:
+def handshake_output_schema(output: JsonObject | bool) -> JsonObject | bool:
     """Return an output schema in the form that handshake-era clients know: that of an object."""
     if wraps_results(output):
         return object_around(output, RESULT) | {WRAP_MARK: True}
     return output
 
 
-def wraps_results(output: Mapping[str, Any] | bool | None) -> bool:
+def wraps_results(output: JsonObject | bool | None) -> bool:
     """Whether a tool with this output schema has wrapped results for handshake-era clients, which know only objects."""
     return output is not None and not is_object_schema(output)
 
 
-def unwrapped_output(output: Mapping[str, Any] | bool) -> Mapping[str, Any] | bool:
+def unwrapped_output(output: JsonObject | bool) -> JsonObject | bool:
     """Return an output schema without the wrapper for handshake-era clients; any other one unchanged."""
     if isinstance(output, bool) or output.get(WRAP_MARK) is not True:
         return output
@@ -92,7 +92,7 @@ def unwrapped_output(output: Mapping[str, Any] | bool) -> Mapping[str, Any] | bo
     return inner
 
 
-def read_definition(entry: Mapping[str, Any], *, server: str, prefix: str) -> ToolSpec:
+def read_definition(entry: JsonObject, *, server: str, prefix: str) -> ToolSpec:
     """Return a tool of a server's list; its `name` is a text, everything else may be odd.
 
     Args:
@@ -136,7 +136,7 @@ def too_many_blocks(number: int, server: str) -> ProtocolError:
     return error
 
 
-def tool_result(raw: Mapping[str, Any], *, server: str, note: Callable[[str], None] | None = None) -> ToolResult:
+def tool_result(raw: JsonObject, *, server: str, note: Callable[[str], None] | None = None) -> ToolResult:
     """Return a result of `tools/call`; a malformed one is read as it is plainly meant.
 
     Args:
@@ -168,7 +168,7 @@ def tool_result(raw: Mapping[str, Any], *, server: str, note: Callable[[str], No
     return _result(raw, blocks)
 
 
-def _second_reading(raw: Mapping[str, Any], server: str, note: Callable[[str], None] | None) -> ToolResult:
+def _second_reading(raw: JsonObject, server: str, note: Callable[[str], None] | None) -> ToolResult:
     """Return a result that the specification does not allow."""
     made, changes = readable_result(raw)
     content: list[Any] = made.get("content", _NO_CONTENT)
@@ -186,7 +186,7 @@ def _second_reading(raw: Mapping[str, Any], server: str, note: Callable[[str], N
     return _result(made, blocks)
 
 
-def _result(raw: Mapping[str, Any], blocks: tuple[ContentBlock, ...]) -> ToolResult:
+def _result(raw: JsonObject, blocks: tuple[ContentBlock, ...]) -> ToolResult:
     meta: Any = raw.get("_meta")
     if type(meta) is not dict:
         meta = as_object(meta) or {}
@@ -197,7 +197,7 @@ def _result(raw: Mapping[str, Any], blocks: tuple[ContentBlock, ...]) -> ToolRes
     return result.replace(content=blocks or (TextContent(text=_EMPTY_ERROR),), is_error=True, error=error)
 
 
-def call_result(result: ToolResult, *, modern: bool, output: Mapping[str, Any] | bool | None = None) -> Json:
+def call_result(result: ToolResult, *, modern: bool, output: JsonObject | bool | None = None) -> Json:
     """Return the members of a result of `tools/call`.
 
     Structured content is sent when the tool declares an output schema, or when it is an object.
@@ -267,7 +267,7 @@ _CLAIMED = frozenset(ErrorKind) - {ErrorKind.NOT_SENT, ErrorKind.CLOSED, ErrorKi
 
 
 def _error_json(error: ToolError) -> Json:
-    """Return the member for an error; a missing code is that of its kind, and data that is no JSON is left out."""
+    """Return the member for an error; a missing code is that of its kind, and data that is not JSON is left out."""
     if error.code is None:
         code = CODE_OF_KIND.get(error.kind, "EXECUTION_FAILED")
     else:
@@ -278,11 +278,11 @@ def _error_json(error: ToolError) -> Json:
     try:
         return writable(made if error.data is None else {**made, "data": error.data})
     except (TypeError, ValueError):
-        _log.warning("the data of the error %r is no JSON and is left out", error.message)
+        _log.warning("the data of the error %r is not JSON and is left out", error.message)
         return made
 
 
-def _read_error(meta: Mapping[str, Any], message: str) -> ToolError:
+def _read_error(meta: JsonObject, message: str) -> ToolError:
     """Return the error of a server's result, with the details of its `_meta`.
 
     All of it is the server's claim: no retry depends on it, and malformed members are ignored.

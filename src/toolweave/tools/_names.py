@@ -22,7 +22,7 @@ MAX_WIRE_NAME = 64
 ANY_TOOL = "*"
 """Stands for every tool in a filter of names."""
 
-_LONGEST_SHOWN = 200
+_MAX_SHOWN = 200
 _ONE_BY_ONE = 16
 """Numeric suffixes up to this one are tried one after the other."""
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_-]")
@@ -120,14 +120,14 @@ class AssignedNames:
     server's key, and a name within it.
 
     Args:
-        most_gone: Names that each source keeps for tools it no longer offers; the oldest beyond these become free, so
+        max_removed: Names that each source keeps for tools it no longer offers; the oldest beyond these become free, so
             that a source that changes its names all the time does not fill the memory.
     """
 
-    __slots__ = ("_by_source", "_holders", "_most_gone", "_others")
+    __slots__ = ("_by_source", "_holders", "_max_removed", "_others")
 
-    def __init__(self, most_gone: int = 10_000) -> None:
-        self._most_gone = most_gone
+    def __init__(self, max_removed: int = 10_000) -> None:
+        self._max_removed = max_removed
         self._holders: dict[str, tuple[Hashable, str]] = {}
         self._by_source: dict[Hashable, dict[str, str]] = {}
         self._others: dict[tuple[Hashable, str, str], str] = {}
@@ -158,12 +158,12 @@ class AssignedNames:
     def forget(self, source: Hashable, present: Collection[str]) -> None:
         """Free the oldest names that a source no longer offers, if there are more than it may keep."""
         names = self._by_source.get(source, {})
-        if len(names) <= len(present) + self._most_gone:
+        if len(names) <= len(present) + self._max_removed:
             return
         gone = [name for name, inner in names.items() if inner not in present]
         # Down to half, so that a source at its bound does not pay this walk for every new name. Dicts keep their order:
         # the oldest first.
-        dropped = set(gone[: len(gone) - self._most_gone // 2])
+        dropped = set(gone[: len(gone) - self._max_removed // 2])
         for name in dropped:
             del names[name], self._holders[name]
         self._others = {key: name for key, name in self._others.items() if key[0] != source or name not in dropped}
@@ -173,12 +173,10 @@ def unknown_tool(name: str, known: Iterable[str]) -> str:
     """Return the error text for an unknown tool name, with the most similar known names."""
     names = list(known)
     near = nearest(name, names, cutoff=0.5)
-    name = shortened(name, _LONGEST_SHOWN)
+    name = shortened(name, _MAX_SHOWN)
     if near:
         return f"no tool {name!r}; did you mean {' or '.join(repr(other) for other in near)}?"
-    some = ", ".join(shortened(one, _LONGEST_SHOWN) for one in sorted(names)[:10]) + (
-        ", ..." if len(names) > 10 else ""
-    )
+    some = ", ".join(shortened(one, _MAX_SHOWN) for one in sorted(names)[:10]) + (", ..." if len(names) > 10 else "")
     return f"no tool {name!r}; there are {some or 'none'}"
 
 

@@ -11,6 +11,7 @@ from typing import Any, cast
 from toolweave._text import shortened, visible
 from toolweave.errors import ToolError
 from toolweave.protocol.content import ContentBlock, ImageContent
+from toolweave.protocol.json_types import JsonObject
 from toolweave.tools._spec import ToolSpec
 
 _MAX_TEXT = 20_000
@@ -47,7 +48,7 @@ def tool_html(spec: ToolSpec) -> str:
 
 
 def result_html(content: Sequence[ContentBlock], structured_content: Any, error: ToolError | None) -> str:
-    """Return a result: text as it is, pictures as pictures, structured content where there is no block."""
+    """Return a result: text as it is, pictures as pictures, structured content of a result without blocks."""
     style = "" if error is None else ' style="color: #b00020"'
     if error is None:
         head = ""
@@ -85,7 +86,7 @@ def _picture(block: ContentBlock) -> str | None:
     return f'<img alt="" src="data:{block.mime_type};base64,{data}">'
 
 
-def _parameters(spec: ToolSpec) -> Mapping[str, Any]:
+def _parameters(spec: ToolSpec) -> JsonObject:
     found = spec.input_schema.get("properties")
     if isinstance(found, Mapping):
         return cast("Mapping[str, Any]", found)

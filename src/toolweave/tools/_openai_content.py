@@ -40,7 +40,7 @@ def chat_form(tool: WireTool) -> Json:
 def responses_content(result: ToolResult) -> str | list[Json]:
     """Return a result as the `output` of a `function_call_output`: a string when it is text alone.
 
-    There is no flag for errors, so the text of an error result says that it is one.
+    The API has no flag for errors, so the text of an error result says that it is one.
     """
     result = result.for_model()
     parts = responses_parts(result.content)

@@ -31,7 +31,7 @@ def running_loop(what: str = "Toolweave") -> asyncio.AbstractEventLoop:
     except RuntimeError:
         raise RuntimeError(
             f"{what} runs on asyncio, and no asyncio event loop is running here; start with asyncio.run(main()), "
-            "also in a program that uses trio: in a thread of its own"
+            "also in a program that uses trio: in a separate thread"
         ) from None
 
 
@@ -72,7 +72,7 @@ class OwnerLoop:
         return self._loop is not None and (self._loop.is_closed() or self._process != os.getpid())
 
     def run(self, work: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
-        """Return a coroutine that runs `work` on the owning loop, or on the current one where there is none.
+        """Return a coroutine that runs `work` on the owning loop, or on the current one without an owner.
 
         Raises:
             WrongLoopError: The owning loop is another one, and is not running; or it is of the process that forked

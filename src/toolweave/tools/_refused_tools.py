@@ -46,7 +46,7 @@ class RefusedTools:
 
     Attributes:
         repairs: Whether refused tools are sent again in another form.
-        version: Rises with each refusal: what was written for an earlier version is out of date.
+        version: Rises with each refusal: definitions of an earlier version are out of date.
         max_description: Maximum characters of a description, as the API reported it, or None.
         max_tools: Maximum number of tools in a request, as the API reported it, or None.
     """

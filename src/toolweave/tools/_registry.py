@@ -15,6 +15,7 @@ from typing import Any, Literal, TypeAlias, cast
 
 from toolweave.errors import DuplicateToolError, ErrorKind, SchemaError
 from toolweave.protocol.component_meta import DEPRECATED, version_key, versioned, with_versions
+from toolweave.protocol.json_types import Json
 from toolweave.tools._call import CallContext, ToolCall
 from toolweave.tools._function import check_tool, is_unbound
 from toolweave.tools._function import tool as function_tool
@@ -49,11 +50,11 @@ class Alias:
     uses: int = 0
 
     @property
-    def notice(self) -> dict[str, Any] | None:
+    def notice(self) -> Json | None:
         """The notice for callers (`_meta["io.toolweave/deprecated"]`), or None if both names are fine."""
         if self.deprecated is None and self.sunset is None:
             return None
-        made: dict[str, Any] = {"name": self.name, "use": self.target}
+        made: Json = {"name": self.name, "use": self.target}
         made["message"] = self.deprecated or f"use {self.target!r}"
         if self.sunset is not None:
             made["sunset"] = self.sunset.isoformat()
@@ -96,7 +97,7 @@ class ToolRegistry(RoutingToolset):
         Raises:
             DuplicateToolError: The name is taken and `on_conflict` is `"error"`.
             SchemaError: The function's signature cannot be described, it is a method without its object, or a schema
-                that its author gave is none: names the tool, the schema and the JSON pointer.
+                that its author gave is not valid: names the tool, the schema and the JSON pointer.
             TypeError: The item is neither; a whole toolset is joined with `combined(registry, toolset)`.
         """
         return self._insert(item, on_conflict or self._on_conflict)
@@ -107,7 +108,7 @@ class ToolRegistry(RoutingToolset):
         A name as `add@1.2` removes that version alone, if it is not the newest.
 
         Raises:
-            KeyError: There is no tool of this name.
+            KeyError: No tool has this name.
         """
         base = name.rpartition("@")[0]
         if name in self._older.get(base, ()):
@@ -150,12 +151,12 @@ class ToolRegistry(RoutingToolset):
             name: The other name.
             target: The tool's name.
             deprecated: Log a warning at the first use, and tell callers in each result; a text is added to both.
-            sunset: The day in UTC from which on calls by the other name are refused; callers are told before. It makes
-                the name deprecated.
+            sunset: The day in UTC from which on calls by the other name are refused; callers see a warning before. The
+                name is then deprecated.
 
         Raises:
             DuplicateToolError: The other name is taken.
-            KeyError: There is no tool `target`.
+            KeyError: No tool is named `target`.
         """
         if target not in self._tools:
             raise KeyError(unknown_tool(target, self._tools))

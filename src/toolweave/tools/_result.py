@@ -1,13 +1,13 @@
 """Results of tools: content blocks, structured content, errors, and their text form.
 
-Nothing is dropped silently: a block that is no text becomes a visible note in `text` and stays whole in `content`.
+Nothing is dropped silently: a block that is not text becomes a visible note in `text` and stays whole in `content`.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import PurePath
 from typing import Any, ClassVar, Self, cast
 
@@ -24,6 +24,7 @@ from toolweave.protocol.content import (
     ImageContent,
     TextContent,
 )
+from toolweave.protocol.json_types import JsonObject
 from toolweave.schema._fitting import json_form
 from toolweave.schema._problems import Problem, describe
 from toolweave.tools._audience import blocks_for
@@ -56,7 +57,7 @@ class ToolResult(Value, frozen=True, kw_only=True):
     structured_content: Any = None
     is_error: bool = False
     error: ToolError | None = None
-    meta: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
+    meta: JsonObject = msgspec.field(default_factory=dict[str, Any])
     raw: Any = None
     load: Callable[[Any], Any] | None = None
 
@@ -88,8 +89,8 @@ class ToolResult(Value, frozen=True, kw_only=True):
         """The result as a value for programs.
 
         The structured content as the tool's own type: that of a local function's return annotation, or a pydantic
-        model of a server's output schema. The plain structured content where there is no such type, the result is an
-        error or the content does not match; the text where there is no structured content. A number, a text or a list
+        model of a server's output schema. The plain structured content without such a type, the result is an
+        error or the content does not match; the text without structured content. A number, a text or a list
         that a server has wrapped as `{"result": ...}`, for clients that know only objects, is that value.
         """
         if self.structured_content is None and not self._is_null():
@@ -130,7 +131,7 @@ class ToolResult(Value, frozen=True, kw_only=True):
         return self._with(blocks_for("user", self.content, self.structured_content, is_error=self.is_error))
 
     def raise_for_error(self, *, tool: str = "") -> Self:
-        """Return the result itself when it is no error.
+        """Return the result itself when it is not an error.
 
         Args:
             tool: The name of the tool for the exception.
@@ -282,7 +283,7 @@ def _json_of_other(item: Any) -> Any:
     """Return the JSON of a value of a type that only pydantic knows, such as an address or a deque.
 
     Raises:
-        ToolError: There is none.
+        ToolError: The result has no such content.
     """
     from pydantic import PydanticUserError, TypeAdapter  # nearly no result needs it
     from pydantic_core import PydanticSerializationError, to_jsonable_python

@@ -12,7 +12,7 @@ def scope_list(scopes: Iterable[str]) -> tuple[str, ...]:
     """Return scopes as a tuple, each once.
 
     Raises:
-        ValueError: One of them is no scope: printable ASCII without spaces, quotes and backslashes.
+        ValueError: One of them is not a valid scope: printable ASCII without spaces, quotes and backslashes.
     """
     if isinstance(scopes, str):
         listed = (scopes,)
@@ -20,5 +20,7 @@ def scope_list(scopes: Iterable[str]) -> tuple[str, ...]:
         listed = tuple(dict.fromkeys(scopes))
     for scope in listed:
         if not isinstance(scope, str) or not _SCOPE.fullmatch(scope):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ValueError(f"{scope!r} is no scope: it has no spaces, quotes or backslashes, and is printable ASCII")
+            raise ValueError(
+                f"{scope!r} is not a valid scope: it has no spaces, quotes or backslashes, and is printable ASCII"
+            )
     return listed

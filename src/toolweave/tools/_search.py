@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple, cast
 
+from toolweave.protocol.json_types import JsonObject
 from toolweave.tools._spec import ToolSpec
 from toolweave.tools._toolset import ToolSnapshot
 
@@ -28,8 +29,8 @@ _PARAMETER = 1.0
 _PARAMETER_TEXT = 0.4
 _PREFIX = 0.4
 """The weight of a prefix match: `repo` for `repository`."""
-_LONGEST_TEXT = 4000
-_MOST_PARAMETERS = 300
+_MAX_TEXT = 4000
+_MAX_PARAMETERS = 300
 
 _WORD = re.compile(r"[^\W_]+")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
@@ -131,7 +132,7 @@ class ToolIndex:
     def _add(self, name: str, spec: ToolSpec) -> None:
         weights: dict[str, float] = {}
         for text, weight in _texts(spec):
-            for word, count in Counter(words(text[:_LONGEST_TEXT])).items():
+            for word, count in Counter(words(text[:_MAX_TEXT])).items():
                 weights[word] = weights.get(word, 0.0) + weight * count
         self._documents[name] = _IndexedTool(spec, weights, math.fsum(weights.values()))
         for word, weight in weights.items():
@@ -204,11 +205,11 @@ def _texts(spec: ToolSpec) -> Iterator[tuple[str, float]]:
         yield text, _PARAMETER_TEXT
 
 
-def _parameters(schema: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _parameters(schema: JsonObject) -> list[tuple[str, str]]:
     """Return names and descriptions of the parameters, nested ones included, up to a maximum number."""
     found: list[tuple[str, str]] = []
     waiting: list[Any] = [schema]
-    while waiting and len(found) < _MOST_PARAMETERS:
+    while waiting and len(found) < _MAX_PARAMETERS:
         part = waiting.pop(0)
         if not isinstance(part, Mapping):
             continue
@@ -226,4 +227,4 @@ def _parameters(schema: Mapping[str, Any]) -> list[tuple[str, str]]:
         for many in ("anyOf", "oneOf", "allOf"):
             if isinstance(choices := part.get(many), Sequence) and not isinstance(choices, str):
                 waiting += cast("Sequence[Any]", choices)
-    return found[:_MOST_PARAMETERS]
+    return found[:_MAX_PARAMETERS]

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import cache, lru_cache
-from typing import Any
 
+from toolweave.protocol.json_types import JsonObject
 from toolweave.schema._problems import Problem
 from toolweave.schema._validate import Validator
 from toolweave.tools._search import ToolIndex
@@ -19,14 +19,14 @@ from toolweave.tools._toolset import ToolSnapshot
 
 BUDGET_TOKENS = 10_000
 """Tokens of definitions above which a model gets the search tool instead."""
-MOST_TOOLS = 128
+MAX_TOOLS = 128
 """Maximum number of tools in one request to OpenAI; other providers take more, and models choose badly long before."""
 SEARCH_NAME = "search_tools"
-_MOST_FOUND = 20
-_MOST_SERVERS = 40
+_MAX_FOUND = 20
+_MAX_SERVERS = 40
 _LINE = 200
 
-SEARCH_SCHEMA: Mapping[str, Any] = {
+SEARCH_SCHEMA: JsonObject = {
     "type": "object",
     "properties": {
         "query": {
@@ -37,7 +37,7 @@ SEARCH_SCHEMA: Mapping[str, Any] = {
             "type": "integer",
             "description": "How many tools to load at most.",
             "minimum": 1,
-            "maximum": _MOST_FOUND,
+            "maximum": _MAX_FOUND,
             "default": 5,
         },
     },
@@ -69,7 +69,7 @@ def exceeds_budget(tools: Collection[ToolSpec], tokens: int = BUDGET_TOKENS) -> 
         tools: The tools; the size of a snapshot is remembered.
         tokens: `estimated_tokens` of all definitions that are not too large.
     """
-    if len(tools) > MOST_TOOLS:
+    if len(tools) > MAX_TOOLS:
         return True
     return (_tokens_of(tools) if isinstance(tools, ToolSnapshot) else estimated_tokens(tools)) > tokens
 
@@ -90,7 +90,7 @@ def _validator() -> Validator:
     return Validator(SEARCH_SCHEMA)
 
 
-def search_problems(arguments: Mapping[str, Any]) -> Sequence[Problem]:
+def search_problems(arguments: JsonObject) -> Sequence[Problem]:
     """Return the problems of a search's arguments."""
     return _validator().problems(arguments)
 
@@ -100,12 +100,12 @@ def named_sources(tools: Iterable[ToolSpec]) -> str:
     counts = Counter(tool.server for tool in tools)
     local = counts.pop(None, 0)
     servers = [f"{server} ({count})" for server, count in sorted(counts.items(), key=lambda item: str(item[0]))]
-    if len(servers) > _MOST_SERVERS:
-        more = [f"{len(servers) - _MOST_SERVERS} more servers"]
+    if len(servers) > _MAX_SERVERS:
+        more = [f"{len(servers) - _MAX_SERVERS} more servers"]
     else:
         more = []
     others = [f"no server ({local})"] if local else []
-    return ", ".join([*servers[:_MOST_SERVERS], *more, *others])
+    return ", ".join([*servers[:_MAX_SERVERS], *more, *others])
 
 
 def first_line(text: str) -> str:

@@ -75,7 +75,7 @@ def tags_of(spec: ToolSpec) -> frozenset[str]:
 
 
 def member_of(values: Any, name: str) -> Any:  # a claim, or what a state holds
-    """Return a member by its name, or by the path of one inside an object; None if there is none."""
+    """Return a member by its name, or by the path of one inside an object, or None."""
     if isinstance(values, Mapping) and name in values:
         return cast("Mapping[str, Any]", values)[name]
     value: Any = cast("Any", values)

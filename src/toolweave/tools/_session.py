@@ -13,7 +13,7 @@ class CallerSession(Protocol):
     """Values of one caller by name, kept between its calls; no other caller reads or writes them."""
 
     async def get(self, name: str, default: Any = None) -> Any:
-        """Return a value, or `default` where there is none.
+        """Return a value, or `default` without one.
 
         Raises:
             ToolError: This caller has no session.
@@ -26,7 +26,7 @@ class CallerSession(Protocol):
 
         Raises:
             ToolError: This caller has no session, or it would become too large.
-            StoreError: The value is no JSON, or the store is full.
+            StoreError: The value is not JSON, or the store is full.
         """
         ...
 

@@ -5,7 +5,6 @@ Independent of MCP connections, models and servers; `raw` holds the producer's o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import msgspec
@@ -13,9 +12,10 @@ import msgspec
 from toolweave._value import Value
 from toolweave.protocol.apps import is_for_models
 from toolweave.protocol.component_meta import tags_in, version_in
+from toolweave.protocol.json_types import Json, JsonObject
 
 
-def _no_parameters() -> dict[str, Any]:
+def _no_parameters() -> Json:
     return {"type": "object", "properties": {}}
 
 
@@ -47,15 +47,15 @@ class ToolSpec(Value, frozen=True, kw_only=True):
     server: str | None = None
     title: str | None = None
     description: str = ""
-    input_schema: Mapping[str, Any] = msgspec.field(default_factory=_no_parameters)
-    output_schema: Mapping[str, Any] | bool | None = None
-    annotations: Mapping[str, Any] | None = None
-    icons: tuple[Mapping[str, Any], ...] = ()
-    meta: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
+    input_schema: JsonObject = msgspec.field(default_factory=_no_parameters)
+    output_schema: JsonObject | bool | None = None
+    annotations: JsonObject | None = None
+    icons: tuple[JsonObject, ...] = ()
+    meta: JsonObject = msgspec.field(default_factory=dict[str, Any])
     aliases: tuple[str, ...] = ()
     scopes: tuple[str, ...] = ()
     needs_approval: bool = False
-    raw: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
+    raw: JsonObject = msgspec.field(default_factory=dict[str, Any])
     shape: AppliedRule | None = None
 
     def __post_init__(self) -> None:
@@ -112,7 +112,7 @@ class AppliedRule(Value, frozen=True, kw_only=True):
     before: ToolSpec
     rule: str
     changes: tuple[str, ...] = ()
-    arguments: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
+    arguments: JsonObject = msgspec.field(default_factory=dict[str, Any])
 
 
 def is_destructive(spec: ToolSpec) -> bool:

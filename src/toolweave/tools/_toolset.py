@@ -9,10 +9,11 @@ import math
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from types import MappingProxyType, TracebackType
-from typing import Any, Generic, Protocol, Self, TypeAlias, TypeVar, overload, runtime_checkable
+from typing import Generic, Protocol, Self, TypeAlias, TypeVar, overload, runtime_checkable
 
 from toolweave._value import Value
 from toolweave.errors import ErrorKind, as_tool_error
+from toolweave.protocol.json_types import JsonObject
 from toolweave.tools._call import NO_CONTEXT, CallContext, ToolCall
 from toolweave.tools._result import ToolResult
 from toolweave.tools._spec import ToolSpec
@@ -31,7 +32,7 @@ class ToolSnapshot(Sequence[ToolSpec]):
         version: Starts at 0 for "nothing known yet".
         by_name: Exposed names to definitions; aliases are found by `find`.
         older: Older versions of tools, newest first, by the exposed name; they are not listed, and each is found and
-            called by a name of its own, as `add@1.2`.
+            called by its own name, as `add@1.2`.
     """
 
     __slots__ = ("_aliases", "_by_name", "_specs", "by_name", "older", "version")
@@ -243,7 +244,7 @@ class Tool:
 
     @property
     def title(self) -> str | None:
-        """A name for people, or None."""
+        """A human-readable name, or None."""
         return self.spec.title
 
     @property
@@ -252,36 +253,36 @@ class Tool:
         return self.spec.description
 
     @property
-    def input_schema(self) -> Mapping[str, Any]:
+    def input_schema(self) -> JsonObject:
         """JSON Schema of the arguments object."""
         return self.spec.input_schema
 
     @property
-    def parameters(self) -> Mapping[str, Any]:
+    def parameters(self) -> JsonObject:
         """The same as `input_schema`, under the name LLM APIs use."""
         return self.spec.input_schema
 
     @property
-    def output_schema(self) -> Mapping[str, Any] | bool | None:
+    def output_schema(self) -> JsonObject | bool | None:
         """JSON Schema of the structured content, or None."""
         return self.spec.output_schema
 
     @property
-    def annotations(self) -> Mapping[str, Any] | None:
+    def annotations(self) -> JsonObject | None:
         """Behaviour hints as they came; untrusted."""
         return self.spec.annotations
 
     @property
-    def icons(self) -> tuple[Mapping[str, Any], ...]:
+    def icons(self) -> tuple[JsonObject, ...]:
         """Icon objects as they came."""
         return self.spec.icons
 
     @property
-    def raw(self) -> Mapping[str, Any]:
+    def raw(self) -> JsonObject:
         """The whole definition as received."""
         return self.spec.raw
 
-    async def execute(self, arguments: Mapping[str, Any] | None = None, ctx: CallContext | None = None) -> ToolResult:
+    async def execute(self, arguments: JsonObject | None = None, ctx: CallContext | None = None) -> ToolResult:
         """Run the tool and return its result; faults of the tool and the transport are error results.
 
         The arguments are one mapping, so a parameter may have any name.
@@ -297,7 +298,7 @@ class Tool:
         except Exception as exc:  # boundary: a third-party Toolset may raise where ours returns
             return ToolResult.failure(as_tool_error(exc))
 
-    async def call(self, arguments: Mapping[str, Any] | None = None, ctx: CallContext | None = None) -> ToolResult:
+    async def call(self, arguments: JsonObject | None = None, ctx: CallContext | None = None) -> ToolResult:
         """Run the tool and return its result.
 
         Raises:

@@ -32,8 +32,8 @@ from toolweave.tools._wrappers import BaseToolset, RoutingToolset, WrapperToolse
 READ_TOOL = "read_tool_result"
 _NOTE = 260
 """Characters reserved for the notes on omitted parts."""
-_LONGEST_ID = 64
-_MOST_FOUND = 20
+_MAX_ID = 64
+_MAX_FOUND = 20
 _SEARCHED = 2_000_000
 """Maximum characters that one search looks through, since it holds up everything else in the event loop."""
 _AROUND = 160
@@ -132,7 +132,7 @@ def _light(block: ContentBlock, policy: ResultPolicy) -> ContentBlock:
 
 
 def _for_user(block: ContentBlock, policy: ResultPolicy) -> ContentBlock:
-    """Return a block that no model reads, if it is no larger than one for a model; else its shortened text."""
+    """Return a block that no model reads, if it is not larger than one for a model; else its shortened text."""
     if is_binary_block(block):
         light = _light(block, policy)
     else:
@@ -185,14 +185,14 @@ class ResultCache(BaseToolset):
         """Return a result whose form for a model has the right size, and keep the whole text if some was left out.
 
         A result that fits is returned as it is: `ToolResult.for_model` and `for_person` are for its readers. Blocks for
-        the user alone follow what is left of the others.
+        the user alone follow the rest of the others.
 
         Args:
             result: The result of the tool.
             ctx: The context of its call.
             result_id: A short id that no other result has; by default an unguessable one.
         """
-        if result_id is None or len(result_id) > _LONGEST_ID:
+        if result_id is None or len(result_id) > _MAX_ID:
             result_id = secrets.token_urlsafe(16)
         model = result.for_model()
         read, whole = fitted(model, self.policy, result_id=result_id)
@@ -270,7 +270,7 @@ class ResultCache(BaseToolset):
         found = None if texts is None else texts.get(id)
         if found is None:
             raise ToolError(
-                f"no result {shortened(id, _LONGEST_ID)!r} is kept (any more); call its tool again",
+                f"no result {shortened(id, _MAX_ID)!r} is kept (any more); call its tool again",
                 kind=ErrorKind.NOT_FOUND,
             )
         start = min(max(0, offset), len(found.text))
@@ -305,7 +305,7 @@ def _places(text: str, words: str, start: int, most: int) -> Iterator[str]:
         at = match.start()
         line = f"offset {at}: ...{' '.join(text[max(0, at - _AROUND // 2) : at + _AROUND // 2].split())}..."
         length += len(line) + 1
-        if shown == _MOST_FOUND or length > most - _NOTE:
+        if shown == _MAX_FOUND or length > most - _NOTE:
             break
         shown += 1
         yield line
@@ -316,7 +316,7 @@ def _places(text: str, words: str, start: int, most: int) -> Iterator[str]:
             at = max(start + 1, end - len(words))
     more = "" if at is None else f"; go on with offset={at}"
     places = "1 place" if shown == 1 else f"{shown} places"
-    yield f"[{places} with {shortened(words, _LONGEST_ID)!r} from character {start:,} on{more}]"
+    yield f"[{places} with {shortened(words, _MAX_ID)!r} from character {start:,} on{more}]"
 
 
 def budgeted(

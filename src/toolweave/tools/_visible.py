@@ -1,7 +1,7 @@
 r"""Definitions and results as a model is given them: every character that cannot be seen is written out.
 
-A hidden character is a way to tell a model what the person beside it does not see. Nothing is dropped: it is text then,
-such as `\u202e`. Definitions and results themselves stay as they came.
+A hidden character can carry text to a model that the person beside it does not see. Nothing is dropped: it becomes
+text, such as `\u202e`. Definitions and results themselves stay as they came.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any, cast
 
 from toolweave._text import is_plain, visible
 from toolweave.protocol.content import ContentBlock, EmbeddedResource, TextContent
+from toolweave.protocol.json_types import JsonObject
 from toolweave.tools._arguments import encode
 from toolweave.tools._spec import ToolSpec
 
@@ -32,7 +33,7 @@ def shown_text(text: str) -> str:
     return visible(text, keep="\t\n\r")
 
 
-def shown_schema(schema: Mapping[str, Any]) -> Any:  # Any: the same type as it came
+def shown_schema(schema: JsonObject) -> Any:  # Any: the same type as it came
     """Return a JSON Schema as a model may be given it, names and values too; nearly always the schema itself.
 
     Raises:

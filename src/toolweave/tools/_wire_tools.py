@@ -10,11 +10,12 @@ import logging
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 
 from toolweave.errors import SchemaError, printable
+from toolweave.protocol.json_types import Json, JsonObject
 from toolweave.schema._lowering import LoweredSchema, lower, simplified
 from toolweave.schema._profiles import PROFILES, RequestBounds, SchemaProfile
 from toolweave.schema._strict import drop_fillers, parameter_counts
@@ -42,11 +43,11 @@ class WireTool:
 
     name: str
     description: str
-    schema: Mapping[str, Any]
+    schema: JsonObject
     strict: bool = False
 
 
-Form: TypeAlias = Callable[[WireTool], Mapping[str, Any]]
+Form: TypeAlias = Callable[[WireTool], JsonObject]
 """Returns a tool's definition in a provider's form."""
 
 
@@ -67,16 +68,16 @@ class WireTools:
     """
 
     names: NameMap
-    definitions: tuple[Mapping[str, Any], ...] = ()
+    definitions: tuple[JsonObject, ...] = ()
     encoded: tuple[msgspec.Raw, ...] = ()
     quarantined: Mapping[str, str]
     changes: Mapping[str, tuple[str, ...]]
     losses: Mapping[str, tuple[str, ...]]
-    filled: Mapping[str, Mapping[str, Any]]
+    filled: Mapping[str, JsonObject]
     renamed: Mapping[str, Mapping[str, str]]
     strict: frozenset[str] = frozenset()
 
-    def arguments(self, exposed: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    def arguments(self, exposed: str, arguments: Json) -> Json:
         """Return a model's arguments under the tool's own names, without the nulls that only strict mode required."""
         names = self.renamed.get(exposed)
         if names is not None:
@@ -86,7 +87,7 @@ class WireTools:
             return arguments
         return drop_fillers(arguments, schema)
 
-    def wire_arguments(self, exposed: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    def wire_arguments(self, exposed: str, arguments: JsonObject) -> Json:
         """Return the arguments of an earlier call under the names that the API has for them."""
         names = self.renamed.get(exposed)
         if names is None:
@@ -268,18 +269,18 @@ class ToolWriter:
         except SchemaError as exc:
             return _Prepared(spec, "", None, str(exc))
 
-    def _definition(self, wire: str, one: _Prepared, lowered: LoweredSchema) -> Mapping[str, Any]:
+    def _definition(self, wire: str, one: _Prepared, lowered: LoweredSchema) -> JsonObject:
         description = one.description
         schema = lowered.schema
         most = _least(self.max_description, one.max_description)
         if most is not None and len(description) > most:
-            cut = most - len(_GOES_ON)
+            cut = most - len(_CONTINUED)
             own = schema.get("description")
             if own:
                 rest = f"{description[cut:]}\n{own}"
             else:
                 rest = description[cut:]
-            description = description[:cut] + _GOES_ON
+            description = description[:cut] + _CONTINUED
             schema = {**schema, "description": rest}
         return self._form(WireTool(name=wire, description=description, schema=schema, strict=one.strict))
 
@@ -306,4 +307,4 @@ def _exceeded(wanted: tuple[int, ...], bounds: RequestBounds) -> str | None:
     return None
 
 
-_GOES_ON = "... (goes on in the description of the parameters)"
+_CONTINUED = "... (continued in the description of the parameters)"

@@ -242,7 +242,7 @@ class WorkerThreads:
         self.short.append(job)
         if not self._flushing:
             self._flushing = True
-            self.loop.call_soon(self._flush)  # behind what is ready now, which may bring more calls
+            self.loop.call_soon(self._flush)  # behind the callbacks that are ready now, which may bring more calls
 
     def _flush(self) -> None:
         """Let one thread run all short calls."""
@@ -296,7 +296,7 @@ class WorkerThreads:
             self._looking = self.loop.call_later(_PATIENCE, self._look)
 
     def _spread_short_calls(self) -> None:
-        """Give each remaining short call a thread of its own."""
+        """Give each remaining short call its own thread."""
         for _ in range(len(self.short)):
             try:
                 job = self.short.popleft()

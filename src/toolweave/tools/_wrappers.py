@@ -1,7 +1,7 @@
 """The base class of toolsets, and wrappers around toolsets: other names, fewer tools, other schemas and results, spans.
 
 Every toolset of this package is a `BaseToolset`, so that wrappers chain; those of users need to be a `Toolset` only. A
-wrapper forwards whatever it does not change, and is independent of what it wraps.
+wrapper forwards whatever it does not change, and is independent of the toolset within.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Mapping
 from copy import copy
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 
 from toolweave.errors import DuplicateToolError, ErrorKind, as_tool_error, printable
 from toolweave.protocol.component_meta import versioned, with_versions
+from toolweave.protocol.json_types import JsonObject
 from toolweave.tools._call import NO_CONTEXT, CallContext, ToolCall
 from toolweave.tools._names import ANY_TOOL, AssignedNames, aliases, given_names, unknown_tool
 from toolweave.tools._result import ToolResult
@@ -46,7 +47,7 @@ class BaseToolset(ABC):
     """Base class of toolsets: a `Toolset` that lists its tools, runs them by name, and can be wrapped.
 
     A subclass needs `snapshot` and `call`. By default it never changes, and entering it opens nothing. One that opens
-    something is entered by count: the last exit closes it, and what was open before stays open.
+    something is entered by count: the last exit closes it, and a toolset that was open before stays open.
     """
 
     __slots__ = ()
@@ -61,7 +62,7 @@ class BaseToolset(ABC):
 
     def subscribe(self, listener: Callable[[ToolsChanged], None]) -> Unsubscribe:
         """Call `listener` after every change of the tools; see `Toolset.subscribe`."""
-        return lambda: None  # by default there is none
+        return lambda: None  # by default there is nothing to stop
 
     async def __aenter__(self) -> Self:
         return self
@@ -77,7 +78,7 @@ class BaseToolset(ABC):
         return tools_of(self)
 
     async def execute(
-        self, name: str, arguments: Mapping[str, Any] | None = None, ctx: CallContext | None = None
+        self, name: str, arguments: JsonObject | None = None, ctx: CallContext | None = None
     ) -> ToolResult:
         """Run one tool by its name or an alias; faults of the tool and the transport are error results.
 
@@ -103,7 +104,7 @@ class BaseToolset(ABC):
         """Return this toolset with some tools only; see `filtered`."""
         return filtered(self, include, exclude, predicate)
 
-    def enhanced(self, schema: Callable[[ToolSpec], Mapping[str, Any]]) -> BaseToolset:
+    def enhanced(self, schema: Callable[[ToolSpec], JsonObject]) -> BaseToolset:
         """Return this toolset with other input schemas; see `enhanced`."""
         return enhanced(self, schema)
 
@@ -127,7 +128,7 @@ class RoutingToolset(BaseToolset):
 
     @abstractmethod
     def route(self, name: str) -> tuple[Toolset, str] | None:
-        """Return the toolset that runs a call by this name or alias, and the tool's name in it; None if there is none.
+        """Return the toolset that runs a call by this name or alias, and the tool's name in it, or None.
 
         Asked once for each call, which an alias may count.
         """
@@ -228,15 +229,15 @@ def filtered(
 
     Args:
         toolset: The toolset.
-        include: A whitelist that wins over `exclude`; empty is no filter. Names are those that the toolset exposes, the
-            producers' own, `server:tool` and `server/tool`, or `*` for all. A name of no tool is logged once.
+        include: A whitelist that wins over `exclude`; an empty one keeps all. Names are those that the toolset exposes,
+            the producers' own, `server:tool` and `server/tool`, or `*` for all. A name of no tool is logged once.
         exclude: Names of the same forms to leave out.
         predicate: Keeps the tools that it returns true for, among those that the names keep.
     """
     return _FilteredToolset(toolset, frozenset(given_names(include)), frozenset(given_names(exclude)), predicate)
 
 
-def enhanced(toolset: Toolset, schema: Callable[[ToolSpec], Mapping[str, Any]]) -> BaseToolset:
+def enhanced(toolset: Toolset, schema: Callable[[ToolSpec], JsonObject]) -> BaseToolset:
     """Return the toolset with the input schemas that `schema` returns; one that raises changes nothing."""
 
     def enhance(spec: ToolSpec) -> ToolSpec:
@@ -393,7 +394,7 @@ class _ForwardingToolset(WrapperToolset, RoutingToolset):
     def _offered(self, index: int, inner: ToolSpec, known: ToolSpec | None) -> ToolSpec | None:
         """Return the offered form of a definition of the toolset of this index, or None to hide it.
 
-        `known` is what was returned the last time, if the definition has not changed since.
+        `known` is the last returned definition, if the definition has not changed since.
         """
 
     @abstractmethod

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Literal, TypeAlias
 
 from toolweave._value import Value
+from toolweave.protocol.json_types import Json, JsonObject
 from toolweave.protocol.server_features import Prompt, Resource, ResourceTemplate, definition
 from toolweave.tools._mcp import unwrapped_output
 from toolweave.tools._spec import ToolSpec
@@ -44,11 +45,11 @@ class OfferedDefinitions(Value, frozen=True, kw_only=True):
     """
 
     instructions: str | None = None
-    prompts: Mapping[str, Mapping[str, Any]] | None = None
-    resources: Mapping[str, Mapping[str, Any]] | None = None
-    templates: Mapping[str, Mapping[str, Any]] | None = None
+    prompts: Mapping[str, JsonObject] | None = None
+    resources: Mapping[str, JsonObject] | None = None
+    templates: Mapping[str, JsonObject] | None = None
 
-    def listed(self, part: OfferPart) -> Mapping[str, Mapping[str, Any]] | None:
+    def listed(self, part: OfferPart) -> Mapping[str, JsonObject] | None:
         """Return the definitions of one part by name, or None if they are not known."""
         match part:
             case "prompt":
@@ -59,14 +60,14 @@ class OfferedDefinitions(Value, frozen=True, kw_only=True):
                 return self.templates
 
 
-def definition_of(spec: ToolSpec) -> dict[str, Any]:
+def definition_of(spec: ToolSpec) -> Json:
     """Return the visible members of a tool's definition, and its promises: name, texts, schemas, annotations.
 
     They are as the tool's producer gave them, without the rules of a user that shape them. The output schema is the
     same in every era of the protocol: one that is wrapped, for clients that know only objects, is the one inside.
     """
     spec = spec.unshaped
-    made: dict[str, Any] = {"name": spec.original_name, "description": spec.description}
+    made: Json = {"name": spec.original_name, "description": spec.description}
     if spec.title is not None:
         made["title"] = spec.title
     made["inputSchema"] = spec.input_schema
@@ -77,7 +78,7 @@ def definition_of(spec: ToolSpec) -> dict[str, Any]:
     return made
 
 
-def offer_definition(part: OfferPart, item: Prompt | Resource | ResourceTemplate) -> dict[str, Any]:
+def offer_definition(part: OfferPart, item: Prompt | Resource | ResourceTemplate) -> Json:
     """Return the visible members of the definition of a prompt, a resource or a template."""
     entry = definition(item)
     made = {name: entry[name] for name in MEMBERS[part] if name in entry}
@@ -88,9 +89,7 @@ def offer_definition(part: OfferPart, item: Prompt | Resource | ResourceTemplate
     return made
 
 
-def offer_definitions(
-    part: OfferPart, items: Iterable[Prompt | Resource | ResourceTemplate]
-) -> dict[str, Mapping[str, Any]]:
+def offer_definitions(part: OfferPart, items: Iterable[Prompt | Resource | ResourceTemplate]) -> dict[str, JsonObject]:
     """Return the definitions of a list by name."""
     definitions = (offer_definition(part, item) for item in items)
     return {str(one[NAME_MEMBERS[part]]): one for one in definitions}

@@ -12,6 +12,7 @@ from typing import Any, Literal, cast
 
 from toolweave._text import shortened, visible
 from toolweave._value import Value
+from toolweave.protocol.json_types import JsonObject
 from toolweave.schema._problems import path_text
 from toolweave.tools._spec import ToolSpec
 from toolweave.trust._definition import (
@@ -25,8 +26,8 @@ from toolweave.trust._definition import (
 from toolweave.trust._pins import PinnedDefinition, PinnedServer, PinnedTool, Pins, ServerIdentity, tool_hash
 
 _NOUNS: Mapping[str, str] = {"template": "resource template"}
-_MOST_LINES = 40
-_LONGEST_LINE = 300
+_MAX_LINES = 40
+_MAX_LINE = 300
 _MISSING = object()
 _CHANGED_INSTRUCTIONS = "its instructions differ from the pinned ones"
 _INSTRUCTIONS_TEXTS = {
@@ -55,8 +56,8 @@ class PinChange(Value, frozen=True, kw_only=True):
     part: PinnedPart = "tool"
     name: str = ""
     fields: tuple[str, ...] = ()
-    before: Mapping[str, Any] | None = None
-    after: Mapping[str, Any] | None = None
+    before: JsonObject | None = None
+    after: JsonObject | None = None
 
     @property
     def tool(self) -> str:
@@ -95,10 +96,10 @@ class PinChange(Value, frozen=True, kw_only=True):
             if len(self.fields) > 1 or self.kind != "changed":
                 lines.append(f"{name}:")
             lines += _compared(before, after)
-        cut = len(lines) - _MOST_LINES
-        lines = [shortened(line, _LONGEST_LINE) for line in lines]
+        cut = len(lines) - _MAX_LINES
+        lines = [shortened(line, _MAX_LINE) for line in lines]
         if cut > 0:
-            return [*lines[:_MOST_LINES], f"... {cut} more lines"]
+            return [*lines[:_MAX_LINES], f"... {cut} more lines"]
         return lines
 
     def __str__(self) -> str:
@@ -117,7 +118,7 @@ def drift(
     Args:
         server: The server's name in the config.
         pinned: Its pins; None if it has none: all of it is new then.
-        identity: What is known of it; None for tools without a known server.
+        identity: The server's known identity; None for tools without a known server.
         specs: Its tools as they are.
         offers: Its definitions beside tools as they are. Those that are not known, or not pinned, are not compared.
     """
@@ -157,7 +158,7 @@ def instructions_drift(server: str, pins: PinnedServer, text: str) -> list[PinCh
 
 
 def offer_drift(
-    server: str, pins: PinnedServer, part: OfferPart, definitions: Mapping[str, Mapping[str, Any]]
+    server: str, pins: PinnedServer, part: OfferPart, definitions: Mapping[str, JsonObject]
 ) -> list[PinChange]:
     """Return how the prompts, resources or templates of a server differ from their pins; nothing if none were pinned.
 
@@ -208,9 +209,9 @@ def allow(pins: Pins, change: PinChange, identity: ServerIdentity) -> Pins:
     differ are pinned.
 
     Args:
-        pins: What was trusted.
+        pins: The trusted definitions.
         change: The difference.
-        identity: What is known of the server, pinned with the first of its definitions.
+        identity: The known identity of the server, pinned with the first of its definitions.
     """
     server = pins.servers.get(change.server) or PinnedServer.nothing(identity)
     if change.kind in ("server", "version"):
@@ -249,7 +250,7 @@ def _known(identity: ServerIdentity) -> dict[str, str]:
     return {name: getattr(identity, name) for name in identity.__struct_fields__}
 
 
-def _nameless(part: str, definition: Mapping[str, Any]) -> str:
+def _nameless(part: str, definition: JsonObject) -> str:
     member = NAME_MEMBERS[part]
     return tool_hash({key: value for key, value in definition.items() if key != member})
 
@@ -268,7 +269,7 @@ def _change(
     return PinChange(kind=kind, server=server, part=part, name=name, fields=fields, before=was, after=now)
 
 
-def _member(definition: Mapping[str, Any] | None, name: str) -> Any:
+def _member(definition: JsonObject | None, name: str) -> Any:
     if definition is None:
         return _MISSING
     return definition.get(name, _MISSING)

@@ -10,14 +10,14 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import msgspec
 
 from toolweave._value import Value
 from toolweave.config import ServerConfig
 from toolweave.errors import ConfigError
-from toolweave.protocol.json_types import as_object
+from toolweave.protocol.json_types import JsonObject, as_object
 from toolweave.protocol.uris import has_parts_in_order, normal_uri
 from toolweave.tools._names import aliases
 from toolweave.tools._spec import ToolSpec
@@ -29,7 +29,7 @@ from toolweave.trust._scan import Finding, ScanBudget, scan_tool
 PinMode: TypeAlias = Literal["off", "warn", "block"]
 """Nothing is compared; differences are reported; differing definitions are withheld too."""
 
-_MOST_PROBLEMS = 200
+_MAX_PROBLEMS = 200
 _DIFF_LINES = 8
 _WITHHELD = frozenset({"added", "changed", "renamed"})
 _AGAINST = _WITHHELD | {"server"}
@@ -43,7 +43,7 @@ class PinVerdict(Value, frozen=True, kw_only=True):
     Attributes:
         changes: The differences.
         withheld: The definitions that may not be used, by their own names, each with the reason.
-        problems: The differences for people, each with a diff.
+        problems: The differences in words, each with a diff.
     """
 
     changes: Sequence[PinChange] = ()
@@ -62,10 +62,10 @@ class LockFileReader:
         self._pins = Pins()
 
     def read(self) -> Pins:
-        """Return the pins of the file as it is now; none if there is no file.
+        """Return the pins of the file as it is now; none without a file.
 
         Raises:
-            ConfigError: The file cannot be read, or is no lock.
+            ConfigError: The file cannot be read, or is not a lock file.
         """
         try:
             status = self.path.stat()
@@ -85,11 +85,11 @@ def enforce(
     """Compare the definitions of a server with its pins.
 
     Args:
-        pins: What was trusted.
+        pins: The trusted definitions.
         mode: Whether what differs is withheld.
         server: The server's name in the config.
         specs: Its definitions.
-        identity: What is known of the server itself; if it is another one, all its tools are withheld.
+        identity: The known identity of the server; if it is another one, all its tools are withheld.
     """
     if mode == "off":
         return PinVerdict()
@@ -105,9 +105,9 @@ def _verdict(mode: PinMode, changes: Sequence[PinChange], names: Iterable[str]) 
         if another is not None:
             withheld = dict.fromkeys(names, another_server(another))
         withheld |= {one.name: _reason(one) for one in changes if one.kind in _WITHHELD}
-    problems = [_problem(change, withheld) for change in changes[:_MOST_PROBLEMS]]
-    if len(changes) > _MOST_PROBLEMS:
-        problems.append(f"{len(changes) - _MOST_PROBLEMS} more differences from the pins")
+    problems = [_problem(change, withheld) for change in changes[:_MAX_PROBLEMS]]
+    if len(changes) > _MAX_PROBLEMS:
+        problems.append(f"{len(changes) - _MAX_PROBLEMS} more differences from the pins")
     return PinVerdict(changes=changes, withheld=withheld, problems=problems)
 
 
@@ -115,10 +115,10 @@ class ServerGuard:
     """Checks the definitions of one server: compares them with the pins at once, and scans them when asked to.
 
     A finding withholds nothing, so no listing waits for the scan: `scan` goes through the definitions step by step,
-    and whoever reads the findings meanwhile gets all of them.
+    and a reader of the findings gets all of them at any time.
 
     Attributes:
-        identity: What is known of the server; set after each handshake.
+        identity: The known identity of the server; set after each handshake.
         verdict: The outcome of the last comparison with the pins.
     """
 
@@ -126,7 +126,7 @@ class ServerGuard:
         self.identity: ServerIdentity = ServerIdentity(origin="")
         self.verdict: PinVerdict = PinVerdict()
         self._config = config
-        self._capabilities: Mapping[str, Any] = {}
+        self._capabilities: JsonObject = {}
         self._instructions: str | None = None
         self._offers: dict[OfferPart, PinVerdict] = {}
         self._offered: dict[OfferPart, frozenset[str]] = {}
@@ -144,8 +144,8 @@ class ServerGuard:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """The findings for people: the first 200 in definitions, and those in results."""
-        return tuple(map(str, (*islice(self._found_in_definitions(), _MOST_PROBLEMS), *self._in_results.values())))
+        """The findings in words: the first 200 in definitions, and those in results."""
+        return tuple(map(str, (*islice(self._found_in_definitions(), _MAX_PROBLEMS), *self._in_results.values())))
 
     @property
     def is_scanned(self) -> bool:
@@ -173,8 +173,8 @@ class ServerGuard:
 
     def identify(
         self,
-        server_info: Mapping[str, Any],
-        capabilities: Mapping[str, Any] | None = None,
+        server_info: JsonObject,
+        capabilities: JsonObject | None = None,
         instructions: str | None = None,
     ) -> None:
         """Note the result of a handshake: the server's own name and version, its capabilities and instructions."""
@@ -196,7 +196,7 @@ class ServerGuard:
         return offered, (*self.verdict.problems, *self._judged_instructions().problems)
 
     def judge_offers(
-        self, part: OfferPart, definitions: Mapping[str, Mapping[str, Any]]
+        self, part: OfferPart, definitions: Mapping[str, JsonObject]
     ) -> tuple[Mapping[str, str], tuple[str, ...]]:
         """Compare listed prompts, resources or templates with the pins.
 
@@ -272,7 +272,7 @@ class ServerGuard:
     def note_result(self, findings: Iterable[Finding]) -> list[Finding]:
         """Keep the findings of a result, once for each tool and kind; return the new ones."""
         new = [one for one in findings if (one.tool, one.kind) not in self._in_results]
-        room = _MOST_PROBLEMS - len(self._in_results)
+        room = _MAX_PROBLEMS - len(self._in_results)
         self._in_results |= {(one.tool, one.kind): one for one in new[: max(0, room)]}
         return new[: max(0, room)]
 
@@ -339,7 +339,7 @@ class ServerGuard:
             return verdict.replace(problems=(*verdict.problems, text))
         return verdict
 
-    def _compared_offers(self, part: OfferPart, definitions: Mapping[str, Mapping[str, Any]]) -> PinVerdict:
+    def _compared_offers(self, part: OfferPart, definitions: Mapping[str, JsonObject]) -> PinVerdict:
         found = self._pins(definitions)
         if isinstance(found, PinVerdict):
             return found
@@ -354,7 +354,7 @@ class ServerGuard:
         if pinned is None:
             problems = ()
         else:
-            problems = [_problem(one, verdict.withheld) for one in changes[:_MOST_PROBLEMS]]
+            problems = [_problem(one, verdict.withheld) for one in changes[:_MAX_PROBLEMS]]
         return PinVerdict(changes=changes, withheld=verdict.withheld, problems=problems)
 
     def _judged_instructions(self) -> PinVerdict:

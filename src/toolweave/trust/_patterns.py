@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 
 from toolweave._value import Value
 
-_MOST_PLACES = 50
-_MOST_URLS = 5_000
+_MAX_PLACES = 50
+_MAX_URLS = 5_000
 
 
 class Instruction(Value, frozen=True, eq=False):
@@ -177,7 +177,7 @@ def instructions_in(text: str, instructions: Sequence[Instruction]) -> str | Non
         for passage in one.passages:
             place = lower.find(passage)
             tries = 0
-            while place >= 0 and tries < _MOST_PLACES:
+            while place >= 0 and tries < _MAX_PLACES:
                 found = re.compile(one.pattern).search(
                     text, max(0, place - one.before), place + len(passage) + one.after
                 )
@@ -204,11 +204,11 @@ def odd_urls_in(text: str) -> Iterator[tuple[str, str]]:
     """
     lower = text.lower()
     if "script:" in lower or "data:text/html" in lower:
-        for found in islice(re.finditer(_SCRIPT, text), _MOST_PLACES):
+        for found in islice(re.finditer(_SCRIPT, text), _MAX_PLACES):
             yield found[1], "which is a program"
     if "://" in lower:
-        judged = ((found[0], _odd(found[0].rstrip(".,;:"))) for found in islice(re.finditer(_URL, lower), _MOST_URLS))
-        yield from islice(((url, why) for url, why in judged if why is not None), _MOST_PLACES)
+        judged = ((found[0], _odd(found[0].rstrip(".,;:"))) for found in islice(re.finditer(_URL, lower), _MAX_URLS))
+        yield from islice(((url, why) for url, why in judged if why is not None), _MAX_PLACES)
 
 
 def _odd(url: str) -> str | None:
@@ -225,7 +225,7 @@ def _odd(url: str) -> str | None:
     if host.startswith("xn--") or ".xn--" in host or not host.isascii():
         return "whose host is not written in plain letters"
     if host.endswith(_CATCHERS):
-        return "of a service that collects what is sent to it"
+        return "of a service that collects requests"
     try:
         public = ip_address(host).is_global
     except ValueError:

@@ -1,7 +1,7 @@
 """`toolweave.lock`: the definitions that were trusted, by server and name, with their hashes.
 
 A lock is read by people in a review and by `toolweave pin check` in CI, so it holds the definitions themselves: a diff
-of the file is a diff of what a model reads. Each is checked against its hash. Pure, but for the file.
+of the file is a diff of the texts that a model reads. Each is checked against its hash. Pure, except for the file.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from toolweave.config._naming import package_of
 from toolweave.config._secret_args import mask_url
 from toolweave.config._trust import write_privately
 from toolweave.errors import ConfigError
+from toolweave.protocol.json_types import Json, JsonObject
 from toolweave.tools._spec import ToolSpec
 from toolweave.trust._definition import (
     NAME_MEMBERS,
@@ -42,7 +43,7 @@ class ServerIdentity(Value, frozen=True, kw_only=True):
     """A server, as it is distinguished from another one.
 
     Attributes:
-        name: What it calls itself (`serverInfo.name`); `""` before the handshake.
+        name: Its own name for itself (`serverInfo.name`); `""` before the handshake.
         version: The version it says it has; `""` when it says none.
         origin: The program or package that is started, or scheme and host of its URL.
         package: The package with the version that the command asks for, such as `mcp-server-time@1.2.0`; else `""`.
@@ -54,7 +55,7 @@ class ServerIdentity(Value, frozen=True, kw_only=True):
     package: str = ""
 
     @classmethod
-    def of(cls, config: ServerConfig, server_info: Mapping[str, Any] | None = None) -> ServerIdentity:
+    def of(cls, config: ServerConfig, server_info: JsonObject | None = None) -> ServerIdentity:
         """Return the identity of a configured server, with its name and version from the handshake."""
         said = server_info or {}
         package, version = package_of(config.command, config.args) if config.command else ("", "")
@@ -75,10 +76,10 @@ class PinnedDefinition(Value, frozen=True, kw_only=True):
     """
 
     sha256: str
-    definition: Mapping[str, Any]
+    definition: JsonObject
 
     @classmethod
-    def pin(cls, definition: Mapping[str, Any]) -> Self:
+    def pin(cls, definition: JsonObject) -> Self:
         """Pin a definition."""
         return cls(sha256=tool_hash(definition), definition=definition)
 
@@ -164,7 +165,7 @@ class PinnedServer(Value, frozen=True, kw_only=True):
                 return self.replace(templates=definitions)
 
 
-def _pinned(definitions: Mapping[str, Mapping[str, Any]] | None) -> _PinnedList | None:
+def _pinned(definitions: Mapping[str, JsonObject] | None) -> _PinnedList | None:
     if definitions is None:
         return None
     return {name: PinnedDefinition.pin(one) for name, one in definitions.items()}
@@ -180,7 +181,7 @@ class Pins(Value, frozen=True, kw_only=True):
         """Read a lock file; no file is no pins.
 
         Raises:
-            ConfigError: It cannot be read, it is no lock, or a definition does not have its hash.
+            ConfigError: It cannot be read, it is not a lock file, or a definition does not have its hash.
         """
         try:
             data = read_file(path, max_bytes=_MAX_BYTES)
@@ -200,7 +201,7 @@ class Pins(Value, frozen=True, kw_only=True):
         try:
             document: Any = json.loads(data)
         except (ValueError, RecursionError):
-            raise ConfigError(f"it is no JSON; {_RESTORE}", path=path) from None
+            raise ConfigError(f"it is not JSON; {_RESTORE}", path=path) from None
         top = _object(document, "it", path)
         if top.get("version") != _FORMAT:
             message = f"its format {top.get('version')!r} is not known here; a newer toolweave may have written it"
@@ -228,7 +229,7 @@ class Pins(Value, frozen=True, kw_only=True):
         return Pins(servers=servers if server is None else {**servers, name: server})
 
 
-def tool_hash(definition: Mapping[str, Any]) -> str:
+def tool_hash(definition: JsonObject) -> str:
     """Return the SHA-256 of a definition's canonical JSON, in hexadecimal.
 
     Canonical as in RFC 8785: members sorted, no white space, whole numbers without a fraction.
@@ -279,9 +280,9 @@ def _escaped(text: str) -> str:
     return replace_hidden(text, lambda char: json.dumps(char)[1:-1] if char != "\x7f" else "\\u007f")
 
 
-def _server_json(server: PinnedServer) -> dict[str, Any]:
+def _server_json(server: PinnedServer) -> Json:
     said = server.identity
-    made: dict[str, Any] = {
+    made: Json = {
         "identity": {name: value for name in said.__struct_fields__ if (value := getattr(said, name))},
         "tools": _list_json(server.tools),
     }
@@ -294,7 +295,7 @@ def _server_json(server: PinnedServer) -> dict[str, Any]:
     return made
 
 
-def _list_json(definitions: Mapping[str, PinnedDefinition]) -> dict[str, Any]:
+def _list_json(definitions: Mapping[str, PinnedDefinition]) -> Json:
     return {name: {"sha256": one.sha256, "definition": one.definition} for name, one in definitions.items()}
 
 
@@ -315,7 +316,7 @@ def _server(name: str, value: Any, path: str) -> PinnedServer:
     return made
 
 
-def _text(server: str, entry: Mapping[str, Any], path: str) -> str | None:
+def _text(server: str, entry: JsonObject, path: str) -> str | None:
     """Return the pinned instructions of a server, or None if they were not pinned."""
     if "instructions" not in entry:
         return None
@@ -328,7 +329,7 @@ def _text(server: str, entry: Mapping[str, Any], path: str) -> str | None:
 
 
 def _read_list(
-    part: str, key: str, kind: type[_PinnedT], where: tuple[str, Mapping[str, Any], str]
+    part: str, key: str, kind: type[_PinnedT], where: tuple[str, JsonObject, str]
 ) -> dict[str, _PinnedT] | None:
     """Return the pinned definitions of one part of a server, or None if they were not pinned."""
     server, entry, path = where
@@ -346,7 +347,7 @@ def _read_list(
     return found
 
 
-def _object(value: Any, what: str, path: str) -> dict[str, Any]:
+def _object(value: Any, what: str, path: str) -> Json:
     if not isinstance(value, dict):
-        raise ConfigError(f"{what} is no object; {_RESTORE}", path=path)
+        raise ConfigError(f"{what} is not an object; {_RESTORE}", path=path)
     return cast("dict[str, Any]", value)

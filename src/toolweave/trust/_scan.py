@@ -1,7 +1,7 @@
 """The scan of definitions and results: text that a person does not see, and text that is meant for a model alone.
 
 A definition is encoded once, and a few quick searches in its bytes settle nearly all; only what is suspicious is read
-text by text. Nothing is changed or left out here: a finding is for people, and what a model or a terminal is given is
+text by text. Nothing is changed or left out here: a finding is for readers, and the text for a model or a terminal is
 escaped where it is given.
 """
 
@@ -31,19 +31,19 @@ FindingKind = Literal[
 without a glyph; text like an instruction; a name like another; another server's tool; an odd address; a definition
 that is too long, or of which too much is suspicious, to be scanned whole."""
 
-_LONGEST_RESULT = 200_000
-_LONGEST_TEXT = 200_000
-_LONGEST_DEFINITION = 500_000
-_LONGEST_LIST = 2_000_000
+_MAX_RESULT = 200_000
+_MAX_TEXT = 200_000
+_MAX_DEFINITION = 500_000
+_MAX_LIST = 2_000_000
 """Characters that are read of a text, of a suspicious definition, and of all suspicious definitions of a list: each
 is far more than any known server has, and a fraction of a second."""
 
-_MOST_FINDINGS = 20
-_MOST_SHADOWS = 200
-_MOST_JOINERS = 20_000
+_MAX_FINDINGS = 20
+_MAX_SHADOWS = 200
+_MAX_JOINERS = 20_000
 _COST_OF_A_VALUE = 10
 _COST_OF_A_DEFINITION = 1_000
-_LONGEST_PLACE = 200
+_MAX_PLACE = 200
 _SHOWN = 3
 _DEEPEST = 100
 _NAMES: dict[FindingKind, str] = {
@@ -62,7 +62,7 @@ class Finding(Value, frozen=True, kw_only=True):
         tool: The server's own name of the tool.
         server: The server, or None for a tool without one.
         where: The place in the definition, such as `inputSchema.properties.path.description`; `result` for a result.
-        detail: What it is, for people; foreign text in it is escaped.
+        detail: A description for readers; foreign text in it is escaped.
     """
 
     kind: FindingKind
@@ -89,7 +89,7 @@ class ScanBudget:
 
     __slots__ = ("_here", "_left", "is_reported", "was_too_deep")
 
-    def __init__(self, characters: int = _LONGEST_LIST) -> None:
+    def __init__(self, characters: int = _MAX_LIST) -> None:
         self._left = characters
         self._here = 0
         self.is_reported: bool = False
@@ -98,7 +98,7 @@ class ScanBudget:
     def begin(self) -> bool:
         """Begin with a definition; return whether anything may be read of it."""
         self.was_too_deep = False
-        self._here = min(_LONGEST_DEFINITION, self._left)
+        self._here = min(_MAX_DEFINITION, self._left)
         self._left -= _COST_OF_A_DEFINITION
         return self._here > 0
 
@@ -119,7 +119,7 @@ def scan_tool(spec: ToolSpec, budget: ScanBudget | None = None) -> tuple[Finding
 
     Args:
         spec: The definition.
-        budget: What is shared with the other definitions of its list. One that passes it, or is too long by itself,
+        budget: The budget of all definitions of its list. One that passes it, or is too long by itself,
             is scanned in part, and the last finding says so.
     """
     definition = spec.raw or definition_of(spec)
@@ -165,12 +165,12 @@ def _read(
     try:
         for path, text in _texts(definition, budget):
             for kind, detail in _judged(text, hidden=hidden, instructions=instructions, links=links):
-                if found == _MOST_FINDINGS:
+                if found == _MAX_FINDINGS:
                     yield "unscanned", "definition", "has more that is suspicious"
                     return
                 found += 1
-                yield kind, shortened(path_text(path), _LONGEST_PLACE), detail
-            whole = whole and len(text) <= _LONGEST_TEXT
+                yield kind, shortened(path_text(path), _MAX_PLACE), detail
+            whole = whole and len(text) <= _MAX_TEXT
     except _TooLongError:
         whole = False
     if not whole:
@@ -204,7 +204,7 @@ def _judged(
     text: str, *, hidden: bool, instructions: Sequence[Instruction], links: bool
 ) -> Iterator[tuple[FindingKind, str]]:
     """Yield the findings in one text, for the rules that can apply to its definition."""
-    text = text[:_LONGEST_TEXT]
+    text = text[:_MAX_TEXT]
     if hidden:
         yield from _hidden(text)
     if instructions and (said := instructions_in(text, instructions)):
@@ -239,17 +239,17 @@ def shadowing_findings(index: ShadowIndex) -> Iterator[Finding]:
     for server, tool, other, owner in index.mentions():
         spoken[server] += 1
         last[server] = tool
-        if spoken[server] <= _MOST_SHADOWS:
+        if spoken[server] <= _MAX_SHADOWS:
             detail = f"speaks of {other!r}, a tool of server {owner!r}"
             yield Finding(kind="shadowing", tool=tool, server=server, where="description", detail=detail)
     for server, tool, other, owner in index.lookalikes():
         alike[server] += 1
         last[server] = tool
-        if alike[server] <= _MOST_SHADOWS:
+        if alike[server] <= _MAX_SHADOWS:
             detail = f"looks like {other!r}, a tool of server {owner!r}"
             yield Finding(kind="lookalike", tool=tool, server=server, where="name", detail=detail)
     for server, tool in last.items():
-        more = max(0, spoken[server] - _MOST_SHADOWS) + max(0, alike[server] - _MOST_SHADOWS)
+        more = max(0, spoken[server] - _MAX_SHADOWS) + max(0, alike[server] - _MAX_SHADOWS)
         if more:
             detail = f"is the last of {more:,} more that speak of other servers' tools or look like them"
             yield Finding(kind="unscanned", tool=tool, server=server, where="definition", detail=detail)
@@ -262,8 +262,8 @@ def scan_result(result: ToolResult, *, tool: str = "", server: str | None = None
     """
     if is_plain_result(result):
         return ()
-    text = "\n".join(block.render()[:_LONGEST_RESULT] for block in result.content) or _without_blocks(result)
-    text = text[:_LONGEST_LIST]
+    text = "\n".join(block.render()[:_MAX_RESULT] for block in result.content) or _without_blocks(result)
+    text = text[:_MAX_LIST]
     return tuple(
         Finding(kind=kind, tool=tool, server=server, where="result", detail=detail) for kind, detail in _hidden(text)
     )
@@ -274,13 +274,13 @@ def is_plain_result(result: ToolResult) -> bool:
     if not result.content:
         return result.structured_content is None or is_plain(_without_blocks(result))
     for block in result.content:
-        # which may decode what it shows
+        # which may decode the text that it shows
         if type(block) is TextContent:
             text = block.text
         else:
             text = block.render()
-        if len(text) > _LONGEST_RESULT:
-            text = text[:_LONGEST_RESULT]
+        if len(text) > _MAX_RESULT:
+            text = text[:_MAX_RESULT]
         if not is_plain(text):
             return False
     return True
@@ -292,9 +292,9 @@ def _without_blocks(result: ToolResult) -> str:
         try:
             data = encode(result.structured_content)
         except (TypeError, ValueError, OverflowError):  # a local tool's own value
-            return result.text[:_LONGEST_RESULT]
-        return data[: _LONGEST_RESULT * 4].decode(errors="ignore")[:_LONGEST_RESULT]
-    return result.text[:_LONGEST_RESULT]
+            return result.text[:_MAX_RESULT]
+        return data[: _MAX_RESULT * 4].decode(errors="ignore")[:_MAX_RESULT]
+    return result.text[:_MAX_RESULT]
 
 
 def _texts(
@@ -306,7 +306,7 @@ def _texts(
         _TooLongError: The budget is spent.
     """
     if isinstance(value, str):
-        budget.spend(_COST_OF_A_VALUE + min(len(value), _LONGEST_TEXT))
+        budget.spend(_COST_OF_A_VALUE + min(len(value), _MAX_TEXT))
         yield path, value
         return
     budget.spend(_COST_OF_A_VALUE)
@@ -327,7 +327,7 @@ def _texts(
 def _hidden(text: str) -> Iterator[tuple[FindingKind, str]]:
     """Yield each kind of hidden characters in a text, with the commonest of them."""
     counts = Counter(text)
-    joiners = Counter(hidden_joiners(text, _MOST_JOINERS))
+    joiners = Counter(hidden_joiners(text, _MAX_JOINERS))
     by_kind: dict[FindingKind, Counter[str]] = {}
     for char in counts:
         if char in JOINERS:

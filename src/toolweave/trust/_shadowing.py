@@ -73,7 +73,7 @@ class ShadowIndex:
         """Yield each name that looks like one of another server without being the same."""
         for holders in self._shapes.values():
             if len(holders) > 1:
-                # The plain ASCII one is taken for the original, whoever came first: order of arrival is what an
+                # The plain ASCII one is taken for the original, whichever arrived first: order of arrival is what an
                 # attacker can influence.
                 (owner, name), *others = sorted(holders, key=lambda one: (not one[1].isascii(), one))
                 for server, tool in others:

@@ -39,9 +39,9 @@ class PinnedToolset(WrapperToolset):
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """The same for people, each with a diff."""
+        """The same in words, each with a diff."""
         self.snapshot()
-        return tuple(f"server {name!r}: {text}" for name, text in self._told())
+        return tuple(f"server {name!r}: {text}" for name, text in self._problem_texts())
 
     def snapshot(self) -> ToolSnapshot:
         """Return the tools that may be used now; see `Toolset.snapshot`."""
@@ -84,7 +84,7 @@ class PinnedToolset(WrapperToolset):
         offered = (spec for spec in inner if spec.name not in self._withheld)
         self._offered = ToolSnapshot(offered, version=max(inner.version, self._offered.version + 1))
 
-    def _told(self) -> list[tuple[str, str]]:
+    def _problem_texts(self) -> list[tuple[str, str]]:
         found: list[tuple[str, str]] = []
         for verdict in self._verdicts:
             server = verdict.changes[0].server if verdict.changes else ""
@@ -102,7 +102,7 @@ def pinned(
 
     Args:
         toolset: The toolset.
-        pins: What was trusted: a lock file, which is read again when it changed, or a value.
+        pins: The trusted definitions: a lock file, which is read again when it changed, or a value.
         mode: `"block"` withholds, `"warn"` only reports in `problems`, `"off"` does nothing.
         local: The name under which tools without a server are pinned.
 
