@@ -266,7 +266,7 @@ WRONG: list[tuple[Any, str, str]] = [
     ({"jwt": {**JWT, "issuer": "http://login.example"}}, "gateway.auth.jwt", "plain http"),
     ({"jwt": {**JWT, "algorithms": ["none"]}}, "gateway.auth.jwt", "'none' is not one"),
     ({"jwt": JWT, "required_scopes": ['a"b']}, "gateway.auth.jwt", "is not a valid scope"),
-    ({"jwt": JWT, "scopes": {"tools": {"x": ["a b"]}}}, "gateway.auth.scopes", "no scope"),
+    ({"jwt": JWT, "scopes": {"tools": {"x": ["a b"]}}}, "gateway.auth.scopes", "is not a valid scope"),
     ({"jwt": JWT, "scopes": {"tool": {}}}, "gateway.auth.scopes.tool", "did you mean 'tools'"),
     ({"jwt": JWT, "dpop": "yes"}, "gateway.auth.dpop", "gateway.auth.dpop"),
     ({"oauth_server": {**OAUTH_SERVER, "secret": "short"}}, "gateway.auth.oauth_server", "32"),
