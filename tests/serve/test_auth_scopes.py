@@ -257,5 +257,5 @@ def test_a_rule_with_a_scope_that_cannot_be_one_is_refused_and_named(kind: str) 
 
 @pytest.mark.parametrize("scope", ["two words", 'a"b', "a\\b", "", "ü"])
 def test_a_scope_that_cannot_be_one_is_refused(scope: str) -> None:
-    with pytest.raises(ValueError, match="no scope"):
+    with pytest.raises(ValueError, match="is not a valid scope"):
         tool(scopes=[scope])(offering)
