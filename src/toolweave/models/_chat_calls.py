@@ -19,7 +19,7 @@ from toolweave._repairs import Repair
 from toolweave.models._base import ModelEvent, StopReason, StreamedToolCall, ToolCallDelta
 from toolweave.models._history import CALL_ID
 from toolweave.models._messages import ToolCallPart
-from toolweave.protocol.json_types import Json, JsonObject, as_object
+from toolweave.protocol.json_types import Json, JsonObject, object_or_empty, text_or_empty
 from toolweave.tools._arguments import fresh_id, json_text, read_arguments, wire_id
 from toolweave.tools._wire_tools import WireTools
 
@@ -47,11 +47,10 @@ class _PartialCall:
     def text(self) -> str:
         """The arguments so far: the pieces joined, or the last one if each repeats the one before."""
         joined = "".join(self.pieces)
-        if len(self.pieces) > 1 and _is_whole(self.pieces[-1]) and not _is_whole(joined):
-            repeated = all(later.startswith(earlier) for earlier, later in pairwise(self.pieces))
-            if repeated:
-                return self.pieces[-1]
+        if len(self.pieces) < 2 or not _is_whole(self.pieces[-1]) or _is_whole(joined):
             return joined
+        if all(later.startswith(earlier) for earlier, later in pairwise(self.pieces)):
+            return self.pieces[-1]
         return joined
 
     def is_whole(self) -> bool:
@@ -94,9 +93,11 @@ class StreamedCalls:
         piece = _read(members)
         before = len(self._calls)
         call = self._call_of(piece)
-        for earlier in self._calls[:before] if len(self._calls) > before else ():
-            if earlier.name:
-                yield from self._announce(earlier)
+        # A new call ends those before it: their names are whole now.
+        if len(self._calls) > before:
+            for earlier in self._calls[:before]:
+                if earlier.name:
+                    yield from self._announce(earlier)
         call.extra |= {key: value for key, value in members.items() if key not in _CALL_MEMBERS}
         if call.given is None and piece.given is not None:
             call.given = piece.given
@@ -146,38 +147,59 @@ class StreamedCalls:
         """
         if call is not self._calls[-1]:
             return False
-        return reason == "max_tokens" or (reason in ("other", "malformed_call") and not call.is_whole())
+        if reason == "max_tokens":
+            return True
+        return reason in ("other", "malformed_call") and not call.is_whole()
 
     def _call_of(self, piece: _Piece) -> _PartialCall:
         """Return the call that a piece belongs to, or a new one."""
         known = self._last(piece)
-        if known is None or (piece.name and known.name and not self._belongs(piece, known)):
-            known = _PartialCall(id=self._free_id(piece.given), given=piece.given, index=piece.index)
-            self._calls.append(known)
-        return known
+        if known is not None and self._continues(piece, known):
+            return known
+        call = _PartialCall(id=self._free_id(piece.given), given=piece.given, index=piece.index)
+        self._calls.append(call)
+        return call
 
     def _last(self, piece: _Piece) -> _PartialCall | None:
         """Return the last call of this id and index, of this index, of this id, or the last one."""
-        last = self._calls[::-1]
-        of_id = [call for call in last if piece.given is not None and call.given == piece.given]
-        of_index = [call for call in last if piece.index is None or call.index == piece.index]
-        both = [call for call in of_id if call in of_index]
-        # the index of one call may differ from piece to piece; a piece with a name may begin another call
-        return next(iter(both or of_index or (of_id if not piece.name else [])), None)
+        of_id: _PartialCall | None = None
+        of_index: _PartialCall | None = None
+        for call in reversed(self._calls):
+            has_id = piece.given is not None and call.given == piece.given
+            has_index = piece.index is None or call.index == piece.index
+            if has_id and has_index:
+                return call
+            if has_id and of_id is None:
+                of_id = call
+            if has_index and of_index is None:
+                of_index = call
+        # The index of one call may differ from piece to piece. A piece with a name may begin another call of its id.
+        if of_index is None and not piece.name:
+            return of_id
+        return of_index
 
-    def _belongs(self, piece: _Piece, call: _PartialCall) -> bool:
-        """Return whether a piece with a name belongs to a call that has a name already."""
-        if None not in (piece.given, call.given) and piece.given != call.given:
+    def _continues(self, piece: _Piece, call: _PartialCall) -> bool:
+        """Return whether a piece belongs to the call that its id or index leads to, and does not begin another one."""
+        if not piece.name or not call.name:
+            return True
+        is_of_other_id = None not in (piece.given, call.given) and piece.given != call.given
+        if is_of_other_id:
             return call.is_open() and not _is_whole(piece.text)
         if piece.name != call.name:
             return not call.pieces and self._is_rest_of_name(call.name, piece.name)
+        # The same name once more: of the same call while its arguments are open, else of another call of the tool.
         if not call.is_whole() or not piece.text.strip():
             return True
         if piece.given is None and call.given is None:
-            return not piece.text.lstrip().startswith("{") or (call.text == _EMPTY and not _is_whole(piece.text))
+            return self._continues_without_ids(piece, call)
         if call.text in (piece.text, _EMPTY):
             return True
         return piece.given is None and not _begins_call(piece.text)
+
+    def _continues_without_ids(self, piece: _Piece, call: _PartialCall) -> bool:
+        if not piece.text.lstrip().startswith("{"):
+            return True
+        return call.text == _EMPTY and not _is_whole(piece.text)
 
     def _is_rest_of_name(self, begun: str, rest: str) -> bool:
         """Return whether `rest` is the end of the name begun, and not the name of another tool."""
@@ -208,17 +230,15 @@ class StreamedCalls:
 
 
 def _read(members: JsonObject) -> _Piece:
-    inner = as_object(members.get("function")) or {}
-    given = members.get("id")
+    inner = object_or_empty(members.get("function"))
     index = members.get("index")
-    name = inner.get("name")
     arguments = inner.get("arguments")
     if arguments is None:
         arguments = ""
     return _Piece(
-        given=given if isinstance(given, str) and given else None,
+        given=text_or_empty(members.get("id")) or None,
         index=index if isinstance(index, int) else None,
-        name=name if isinstance(name, str) else "",
+        name=text_or_empty(inner.get("name")),
         text=arguments if isinstance(arguments, str) else json_text(arguments),
     )
 

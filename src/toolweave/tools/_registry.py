@@ -240,6 +240,7 @@ class ToolRegistry(RoutingToolset):
         if self._is_another_version(spec):
             return self._insert_version(spec, item)
         if spec.name in self._tools or spec.name in self._aliases:
+            # "replace" takes the place of a tool, and never that of another tool's alias.
             if on_conflict == "error" or (on_conflict == "replace" and spec.name in self._aliases):
                 raise DuplicateToolError(spec.name)
             if on_conflict == "skip":
@@ -299,6 +300,7 @@ class ToolRegistry(RoutingToolset):
     ) -> None:
         """Publish a change, in constant time; the snapshot is built when it is next requested."""
         self._version += 1
+        # Not built at once: a program that adds a thousand tools would build a thousand lists.
         self._snapshot = None
         self._listeners.emit(ToolsChanged(added=added, removed=removed, changed=changed, version=self._version))
 
@@ -319,6 +321,7 @@ class ToolRegistry(RoutingToolset):
         if notices:
             meta = {**meta, DEPRECATED: notices}
         shown = spec.replace(aliases=aliases, meta=meta)
+        # Others cache by the identity of a definition, so an equal one must stay the same object.
         known = self._as_shown.get(spec.name)
         if known is None or known[0] is not spec or known[1] != shown:
             known = self._as_shown[spec.name] = (spec, shown)

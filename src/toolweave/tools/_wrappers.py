@@ -229,8 +229,8 @@ def filtered(
 
     Args:
         toolset: The toolset.
-        include: A whitelist that wins over `exclude`; an empty one keeps all. Names are those that the toolset exposes,
-            the producers' own, `server:tool` and `server/tool`, or `*` for all. A name of no tool is logged once.
+        include: A whitelist that wins over `exclude`; an empty one keeps all. Names are exposed ones, the producers'
+            own, `server:tool` and `server/tool`, or `*` for all. A name of no tool is logged once.
         exclude: Names of the same forms to leave out.
         predicate: Keeps the tools that it returns true for, among those that the names keep.
     """

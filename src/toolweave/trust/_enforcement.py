@@ -72,6 +72,8 @@ class LockFileReader:
         except OSError:
             self._known = None
             return Pins()
+        # A file that is replaced within one tick of the clock has another inode, and one that is rewritten in place
+        # nearly always another size.
         seen = (status.st_mtime_ns, status.st_size, status.st_ino)
         if seen != self._known:
             self._pins = Pins.read(self.path)
@@ -102,6 +104,7 @@ def _verdict(mode: PinMode, changes: Sequence[PinChange], names: Iterable[str]) 
     withheld: dict[str, str] = {}
     if mode == "block":
         another = next((change for change in changes if change.kind == "server"), None)
+        # Another server has no trusted definitions at all, so all of its names are withheld, equal or not.
         if another is not None:
             withheld = dict.fromkeys(names, another_server(another))
         withheld |= {one.name: _reason(one) for one in changes if one.kind in _WITHHELD}
