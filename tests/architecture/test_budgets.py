@@ -38,16 +38,13 @@ MANY_PARAMETERS: dict[str, int] = {
 
 MANY_PATHS: dict[str, int] = {
     "toolweave.agent._waiting.answer_waiting": 16,
-    "toolweave.export._functions._annotation": 16,
     "toolweave.gateway._fast_calls.passed_on": 17,
     "toolweave.gateway._fast_calls.send": 18,
     "toolweave.gateway._tasks._cancel": 18,
     "toolweave.gateway._tasks.wanted": 17,
     "toolweave.middleware._access.fits_caller": 16,
-    "toolweave.models._anthropic._body": 17,
+    "toolweave.models._anthropic._body": 16,
     "toolweave.oauth._registration.register": 17,
-    "toolweave.schema._lowering._keeps": 19,
-    "toolweave.schema._lowering._plain": 17,
     "toolweave.serve._duplex.conversation._admit": 16,
     "toolweave.serve._tools._find": 16,
     "toolweave.state._redis_address._parsed_with_sentinels": 16,

@@ -171,13 +171,15 @@ def _arguments_text(call: ToolCallPart, wire: WireTools) -> str:
     return json_text(wire.wire_arguments(call.name, call.arguments))
 
 
+def _call(call: ToolCallPart, wire: WireTools, provider: str, ids: WireIds) -> Json:
+    function = {"name": wire.names.wire(call.name), "arguments": _arguments_text(call, wire)}
+    own = {"id": ids.wire(call.id), "type": "function", "function": function}
+    return added_members(call, provider) | own
+
+
 def _assistant(message: AssistantMessage, wire: WireTools, provider: str, ids: WireIds, *, thoughts: bool) -> Json:
     out: Json = {"role": "assistant", "content": message.text or None}
-    calls: list[Json] = []
-    for call in message.tool_calls:
-        function = {"name": wire.names.wire(call.name), "arguments": _arguments_text(call, wire)}
-        own = {"id": ids.wire(call.id), "type": "function", "function": function}
-        calls.append(added_members(call, provider) | own)
+    calls = [_call(call, wire, provider, ids) for call in message.tool_calls]
     if calls:
         out["tool_calls"] = calls
     elif out["content"] is None:
@@ -189,11 +191,15 @@ def _assistant(message: AssistantMessage, wire: WireTools, provider: str, ids: W
             if thoughts and INLINE in part.raw:
                 out["content"] = part.raw[INLINE]
             if thoughts and _CHUNKS in part.raw:
-                # Mistral has thoughts and text as parts of one content.
-                out["content"] = list(part.raw[_CHUNKS])
-                if message.text:
-                    out["content"].append({"type": "text", "text": message.text})
+                out["content"] = _with_text(part.raw[_CHUNKS], message.text)
     return out
+
+
+def _with_text(chunks: Iterable[Json], text: str) -> list[Json]:
+    """Return the content of a message of Mistral, where thoughts and text are parts."""
+    if text:
+        return [*chunks, {"type": "text", "text": text}]
+    return list(chunks)
 
 
 class ChatTurn:
