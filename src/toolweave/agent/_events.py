@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeAlias, TypeVar
 
 from toolweave.errors import ModelError, RunError
 from toolweave.models._base import Usage
@@ -13,6 +13,13 @@ from toolweave.protocol.client_requests import ElicitationRequest
 from toolweave.tools._call import Progress
 from toolweave.tools._result import ToolResult
 from toolweave.tools._spec import ToolSpec
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar as DefaultingTypeVar  # PEP 696, in `typing` from 3.13 on
+
+    OutT_co = DefaultingTypeVar("OutT_co", default=Any, covariant=True)
+else:
+    OutT_co = TypeVar("OutT_co", covariant=True)
 
 RunStatus: TypeAlias = Literal["new", "queued", "running", "waiting", "completed", "stopped", "cancelled", "failed"]
 """The status of a run; the last four are final.
@@ -53,8 +60,11 @@ row; `"invalid_output"`: the answer never fitted `output_type`; `"error"`: code 
 """
 
 
+_NO_OUTPUT: Any = None  # of whatever type: a run that did not complete has none
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunResult:
+class RunResult(Generic[OutT_co]):
     """The result of a run.
 
     Attributes:
@@ -71,7 +81,7 @@ class RunResult:
 
     run_id: str
     text: str = ""
-    output: Any = None  # a value of output_type
+    output: OutT_co = _NO_OUTPUT
     messages: Sequence[Message] = ()
     usage: Usage = field(default_factory=Usage)
     steps: int = 0

@@ -10,14 +10,14 @@ import logging
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Generator
 from contextvars import ContextVar
-from typing import Any, cast
+from typing import Any, Generic, Self, cast
 
 import anyio
 
 from toolweave.agent import _events as events
 from toolweave.agent._agent_tools import AgentTools
 from toolweave.agent._approval import Approval, Approvals, Attended
-from toolweave.agent._events import Event, RunResult, RunStatus
+from toolweave.agent._events import Event, OutT_co, RunResult, RunStatus
 from toolweave.agent._lifespan import CLOSE_SECONDS, LifespanPeriod
 from toolweave.agent._questions import GivenAnswer, RunQuestions
 from toolweave.agent._run_loop import RunLoop
@@ -41,7 +41,7 @@ def current_run() -> Run | None:
     return run
 
 
-class Run:
+class Run(Generic[OutT_co]):
     """A run of an agent: awaitable, iterable, and cancelled from anywhere.
 
     It starts at the first `await`, iteration or `start()`, and executes in a task of the agent. `await run` returns its
@@ -76,7 +76,7 @@ class Run:
         self._events: list[Event] = []
         self._changed: anyio.Event | None = None
         self._ended: anyio.Event | None = None
-        self._result: RunResult | None = None
+        self._result: RunResult[OutT_co] | None = None
         self._awaiting = 0
         self._cancelled: str | None = None
         self._scope: anyio.CancelScope | None = None
@@ -107,12 +107,12 @@ class Run:
         return self._result is not None
 
     @property
-    def result(self) -> RunResult | None:
+    def result(self) -> RunResult[OutT_co] | None:
         """The result once it has ended, else None; raises nothing."""
         return self._result
 
     @property
-    def final(self) -> Run:
+    def final(self) -> Self:
         """The run itself: `await run.final` is `await run`."""
         return self
 
@@ -159,7 +159,7 @@ class Run:
         own = self._approvals.waiting
         return own + tuple(call for child in self.children.values() for call in child.waiting)
 
-    def start(self) -> Run:
+    def start(self) -> Self:
         """Start, if not started; runs of one session execute one after another, in the order in which they start.
 
         Raises:
@@ -232,7 +232,7 @@ class Run:
             raise ValueError(f"{len(found)} runs wait for answers to {question_id!r}; give the event that asked")
         return found[0].questions.answer(question_id, answer)
 
-    def __await__(self) -> Generator[Any, None, RunResult]:
+    def __await__(self) -> Generator[Any, None, RunResult[OutT_co]]:
         return self.outcome().__await__()
 
     def __aiter__(self) -> AsyncIterator[Event]:
@@ -241,7 +241,7 @@ class Run:
     def __repr__(self) -> str:
         return f"<Run {self.id} of agent {self.agent!r}, {self._status}>"
 
-    async def outcome(self, *, gone: str = _LEFT) -> RunResult:
+    async def outcome(self, *, gone: str = _LEFT) -> RunResult[OutT_co]:
         """Return the result, as `await run` does; `gone` is the reason when the waiting task cancels it."""
         if self._within():
             raise RuntimeError(
@@ -272,7 +272,7 @@ class Run:
                 self._awaiting -= 1
         if period is not None and _is_running_here(period.loop):
             await period.ended()
-        result = cast("RunResult", self._result)
+        result = cast("RunResult[OutT_co]", self._result)
         if result.error is not None:
             raise result.error
         return result

@@ -11,12 +11,12 @@ from dataclasses import replace
 from functools import partial
 from pathlib import PurePath
 from types import TracebackType
-from typing import Any, Literal, Self, cast
+from typing import Any, Generic, Literal, Self, Unpack, cast, overload
 
 from toolweave.agent._agent_tools import AgentTools, Opener, ToolLike
 from toolweave.agent._approval import Attended, Confirm, Grants, checked_confirm
 from toolweave.agent._durable import Durable, make_durable
-from toolweave.agent._events import RunResult
+from toolweave.agent._events import OutT_co, RunResult
 from toolweave.agent._history import History
 from toolweave.agent._idempotency import run_id_of
 from toolweave.agent._journal import Journal, OnUnknown
@@ -33,6 +33,7 @@ from toolweave.agent._step import RunRules
 from toolweave.agent._store_journal import StoreJournal
 from toolweave.agent._submit import SubmittedRun, submit_message
 from toolweave.agent._tool import KeepConversation, agent_tool
+from toolweave.compose._agent_options import AgentOptions
 from toolweave.compose._component_hooks import ComponentHooks
 from toolweave.compose._mcp_tools import McpTools
 from toolweave.config import LoadedConfig, load_config
@@ -50,7 +51,7 @@ from toolweave.tools._truncation import ResultPolicy
 _log = logging.getLogger("toolweave.compose")
 
 
-class Agent:
+class Agent(Generic[OutT_co]):
     """A model that works with tools until it has an answer; it connects to MCP servers by their configs.
 
     Toolsets and connections are opened for the first run and closed when the last run ends. `async with agent` keeps
@@ -101,6 +102,16 @@ class Agent:
         ValueError: There is no `confirm` of this name, or there are both a store and a backend.
     """
 
+    @overload
+    def __init__(
+        self: Agent[None], model: Model | str, *, output_type: None = None, **options: Unpack[AgentOptions]
+    ) -> None: ...
+    @overload
+    def __init__(self, model: Model | str, *, output_type: type[OutT_co], **options: Unpack[AgentOptions]) -> None: ...
+    @overload
+    def __init__(  # a JSON Schema, or a type that is no class
+        self: Agent[Any], model: Model | str, *, output_type: Any, **options: Unpack[AgentOptions]
+    ) -> None: ...
     def __init__(  # noqa: PLR0913 - keyword-only, each with a default of its own
         self,
         model: Model | str,
@@ -187,6 +198,19 @@ class Agent:
         """Maximum nesting depth of agents at which this one may be called."""
         return self._runtime.rules.limits.depth
 
+    @overload
+    def send(
+        self,
+        sent: Prompt,
+        /,
+        *,
+        session: str | None = None,
+        tools: ToolLike | Iterable[ToolLike] | None = None,
+        ctx: CallContext = NO_CONTEXT,
+        attended: Attended = True,
+        key: str | None = None,
+    ) -> Run[Any]: ...
+    @overload
     def send(
         self,
         sent: Sendable,
@@ -197,7 +221,18 @@ class Agent:
         ctx: CallContext = NO_CONTEXT,
         attended: Attended = True,
         key: str | None = None,
-    ) -> Run:
+    ) -> Run[OutT_co]: ...
+    def send(
+        self,
+        sent: Sendable,
+        /,
+        *,
+        session: str | None = None,
+        tools: ToolLike | Iterable[ToolLike] | None = None,
+        ctx: CallContext = NO_CONTEXT,
+        attended: Attended = True,
+        key: str | None = None,
+    ) -> Run[Any]:
         """Return a run on a message; it starts at the first `await` or iteration.
 
         Args:
@@ -239,7 +274,7 @@ class Agent:
         session: str | None = None,
         tools: ToolLike | Iterable[ToolLike] | None = None,
         ctx: CallContext = NO_CONTEXT,
-    ) -> RunResult:
+    ) -> RunResult[OutT_co]:
         """Execute a run from synchronous code and return its result: blocks the thread, and Ctrl-C cancels the run.
 
         It executes in the event loop of `toolweave.sync`, even if this thread has a running loop, as in a notebook. An
