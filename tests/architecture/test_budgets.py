@@ -38,18 +38,8 @@ MANY_PARAMETERS: dict[str, int] = {
 """Functions over PARAMETERS with their exact number, each with the reason beside it."""
 
 MANY_PATHS: dict[str, int] = {
-    "toolweave.agent._waiting.answer_waiting": 16,
-    "toolweave.gateway._fast_calls.passed_on": 17,
-    "toolweave.gateway._fast_calls.send": 18,
-    "toolweave.gateway._tasks._cancel": 18,
-    "toolweave.gateway._tasks.wanted": 17,
     "toolweave.middleware._access.fits_caller": 16,
     "toolweave.models._anthropic._body": 16,
-    "toolweave.oauth._registration.register": 17,
-    "toolweave.serve._duplex.conversation._admit": 16,
-    "toolweave.serve._tools._find": 16,
-    "toolweave.state._redis_address._parsed_with_sentinels": 16,
-    "toolweave.state._redis_connections.call": 16,
 }
 """Functions over COMPLEXITY with their exact number; none may be added, and each leaves when it is divided."""
 

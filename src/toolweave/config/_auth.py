@@ -51,7 +51,7 @@ class StoredCredentials(Protocol):
         ...
 
 
-class HeaderSource(Protocol):
+class HeaderProvider(Protocol):
     """An object that returns the headers of each request, such as a `toolweave.connect.AuthHook`."""
 
     async def headers(self, method: str, url: str) -> Mapping[str, str]:
@@ -67,7 +67,7 @@ class AuthFlow(Protocol):
         ...
 
 
-AuthProvider: TypeAlias = Callable[[], Any] | HeaderSource | AuthFlow
+AuthProvider: TypeAlias = Callable[[], Any] | HeaderProvider | AuthFlow
 """An object from code that authorizes each request; a callable returns a token or a mapping of headers."""
 
 
@@ -203,7 +203,7 @@ class Auth(Value, frozen=True, kw_only=True):
 
 
 AuthSetting: TypeAlias = Auth | OAuth | Secret | str | Mapping[str, Any] | AuthProvider | None
-"""What the setting `auth` of a server accepts; see `Auth.of`."""
+"""The values of the setting `auth` of a server; see `Auth.of`."""
 
 
 def _refuse_method(token: str | Secret) -> None:

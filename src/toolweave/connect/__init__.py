@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from toolweave.connect._client_features.callbacks import Callbacks, SamplingRequest, ask_caller
     from toolweave.connect._clock import Clock
     from toolweave.connect._connection import Connecting, McpConnection, connect_mcp
+    from toolweave.connect._event_subscriptions import ListenerDecorator
     from toolweave.connect._feed.list_cache import ListChanged
     from toolweave.connect._feed.subscriptions import ResourceUpdated
     from toolweave.connect._health import Silent
@@ -82,6 +83,7 @@ else:
                 "McpConnection",
                 "connect_mcp",
             ),
+            "_event_subscriptions": ("ListenerDecorator",),
             "_feed.list_cache": ("ListChanged",),
             "_feed.subscriptions": ("ResourceUpdated",),
             "_health": ("Silent",),
@@ -117,6 +119,7 @@ __all__ = [
     "ElicitationResult",
     "LeftOut",
     "ListChanged",
+    "ListenerDecorator",
     "LoadedSkill",
     "LogMessage",
     "McpConnection",

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self
 
 import toolweave.compose._agent as compose
 from toolweave.agent import AgentTools, ApprovalRequested, Event, InputRequested, Run, RunResult
+from toolweave.agent._agent_tools import ToolLike
+from toolweave.agent._approval import Attended
+from toolweave.agent._prompt import Sendable
 from toolweave.sync._blocking import blocking, forwarded, with_signature_of
 from toolweave.tools import ElicitationResult
+from toolweave.tools._call import NO_CONTEXT, CallContext
 from toolweave.tools._portal import PORTAL, check_process
 
 P = ParamSpec("P")
@@ -131,7 +135,22 @@ class Agent:
         """The errors of the tool sources that could not be opened, by name."""
         return self.wrapped.errors
 
-    send = forwarded(compose.Agent.send, SyncRun)
+    def send(
+        self,
+        sent: Sendable,
+        /,
+        *,
+        session: str | None = None,
+        tools: ToolLike | Iterable[ToolLike] | None = None,
+        ctx: CallContext = NO_CONTEXT,
+        attended: Attended = True,
+        key: str | None = None,
+    ) -> SyncRun:
+        """Return a run on a message; see `toolweave.Agent.send` for the parameters and the errors."""
+        # written out: a type checker copies the parameters of one overload only
+        run = self.wrapped.send(sent, session=session, tools=tools, ctx=ctx, attended=attended, key=key)
+        return SyncRun(run)
+
     run = blocking(compose.Agent.run)
     run_sync = run
     stream_text = forwarded(compose.Agent.stream_text, PORTAL.iterate)

@@ -141,7 +141,7 @@ async def test_a_caller_that_leaves_another_replica_ends_the_call() -> None:
         asked = await here.ask("tools/call", call("slow"))
         number = await there.send("tools/call", call("slow", asked, "Ada"))
         await upstream.answered.wait()
-        await there.tell("notifications/cancelled", {"requestId": number})
+        await there.notify("notifications/cancelled", {"requestId": number})
         await upstream.cancelled.wait()
 
 

@@ -23,7 +23,7 @@ StoreOption = Annotated[
 ]
 
 
-class ConfirmMode(StrEnum):
+class ConfirmChoice(StrEnum):
     """Tool calls that need a person's approval."""
 
     ALWAYS = "always"
@@ -32,7 +32,7 @@ class ConfirmMode(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AgentOptions(Target):
+class AgentTarget(Target):
     """The options of the terminal's agent: those of its servers and of its model."""
 
     model: Annotated[
@@ -40,13 +40,13 @@ class AgentOptions(Target):
     ] = None
     system: Annotated[str | None, Option("--system", metavar="TEXT", help="The system prompt.")] = None
     confirm: Annotated[
-        ConfirmMode,
+        ConfirmChoice,
         Option("--confirm", help="Which calls you are asked about; where no one can be asked, they are refused."),
-    ] = ConfirmMode.DESTRUCTIVE
+    ] = ConfirmChoice.DESTRUCTIVE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChatOptions(AgentOptions):
+class ChatOptions(AgentTarget):
     """The options of a conversation."""
 
     resume: Annotated[
@@ -55,6 +55,6 @@ class ChatOptions(AgentOptions):
     store: StoreOption = None
 
 
-def chat_options(options: AgentOptions, *, store: str | None = None) -> ChatOptions:
+def chat_options(options: AgentTarget, *, store: str | None = None) -> ChatOptions:
     """Return the options of the terminal's agent as those of a conversation."""
-    return ChatOptions(**{one.name: getattr(options, one.name) for one in fields(AgentOptions)}, store=store)
+    return ChatOptions(**{one.name: getattr(options, one.name) for one in fields(AgentTarget)}, store=store)

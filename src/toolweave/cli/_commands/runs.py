@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 from toolweave._json_types import Json, JsonObject
-from toolweave.cli._chat.options import AGENT, AgentOptions, ChatOptions, StoreOption, chat_options
+from toolweave.cli._chat.options import AGENT, AgentTarget, ChatOptions, StoreOption, chat_options
 from toolweave.cli._chat.stores import backend_named
 from toolweave.cli._command import Command, CommandGroup, Option, Positional
 from toolweave.cli._exit_codes import CommandError, ExitCode
@@ -161,7 +161,7 @@ def _check_submitted(options: ChatOptions) -> None:
         )
 
 
-def resume(options: AgentOptions, run_id: RunId, store: StoreOption = None, as_json: JsonOption = False) -> ExitCode:
+def resume(options: AgentTarget, run_id: RunId, store: StoreOption = None, as_json: JsonOption = False) -> ExitCode:
     """Start the process of a spawned run again, after the answers that it waited for or after its process died.
 
     Give the options of its spawn: the servers, the model and --confirm are not kept in the store. What is in its

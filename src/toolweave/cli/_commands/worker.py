@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
-from toolweave.cli._chat.options import AgentOptions, chat_options
+from toolweave.cli._chat.options import AgentTarget, chat_options
 from toolweave.cli._chat.stores import BACKEND, NO_WORKERS, backend_named, opened_backend
 from toolweave.cli._command import Command, Option, Positional
 from toolweave.cli._exit_codes import CommandError, ExitCode
@@ -36,7 +36,7 @@ class Unknown(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerOptions(AgentOptions):
+class WorkerOptions(AgentTarget):
     """The options of `toolweave worker`; each attribute is an option."""
 
     backend: Annotated[
@@ -97,7 +97,7 @@ def _check(options: WorkerOptions, targets: Sequence[str]) -> None:
         raise CommandError("--quiet and --json exclude each other")
     if not targets:
         return
-    given = given_options(options, AgentOptions, but=("verbose",))
+    given = given_options(options, AgentTarget, but=("verbose",))
     if given:
         raise CommandError(f"{given[0]} is for the worker without a TARGET; an agent has its own model and servers")
 
