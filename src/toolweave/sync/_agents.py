@@ -13,7 +13,7 @@ from toolweave.agent import AgentTools, ApprovalRequested, Event, InputRequested
 from toolweave.agent._agent_tools import ToolLike
 from toolweave.agent._approval import Attended
 from toolweave.agent._prompt import Sendable
-from toolweave.sync._blocking import blocking, forwarded, with_signature_of
+from toolweave.sync._blocking import forwarded, with_signature_of
 from toolweave.tools import ElicitationResult
 from toolweave.tools._call import NO_CONTEXT, CallContext
 from toolweave.tools._portal import PORTAL, check_process
@@ -151,7 +151,11 @@ class Agent:
         run = self.wrapped.send(sent, session=session, tools=tools, ctx=ctx, attended=attended, key=key)
         return SyncRun(run)
 
-    run = blocking(compose.Agent.run)
+    @with_signature_of(send)
+    def run(self, *args: Any, **kwargs: Any) -> RunResult[Any]:
+        """Run the agent on a message and return its result; see `toolweave.Agent.send`."""
+        return PORTAL.run(lambda: self.wrapped.run(*args, **kwargs))
+
     run_sync = run
     stream_text = forwarded(compose.Agent.stream_text, PORTAL.iterate)
 
