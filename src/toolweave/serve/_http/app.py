@@ -1,7 +1,7 @@
 """One endpoint over HTTP as an ASGI app: request checks, authorization, and the requests of both eras.
 
 Assembles these parts and runs the server's lifespan. Any ASGI server
-can run the app (`serve_http` does it with uvicorn), any framework can mount it.
+can run the app (`serve_http` does it with the server of this room), any framework can mount it.
 
 A mounted app receives no ASGI lifespan; the outer app enters it instead::
 
