@@ -142,7 +142,7 @@ def test_a_terminal_shows_a_link_to_the_console_and_a_log_does_not(folder: Path)
         (["--config", "c.json", "--http", "0", "--admin-token-env", "TOOLWEAVE_TEST_UNSET"], "is not set"),
         (["--config", "empty.json"], "no server to serve"),
         (["add", "x"], "one of --server-url"),
-        (["add", "x", "--entry", "{"], "is no JSON"),
+        (["add", "x", "--entry", "{"], "is not JSON"),
         (["add", "x", "--entry", "[]"], "must be an object"),
         (["list", "--url", "nowhere"], "not the address of a gateway"),
     ],

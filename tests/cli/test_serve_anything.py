@@ -322,7 +322,7 @@ WRONG = [
     (
         "class Flask:\n    def __call__(self, environ, start_response): ...\napp = Flask()\n",
         "",
-        "'app' cannot be served: the Flask of 'shop' is an application of WSGI",
+        "'app' cannot be served: the Flask of 'shop' is a WSGI application",
         "give the URL of its OpenAPI document",
     ),
     (

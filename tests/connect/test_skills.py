@@ -117,9 +117,9 @@ async def test_a_file_is_read_when_it_is_wanted_and_once() -> None:
     ("path", "content", "reason"),
     [
         ("SKILL.md", MANIFEST.replace("See", "Bee"), "not that of the digest in its entry"),
-        ("SKILL.md", f"{MANIFEST}more", f"has {len(MANIFEST) + 4} bytes in place of the {len(MANIFEST)} of its entry"),
+        ("SKILL.md", f"{MANIFEST}more", f"has {len(MANIFEST) + 4} bytes, but its entry declares {len(MANIFEST)}"),
         ("references/FORMS.md", "Worms.", "not that of the digest in its entry"),
-        ("references/FORMS.md", "", "has 0 bytes in place of the 6 of its entry"),
+        ("references/FORMS.md", "", "has 0 bytes, but its entry declares 6"),
         ("logo.png", b"\x89PNG\xfe", "not that of the digest in its entry"),
     ],
 )

@@ -197,7 +197,7 @@ class LoadedSkill:
         data = self._raw(content)
         if file is not None:
             if len(data) != file.size:
-                raise self._error(f"it has {len(data):,} bytes in place of the {file.size:,} of its entry", uri)
+                raise self._error(f"it has {len(data):,} bytes, but its entry declares {file.size:,}", uri)
             if content_digest(data) != file.digest:
                 raise self._error("its content is not that of the digest in its entry", uri)
         if self._bytes + len(data) > MAX_SKILL_BYTES:

@@ -75,9 +75,16 @@ async def serve_http(
 
         # the socket listens only after the signal handlers, the lifespan and all imports are ready
         with stop_signals(stopping.stop, other=stopping.other(app)), stopping.starting:
+            failure: OSError | None = None
             async with app.lifespan():
                 server = stopping.server = _HttpServer(app, bound, encryption)
-                await server.run(started)
+                try:
+                    await server.run(started)
+                except OSError as exc:
+                    # raised behind the lifespan, whose task group would make it one of a group of errors
+                    failure = exc
+            if failure is not None:
+                raise failure
     finally:
         bound.close()
 
