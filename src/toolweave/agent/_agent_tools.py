@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, Protocol, TypeAlias, cast
 
+from toolweave._json_types import JsonObject, text_or_empty
 from toolweave.agent._lifespan import ToolsetSource
 from toolweave.errors import ErrorKind, ToolError
 from toolweave.models._base import ProviderTool
-from toolweave.protocol.json_types import JsonObject, text_or_empty
 from toolweave.tools._call import CallContext, ToolCall
 from toolweave.tools._names import AssignedNames
 from toolweave.tools._registry import ToolRegistry, no_tools

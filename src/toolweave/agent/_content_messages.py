@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from toolweave._json_types import JsonObject, as_object, as_sequence, as_text, object_or_empty, text_or_empty
 from toolweave.agent._message_content import UnknownForm, block_of, members_of, part_type, parts_of
 from toolweave.agent._message_forms import ReadMessages, call_of, outcome_of, text_of
 from toolweave.agent._parted_messages import PartedTurn, file_block
 from toolweave.models._messages import ThinkingPart
 from toolweave.protocol.content import ContentBlock, EmbeddedResource, TextContent
-from toolweave.protocol.json_types import JsonObject, as_object, as_sequence, as_text, object_or_empty, text_or_empty
 from toolweave.tools._arguments import json_text
 
 _ROLES = ("user", "assistant", "tool")

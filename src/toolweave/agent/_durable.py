@@ -9,6 +9,7 @@ from copy import copy
 
 import anyio
 
+from toolweave._json_types import Json
 from toolweave.agent._approval import definition_digest
 from toolweave.agent._journal import OnUnknown
 from toolweave.agent._records import (
@@ -29,7 +30,6 @@ from toolweave.models._serialization import (
     messages_from_json,
     messages_to_json,
 )
-from toolweave.protocol.json_types import Json
 from toolweave.state import Document, Store, iter_documents
 from toolweave.tools._spec import ToolSpec
 

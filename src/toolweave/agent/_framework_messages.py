@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from toolweave._json_types import JsonObject, as_text, object_or_empty, text_or_empty
 from toolweave.agent._message_content import UnknownForm, part_members, parts_of
 from toolweave.agent._message_forms import ReadMessages, by_role, call_of, listed_call, outcome_of
 from toolweave.agent._parted_messages import PartedTurn, file_block
 from toolweave.models._messages import ThinkingPart, ToolCallPart
 from toolweave.protocol.content import ContentBlock, TextContent
-from toolweave.protocol.json_types import JsonObject, as_text, object_or_empty, text_or_empty
 
 _ROLES: Mapping[str, str] = {
     "user": "user",

@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Literal, TypeAlias
 
+from toolweave._json_types import JsonObject
 from toolweave.agent._approval import Approval, Attended, WaitingCall
 from toolweave.agent._events import RunResult
 from toolweave.agent._questions import NOTHING_ASKED, Asked
 from toolweave.errors import ErrorKind, ToolError
 from toolweave.models._base import Finished, Usage
 from toolweave.models._messages import Message, ToolCallPart
-from toolweave.protocol.json_types import JsonObject
 from toolweave.tools._result import ToolResult
 from toolweave.tools._spec import ToolSpec
 

@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
+from toolweave._json_types import JsonObject, as_object, as_sequence, as_text, object_or_empty, text_or_empty
 from toolweave.protocol.content import (
     AudioContent,
     ContentBlock,
@@ -19,7 +20,6 @@ from toolweave.protocol.content import (
     content_block,
     plain_base64,
 )
-from toolweave.protocol.json_types import JsonObject, as_object, as_sequence, as_text, object_or_empty, text_or_empty
 
 _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+);base64,")
 _BLOCKS: tuple[type, ...] = ContentBlock.__args__  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownVariableType]

@@ -12,6 +12,7 @@ from dataclasses import dataclass, is_dataclass
 from functools import cache
 from typing import Any, cast
 
+from toolweave._json_types import Json, JsonObject, as_object, as_sequence, as_text, text_or_empty
 from toolweave.agent._message_content import (
     UnknownForm,
     block_of,
@@ -39,7 +40,6 @@ from toolweave.models._pydantic_ai import PROVIDER as PYDANTIC_AI
 from toolweave.models._pydantic_ai import additions_to_next
 from toolweave.models._responses_items import texts
 from toolweave.protocol.content import ContentBlock
-from toolweave.protocol.json_types import Json, JsonObject, as_object, as_sequence, as_text, text_or_empty
 from toolweave.tools._arguments import json_text, read_arguments
 from toolweave.tools._result import ToolResult
 

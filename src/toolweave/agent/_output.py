@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Self
 
+from toolweave._json_types import JsonObject, as_object
 from toolweave._repairs import Repair
-from toolweave.protocol.json_types import JsonObject, as_object
 from toolweave.schema._object_around import object_around
 from toolweave.schema._problems import Problem, describe
 from toolweave.schema._signature import adapter_of, schema_of, validation_problems

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from toolweave._json_types import JsonObject, as_object, as_sequence, as_text, object_or_empty, text_or_empty
 from toolweave.agent._message_content import UnknownForm, block_of, blocks_of, part_members, part_type
 from toolweave.agent._message_forms import ReadMessages, by_role, call_of, outcome_of
 from toolweave.models._messages import (
@@ -27,7 +28,6 @@ from toolweave.models._messages import (
     UserMessage,
 )
 from toolweave.protocol.content import ContentBlock
-from toolweave.protocol.json_types import JsonObject, as_object, as_sequence, as_text, object_or_empty, text_or_empty
 from toolweave.tools._arguments import json_text
 from toolweave.tools._result import ToolResult
 

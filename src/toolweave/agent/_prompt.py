@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol, Self, TypeAlias, cast
 
+from toolweave._json_types import Json, JsonObject
 from toolweave.agent._content_messages import read_content
 from toolweave.agent._framework_messages import read_framework
 from toolweave.agent._message_content import UnknownForm
@@ -25,7 +26,6 @@ from toolweave.models._messages import (
     UserMessage,
 )
 from toolweave.protocol.content import ContentBlock, EmbeddedResource, TextContent
-from toolweave.protocol.json_types import Json, JsonObject
 from toolweave.tools._media import File
 from toolweave.tools._result import ToolResult
 

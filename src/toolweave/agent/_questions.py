@@ -13,10 +13,10 @@ from typing import Literal, TypeAlias
 
 import anyio
 
+from toolweave._json_types import JsonObject
 from toolweave.agent._approval import Approvals, WaitingQuestion
 from toolweave.errors import RunError
 from toolweave.protocol.client_requests import ElicitationRequest, ElicitationResult
-from toolweave.protocol.json_types import JsonObject
 from toolweave.tools._call_questions import filled_form
 
 GivenAnswer: TypeAlias = ElicitationResult | JsonObject

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias, cast
 
+from toolweave._json_types import Json, JsonObject, as_number, object_or_empty, text_or_empty
 from toolweave.agent._events import RunResult
 from toolweave.agent._journal import RunStart
 from toolweave.errors import RunError, StoreError
@@ -25,7 +26,6 @@ from toolweave.models._serialization import (
     usage_from_json,
     usage_to_json,
 )
-from toolweave.protocol.json_types import Json, JsonObject, as_number, object_or_empty, text_or_empty
 from toolweave.state import Change, Document, Put, Store, iter_documents, signal
 
 _log = logging.getLogger("toolweave.agent")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
+from toolweave._json_types import Json, JsonObject
 from toolweave.agent import _events as events
 from toolweave.agent._agent_tools import CombinedToolset
 from toolweave.agent._events import Event, RunResult, RunStatus, StopReason
@@ -39,7 +40,6 @@ from toolweave.agent._tool_search import ToolSearchToolset
 from toolweave.errors import ConfigError, ModelError, RunError, StoreError, ToolExecutionError
 from toolweave.models._base import Usage
 from toolweave.models._messages import AssistantMessage, TextPart, ToolCallPart, ToolMessage
-from toolweave.protocol.json_types import Json, JsonObject
 from toolweave.tools._call import IDEMPOTENCY_KEY, CallContext
 from toolweave.tools._toolset import Toolset
 

@@ -15,6 +15,7 @@ from typing import Protocol
 
 import anyio
 
+from toolweave._json_types import Json, JsonObject
 from toolweave.agent._agent_tools import AgentTools, ToolLike
 from toolweave.agent._durable import Durable
 from toolweave.agent._journal import OnUnknown, RunStart
@@ -26,7 +27,6 @@ from toolweave.errors import ErrorKind, ToolError
 from toolweave.jobs._backoff import Backoff
 from toolweave.jobs._lease import is_held
 from toolweave.models._messages import UserMessage
-from toolweave.protocol.json_types import Json, JsonObject
 from toolweave.state import MemoryStore, Store
 from toolweave.tools._call import CallContext, ToolCall
 from toolweave.tools._function import tool

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import Literal
 
+from toolweave._json_types import Json, JsonObject
 from toolweave.agent._approval import Approval, WaitingCall, definition_digest
 from toolweave.agent._durable import Durable
 from toolweave.agent._events import RunResult
@@ -49,7 +50,6 @@ from toolweave.models._serialization import (
     usage_from_json,
     usage_to_json,
 )
-from toolweave.protocol.json_types import Json, JsonObject
 from toolweave.state import Change, iter_documents
 from toolweave.tools._call import RESUMABLE
 from toolweave.tools._spec import ToolSpec

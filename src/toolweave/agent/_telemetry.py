@@ -21,13 +21,13 @@ from opentelemetry.context import Context
 from opentelemetry.metrics import Histogram, MeterProvider
 from opentelemetry.trace import Link, Span, SpanKind, StatusCode, Tracer
 
+from toolweave._json_types import Json, JsonObject
 from toolweave._value import Value
 from toolweave.agent._events import StopReason
 from toolweave.errors import ModelError
 from toolweave.models._base import Finished, ModelRequest, Usage
 from toolweave.models._base import StopReason as TurnEnd
 from toolweave.models._messages import AssistantMessage, Message, TextPart, ToolCallPart, ToolMessage, UserMessage
-from toolweave.protocol.json_types import Json, JsonObject
 from toolweave.protocol.meta import trace_context_in, with_trace_context
 from toolweave.tools._arguments import encode
 from toolweave.tools._result import ToolResult

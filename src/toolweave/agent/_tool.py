@@ -11,6 +11,7 @@ from typing import Protocol, TypeAlias
 
 import anyio
 
+from toolweave._json_types import JsonObject
 from toolweave.agent import _events as events
 from toolweave.agent._durable import Durable
 from toolweave.agent._idempotency import part_key
@@ -19,7 +20,6 @@ from toolweave.agent._run import Run, current_run, runtime_of
 from toolweave.errors import ModelError, ToolError
 from toolweave.jobs._lease import is_held
 from toolweave.protocol.content import ContentBlock, TextContent
-from toolweave.protocol.json_types import JsonObject
 from toolweave.tools._call import IDEMPOTENCY_KEY, RESUMABLE, CallContext
 from toolweave.tools._function import tool as function_tool
 from toolweave.tools._result import ToolResult

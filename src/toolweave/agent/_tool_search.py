@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
+from toolweave._json_types import JsonObject, as_text, object_entries, object_or_empty
 from toolweave.models._messages import AssistantMessage, Message, ToolMessage
 from toolweave.protocol.content import TextContent
-from toolweave.protocol.json_types import JsonObject, as_text, object_entries, object_or_empty
 from toolweave.tools._call import CallContext, ToolCall
 from toolweave.tools._names import free_name
 from toolweave.tools._result import ToolResult, invalid_input

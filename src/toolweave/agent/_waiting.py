@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Literal, TypeAlias
 
+from toolweave._json_types import Json, JsonObject, object_or_empty
 from toolweave.agent._approval import Approval, WaitingCall, definition_digest
 from toolweave.agent._questions import Asked, GivenAnswer, checked_answer
 from toolweave.agent._records import JOURNAL, RUN_NOTES, RunRecord, read_record, record_change, run_topic
@@ -19,7 +20,6 @@ from toolweave.jobs import WorkQueue
 from toolweave.jobs._kind import SUBMITTED_SIGNAL, JobTopic, submitted_note
 from toolweave.models._serialization import plain, turn_from_json
 from toolweave.protocol.client_requests import ElicitationResult
-from toolweave.protocol.json_types import Json, JsonObject, object_or_empty
 from toolweave.state import Change, Delete, Document, Put, Store, iter_documents, signal
 from toolweave.tools._spec import ToolSpec
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import anyio.lowlevel
 
+from toolweave._json_types import JsonObject
 from toolweave._value import Value
 from toolweave.config import ServerConfig
 from toolweave.connect._feed.list_cache import ListChanged, LiveList
@@ -19,7 +20,6 @@ from toolweave.connect._feed.list_reader import ParsedList, SendRequest, ToolRef
 from toolweave.connect._repairs import Repairs
 from toolweave.errors import ErrorKind, SchemaError, ToolError
 from toolweave.protocol.eras import RESULT, WRAP_MARK
-from toolweave.protocol.json_types import JsonObject
 from toolweave.protocol.left_out import LeftOut, left_out_in
 from toolweave.schema._fitting import fitted
 from toolweave.schema._pydantic_models import loader_for_schema

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import anyio
 
+from toolweave._json_types import Json, JsonObject
 from toolweave.config import Auth, ServerConfig, Timeouts, server_config
 from toolweave.config._auth import AuthFlow
 from toolweave.connect._catalog import Catalog
@@ -42,7 +43,6 @@ from toolweave.errors import (
     as_tool_error,
 )
 from toolweave.protocol.component_meta import asking_for
-from toolweave.protocol.json_types import Json, JsonObject
 from toolweave.protocol.left_out import LeftOut
 from toolweave.protocol.logs import LogLevel
 from toolweave.tools._call import CallContext, ProgressCallback, ToolCall

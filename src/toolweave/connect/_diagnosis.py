@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from typing import cast
 
+from toolweave._json_types import object_or_empty
 from toolweave.config import ServerConfig
 from toolweave.connect._report import Report
 from toolweave.errors import (
@@ -19,7 +20,6 @@ from toolweave.errors import (
     RequestTimeoutError,
     ServerError,
 )
-from toolweave.protocol.json_types import object_or_empty
 
 
 async def explained(error: Exception, config: ServerConfig, report: Report, *, refused: str, used: bool) -> Exception:

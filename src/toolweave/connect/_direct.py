@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from toolweave._json_types import Json
 from toolweave.config import ServerConfig
 from toolweave.connect._catalog import Catalog
 from toolweave.connect._deadline import Deadline, SharedTimer
@@ -21,7 +22,6 @@ from toolweave.connect._transports import OpenSession
 from toolweave.connect._wire.channel import ChannelWire
 from toolweave.errors import RequestTimeoutError
 from toolweave.protocol import methods
-from toolweave.protocol.json_types import Json
 
 
 class DirectCalls:

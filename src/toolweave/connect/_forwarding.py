@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from toolweave._json_types import JsonObject, as_object
 from toolweave.config import ServerConfig
 from toolweave.connect._catalog import Catalog
 from toolweave.connect._client_features.callbacks import AnswerRequest
@@ -17,7 +18,6 @@ from toolweave.connect._direct import DirectCall
 from toolweave.connect._output_check import checked_result
 from toolweave.connect._session import Declared, OnNotification
 from toolweave.protocol import methods
-from toolweave.protocol.json_types import JsonObject, as_object
 from toolweave.protocol.tasks import is_task
 from toolweave.tools._mcp import tool_result
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from toolweave._json_types import JsonObject, object_or_empty
 from toolweave.connect._feed.list_cache import ListFacts, ListKind, LiveList
 from toolweave.connect._feed.refresher import CAPABILITIES
-from toolweave.protocol.json_types import JsonObject, object_or_empty
 
 if TYPE_CHECKING:
     from toolweave.connect._direct import DirectCalls

@@ -14,13 +14,13 @@ from typing import Any
 import anyio
 import msgspec
 
+from toolweave._json_types import Json, JsonObject, array_or_empty, as_object, as_text, object_or_empty
 from toolweave._value import Value
 from toolweave.connect._report import Report, Step
 from toolweave.connect._session import Agreement, ClientHandlers, Session, Wire, ask, envelope
 from toolweave.errors import ConnectionLostError, ProtocolError, ServerError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import METHOD_NOT_FOUND, UNSUPPORTED_VERSION
-from toolweave.protocol.json_types import Json, JsonObject, array_or_empty, as_object, as_text, object_or_empty
 from toolweave.protocol.meta import SERVER_INFO
 from toolweave.protocol.uris import safe_icons
 from toolweave.protocol.versions import HANDSHAKE_VERSIONS, LATEST_HANDSHAKE_VERSION, MODERN_VERSION, MODERN_VERSIONS

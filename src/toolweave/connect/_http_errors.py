@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
+from toolweave._json_types import Json, object_or_empty, text_or_empty
 from toolweave._text import visible
 from toolweave._value import Value
 from toolweave.config._auth import AuthFlow
@@ -21,7 +22,6 @@ from toolweave.connect._wire.credentials import AuthHook
 from toolweave.errors import AuthRequiredError, ConnectionLostError, ErrorKind, ProtocolError, ServerError
 from toolweave.http import no_proxy_hint, origin_of
 from toolweave.protocol.codes import INTERNAL_ERROR
-from toolweave.protocol.json_types import Json, object_or_empty, text_or_empty
 
 MAX_CONNECTIONS = 100
 """The default maximum of open connections to one server."""

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import anyio.to_thread
 
-from toolweave.protocol.json_types import array_or_empty
+from toolweave._json_types import array_or_empty
 
 ResultT = TypeVar("ResultT")
 _MANY_PARTS = 1_000

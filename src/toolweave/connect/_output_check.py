@@ -8,13 +8,13 @@ from contextlib import suppress
 from typing import Any
 
 from toolweave._json import decode_json
+from toolweave._json_types import Json, object_or_empty
 from toolweave._masking import mask_json
 from toolweave.config import ServerConfig
 from toolweave.connect._catalog import Catalog
 from toolweave.errors import ErrorKind, ToolError, printable
 from toolweave.protocol.content import TextContent
 from toolweave.protocol.eras import RESULT
-from toolweave.protocol.json_types import Json, object_or_empty
 from toolweave.protocol.lenient_results import TEXT_AS_STRUCTURE
 from toolweave.schema import Validator
 from toolweave.schema._problems import describe

@@ -18,6 +18,7 @@ from typing import Any, TypeGuard, TypeVar, cast
 import anyio
 import anyio.lowlevel
 
+from toolweave._json_types import Json, JsonObject, as_object
 from toolweave.config import ServerConfig
 from toolweave.connect._catalog import CallTarget, Catalog
 from toolweave.connect._client_features.input_required import exchange
@@ -43,7 +44,6 @@ from toolweave.errors import AuthRequiredError, ConnectionLostError, ProtocolErr
 from toolweave.protocol import methods
 from toolweave.protocol.codes import HEADER_MISMATCH, INVALID_PARAMS, URL_ELICITATION_REQUIRED
 from toolweave.protocol.component_meta import VERSION
-from toolweave.protocol.json_types import Json, JsonObject, as_object
 from toolweave.tools._call import CallContext, Progress
 from toolweave.tools._call_questions import CallQuestions, is_resumed
 from toolweave.tools._mcp import tool_result

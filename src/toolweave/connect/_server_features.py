@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import anyio
 
+from toolweave._json_types import Json, JsonObject, array_or_empty, object_or_empty
 from toolweave.config import ServerConfig
 from toolweave.connect._catalog import Catalog
 from toolweave.connect._events import EventListeners
@@ -27,7 +28,6 @@ from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR, METHOD_NOT_FOUND
 from toolweave.protocol.component_meta import asking_for
 from toolweave.protocol.content import EmbeddedResource
-from toolweave.protocol.json_types import Json, JsonObject, array_or_empty, object_or_empty
 from toolweave.protocol.server_features import (
     Completion,
     Prompt,

@@ -18,6 +18,7 @@ from typing import Any, ClassVar, Protocol
 import anyio
 import msgspec
 
+from toolweave._json_types import Json, JsonObject, as_number, as_text, object_or_empty
 from toolweave._value import Value
 from toolweave.connect._client_features.callbacks import NO_CALLBACKS, Callbacks, ClientStandIn
 from toolweave.connect._client_features.logs import LogFeed
@@ -31,7 +32,6 @@ from toolweave.connect._deadline import Deadline
 from toolweave.errors import ProtocolError, ServerError, printable
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INVALID_REQUEST
-from toolweave.protocol.json_types import Json, JsonObject, as_number, as_text, object_or_empty
 from toolweave.protocol.logs import log_message
 from toolweave.protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCOL_VERSION
 from toolweave.tools._call import Progress

@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
 
+from toolweave._json_types import Json, JsonObject, object_or_empty
 from toolweave.config._frontmatter import split_frontmatter
 from toolweave.connect._feed.list_reader import EntryReader, list_all
 from toolweave.connect._server_features import ServerFeatures
@@ -21,7 +22,6 @@ from toolweave.errors import ProtocolError, SkillError, printable
 from toolweave.protocol import methods
 from toolweave.protocol.codes import METHOD_NOT_FOUND
 from toolweave.protocol.content import EmbeddedResource
-from toolweave.protocol.json_types import Json, JsonObject, object_or_empty
 from toolweave.protocol.server_features import Resource, read_resource
 from toolweave.protocol.skills import MAX_SKILL_BYTES, Skill, content_digest, read_skill, same_value, skill_settings
 

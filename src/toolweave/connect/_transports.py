@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import anyio.to_thread
 import msgspec
 
+from toolweave._json_types import object_or_empty
 from toolweave._value import Value
 from toolweave.config import ServerConfig, register_transport_name, server_config
 from toolweave.connect._channel import MAX_MESSAGE_BYTES, Channel
@@ -29,7 +30,6 @@ from toolweave.connect._stdio.process import ServerProcess, spawn
 from toolweave.connect._wire.channel import channel_wire
 from toolweave.connect._wire.credentials import Credentials, flow_of, hook_of
 from toolweave.errors import ConfigError, ConnectError, ConnectionLostError, ProtocolError, ServerError
-from toolweave.protocol.json_types import object_or_empty
 
 _log = logging.getLogger("toolweave.connect")
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
+from toolweave._json_types import Json
 from toolweave.export._tool_calls import run_calls
 from toolweave.export._tool_export import ToolExport, member
-from toolweave.protocol.json_types import Json
 from toolweave.tools._anthropic_content import anthropic_content, anthropic_form
 from toolweave.tools._call import CallContext
 from toolweave.tools._result import ToolResult

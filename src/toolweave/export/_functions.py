@@ -8,9 +8,9 @@ from collections.abc import Callable, Collection, Sequence
 from inspect import Parameter, Signature
 from typing import Any, Literal, Union
 
+from toolweave._json_types import Json, JsonObject, array_or_empty, as_object, object_or_empty, text_or_empty
 from toolweave.export._blocking import Bridge
 from toolweave.export._tool_calls import run_call
-from toolweave.protocol.json_types import Json, JsonObject, array_or_empty, as_object, object_or_empty, text_or_empty
 from toolweave.tools._call import ToolCall
 from toolweave.tools._names import NameMap
 from toolweave.tools._sources import ToolSource, borrowed_toolset

@@ -8,12 +8,12 @@ from contextvars import ContextVar
 from functools import cache
 from typing import TYPE_CHECKING, Any, Self, cast
 
+from toolweave._json_types import Json, JsonObject
 from toolweave.errors import ErrorKind, ToolError, ToolExecutionError
 from toolweave.export._approval_hints import ApprovalHints, ConfirmCalls
 from toolweave.export._blocking import Bridge
 from toolweave.export._tool_calls import run_call, telling
 from toolweave.export._tool_export import ToolExport
-from toolweave.protocol.json_types import Json, JsonObject
 from toolweave.tools._ambient import ambient_context
 from toolweave.tools._approval_request import approval_request
 from toolweave.tools._call import CallContext, Progress, ToolCall

@@ -6,11 +6,11 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from toolweave._json_types import Json, JsonObject
 from toolweave.export._approval_hints import ApprovalHints, ConfirmCalls
 from toolweave.export._openai import MAX_DESCRIPTION
 from toolweave.export._tool_calls import run_call, telling
 from toolweave.export._tool_export import ToolExport
-from toolweave.protocol.json_types import Json, JsonObject
 from toolweave.tools._call import Progress, ToolCall
 from toolweave.tools._openai_content import chat_text, responses_content
 from toolweave.tools._result import ToolResult

@@ -6,11 +6,11 @@ from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from toolweave._json_types import Json, JsonObject
 from toolweave.export._approval_hints import ApprovalHints, ConfirmCalls
 from toolweave.export._server_instructions import server_instructions
 from toolweave.export._tool_calls import run_call, telling
 from toolweave.export._tool_export import ToolExport
-from toolweave.protocol.json_types import Json, JsonObject
 from toolweave.tools._call import Progress, ProgressCallback, ToolCall
 from toolweave.tools._media_parts import SHOWN, SOUNDS, Media, shown
 from toolweave.tools._openai_content import chat_text

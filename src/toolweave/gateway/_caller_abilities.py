@@ -11,12 +11,12 @@ from typing import Any
 
 import anyio
 
+from toolweave._json_types import object_or_empty
 from toolweave.errors import RequestError
 from toolweave.protocol.client_requests import CAPABILITY_OF, can_answer, needs_of
 from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, MISSING_CAPABILITY
 from toolweave.protocol.eras import missing_abilities, passed_capabilities, question_for
 from toolweave.protocol.input_required import INPUT_REQUESTS, read_input_request
-from toolweave.protocol.json_types import object_or_empty
 from toolweave.protocol.tasks import declares_tasks
 from toolweave.serve._request import Client, Json, Request
 

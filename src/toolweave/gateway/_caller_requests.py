@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary, ref
 import msgspec
 
 from toolweave._json import decode_json
+from toolweave._json_types import array_or_empty, as_object, as_text, object_or_empty
 from toolweave.connect import ConnectionState
 from toolweave.errors import AuthRequiredError, RequestError, ToolError, as_tool_error
 from toolweave.gateway._caller_gateways import CallerGateways, InnerGateway
@@ -26,7 +27,6 @@ from toolweave.gateway._task_names import TaskNames
 from toolweave.hub._hub import down_servers
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, RESOURCE_NOT_FOUND
-from toolweave.protocol.json_types import array_or_empty, as_object, as_text, object_or_empty
 from toolweave.protocol.tasks import TASK_ID
 from toolweave.serve._changes import Changes
 from toolweave.serve._request import CallNext, Feature, Json, Method, Offered, OfferLookup, Request

@@ -12,8 +12,8 @@ from typing import Any
 
 import anyio
 
+from toolweave._json_types import as_text
 from toolweave.protocol import methods
-from toolweave.protocol.json_types import as_text
 from toolweave.serve._envelope import MAX_TOKEN
 from toolweave.serve._logs import Logs
 from toolweave.serve._request import Json, Request

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from toolweave._json_types import as_object, object_or_empty
 from toolweave.connect import ConnectionState, McpConnection
 from toolweave.gateway._unreached import UnreachedUpstreams
 from toolweave.hub import Hub
 from toolweave.hub._hub import caller_servers, offer_names
-from toolweave.protocol.json_types import as_object, object_or_empty
 from toolweave.protocol.meta import OF_EVERY_ERA
 from toolweave.protocol.versions import MODERN_VERSIONS
 from toolweave.serve._request import Json, MayUse, Method, OfferKind

@@ -11,13 +11,13 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from toolweave._json_types import array_or_empty, as_object, object_or_empty
 from toolweave.config import LoadedConfig, ServerConfig, server_config
 from toolweave.connect import McpConnection
 from toolweave.errors import ToolweaveError
 from toolweave.gateway._capabilities import declares
 from toolweave.gateway._gateway import create_gateway
 from toolweave.protocol import methods
-from toolweave.protocol.json_types import array_or_empty, as_object, object_or_empty
 from toolweave.protocol.meta import OF_EVERY_ERA, TASKS_EXTENSION
 from toolweave.protocol.versions import (
     FORMS_VERSION,

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
+from toolweave._json_types import object_or_empty
 from toolweave.errors import ErrorKind, RequestError, ToolError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INVALID_PARAMS
 from toolweave.protocol.content import TextContent
-from toolweave.protocol.json_types import object_or_empty
 from toolweave.protocol.jsonrpc import encode_value
 from toolweave.serve._request import CallNext, Json, Request
 from toolweave.serve._unknown import not_offered

@@ -16,10 +16,10 @@ from typing import Any, TypeAlias
 
 import anyio
 
+from toolweave._json_types import as_object
 from toolweave.errors import RequestError, StoreError
 from toolweave.gateway._replicas import ReplicaGone, Replicas, UnknownToReplica
 from toolweave.protocol.codes import INTERNAL_ERROR
-from toolweave.protocol.json_types import as_object
 from toolweave.protocol.tasks import ENDED, TASK_ID, created, failed, with_outcome
 from toolweave.serve._request import Client, Json, Request
 from toolweave.serve._task_spawner import ServingGroups

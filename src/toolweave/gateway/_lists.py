@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 
 import anyio
 
+from toolweave._json_types import object_or_empty
 from toolweave.connect import ConnectionState, McpConnection
 from toolweave.connect._feed.list_cache import ListFacts, ListKind
 from toolweave.errors import DuplicateToolError, RequestError, ServerError
@@ -27,7 +28,6 @@ from toolweave.hub._starting import USABLE
 from toolweave.protocol import methods
 from toolweave.protocol.apps import page_uri
 from toolweave.protocol.codes import METHOD_NOT_FOUND
-from toolweave.protocol.json_types import object_or_empty
 from toolweave.protocol.resource_uris import with_uris
 from toolweave.protocol.subscriptions import LIST_CHANGED
 from toolweave.protocol.versions import MODERN_VERSIONS

@@ -13,13 +13,13 @@ from typing import Protocol, TypeAlias
 
 import anyio
 
+from toolweave._json_types import as_object, as_text
 from toolweave.errors import RequestError
 from toolweave.gateway._kept_tasks import NO_LINE
 from toolweave.middleware._observers import RequestEnd
 from toolweave.middleware._outcome import first_text
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INVALID_PARAMS
-from toolweave.protocol.json_types import as_object, as_text
 from toolweave.protocol.tasks import ENDED, TASK_ID, TaskDocument, read_task
 from toolweave.serve._request import Client, Json, Request, principal_name
 

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from toolweave._json_types import object_or_empty
 from toolweave.connect._connection import McpConnection
 from toolweave.connect._direct import DirectCall
 from toolweave.connect._session import Declared
@@ -62,7 +63,6 @@ from toolweave.protocol.eras import (
     page_questions,
 )
 from toolweave.protocol.input_required import INPUT_REQUIRED, INPUT_RESPONSES, REQUEST_STATE, input_required
-from toolweave.protocol.json_types import object_or_empty
 from toolweave.protocol.tasks import TASK_ID, is_task, related
 from toolweave.protocol.versions import MODERN_VERSIONS
 from toolweave.serve._logs import Logs

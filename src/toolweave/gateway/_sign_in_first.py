@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 import anyio
 
+from toolweave._json_types import object_or_empty, text_or_empty
 from toolweave.config import is_loopback
 from toolweave.errors import ErrorKind, RequestError, ServerError, StoreError, ToolError
 from toolweave.gateway._sealed_state import SealedRound, StateCipher
@@ -35,7 +36,6 @@ from toolweave.protocol.input_required import (
     input_request,
     input_required,
 )
-from toolweave.protocol.json_types import object_or_empty, text_or_empty
 from toolweave.protocol.versions import LATEST_HANDSHAKE_VERSION
 from toolweave.serve._changes import Changes, Topic
 from toolweave.serve._request import Client, Json, Request

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from operator import itemgetter
 from typing import Any
 
+from toolweave._json_types import object_or_empty
 from toolweave.errors import RequestError
 from toolweave.gateway._perspectives import Perspective, Perspectives
 from toolweave.gateway._relay import Relay
@@ -18,7 +19,6 @@ from toolweave.hub import Hub
 from toolweave.hub._hub import caller_servers
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INVALID_PARAMS, METHOD_NOT_FOUND, RESOURCE_NOT_FOUND
-from toolweave.protocol.json_types import object_or_empty
 from toolweave.protocol.skills import read_skill, skill_settings, with_prefix
 from toolweave.serve._offers.pagination import DEFAULT_PAGE_SIZE, list_page, only_for_caller
 from toolweave.serve._request import Json, Method, Request

@@ -13,6 +13,7 @@ from typing import Any, cast
 import anyio
 import msgspec
 
+from toolweave._json_types import as_object
 from toolweave.errors import ErrorKind, RequestError, ToolError
 from toolweave.gateway._parking import LiveCall
 from toolweave.gateway._relay import Relay
@@ -25,7 +26,6 @@ from toolweave.protocol.input_required import (
     read_input_request,
     read_input_required,
 )
-from toolweave.protocol.json_types import as_object
 from toolweave.protocol.tasks import is_task
 from toolweave.serve._request import Json, Method, ReplyChannel, Request
 from toolweave.serve._task_spawner import ServingGroups

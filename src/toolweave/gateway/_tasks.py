@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 
 import anyio
 
+from toolweave._json_types import as_object, as_text, object_or_empty
 from toolweave.connect import McpConnection
 from toolweave.errors import RequestError
 from toolweave.gateway._kept_tasks import NO_LINE, EndedCalls, ProcessTasks
@@ -30,7 +31,6 @@ from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
 from toolweave.protocol.eras import legacy_result, modern_result, question_for
 from toolweave.protocol.input_required import INPUT_RESPONSES, REQUEST_STATE, read_input_request
-from toolweave.protocol.json_types import as_object, as_text, object_or_empty
 from toolweave.protocol.tasks import (
     ENDED,
     TASK_ID,

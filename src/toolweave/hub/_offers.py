@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeAlias, cast
 
 import anyio
 
+from toolweave._json_types import Json
 from toolweave.config import ServerConfig
 from toolweave.connect._connection import McpConnection
 from toolweave.connect._feed.list_cache import ListFacts
@@ -21,7 +22,6 @@ from toolweave.hub._naming import NameConflict, name_others, name_uri, without_s
 from toolweave.hub._starting import USABLE
 from toolweave.protocol.codes import INVALID_PARAMS, RESOURCE_NOT_FOUND
 from toolweave.protocol.content import EmbeddedResource
-from toolweave.protocol.json_types import Json
 from toolweave.protocol.server_features import PromptResult
 from toolweave.protocol.skills import Skill, skill_settings
 from toolweave.protocol.uris import normal_uri

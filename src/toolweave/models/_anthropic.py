@@ -9,6 +9,7 @@ from contextlib import aclosing
 from typing import Any, Literal, cast
 from urllib.parse import urlsplit
 
+from toolweave._json_types import Json, JsonObject
 from toolweave.errors import ConfigError, ModelError, SchemaError
 from toolweave.models._anthropic_messages import CONTAINER, PROVIDER, container_id, tools_used, wire_messages
 from toolweave.models._anthropic_turn import TurnReader
@@ -20,7 +21,6 @@ from toolweave.models._prices import Price
 from toolweave.models._refused_features import prompted
 from toolweave.models._retry import Retry
 from toolweave.models._tool_schemas import ToolSchemas, schemas_for
-from toolweave.protocol.json_types import Json, JsonObject
 from toolweave.schema._lowering import lower
 from toolweave.schema._profiles import SchemaProfile
 from toolweave.tools._anthropic_content import anthropic_form, anthropic_text

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
+from toolweave._json_types import Json, JsonObject
 from toolweave.models._history import WireIds, added_members, pair_tool_calls
 from toolweave.models._messages import (
     AssistantMessage,
@@ -19,7 +20,6 @@ from toolweave.models._messages import (
     ToolOutcome,
     UserMessage,
 )
-from toolweave.protocol.json_types import Json, JsonObject
 from toolweave.tools._anthropic_content import anthropic_content, anthropic_parts, anthropic_text
 from toolweave.tools._wire_tools import WireTools
 

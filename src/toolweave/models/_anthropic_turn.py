@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from toolweave._json_types import Json, JsonObject
 from toolweave.models._anthropic_messages import CONTAINER
 from toolweave.models._base import (
     Finished,
@@ -31,7 +32,6 @@ from toolweave.models._messages import (
     ToolCallPart,
 )
 from toolweave.models._provider_errors import short
-from toolweave.protocol.json_types import Json, JsonObject
 from toolweave.tools._arguments import fresh_id, json_text, read_arguments, wire_id
 from toolweave.tools._wire_tools import WireTools
 

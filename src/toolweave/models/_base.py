@@ -7,9 +7,9 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
+from toolweave._json_types import JsonObject
 from toolweave.errors import ModelError
 from toolweave.models._messages import AssistantMessage, Message
-from toolweave.protocol.json_types import JsonObject
 from toolweave.tools._spec import ToolSpec
 
 StopReason: TypeAlias = Literal["end", "tool_calls", "max_tokens", "refusal", "pause", "malformed_call", "other"]

@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
+from toolweave._json_types import Json, JsonObject, object_or_empty, text_or_empty
 from toolweave._repairs import Repair
 from toolweave.models._base import ModelEvent, StopReason, StreamedToolCall, ToolCallDelta
 from toolweave.models._history import CALL_ID
 from toolweave.models._messages import ToolCallPart
-from toolweave.protocol.json_types import Json, JsonObject, object_or_empty, text_or_empty
 from toolweave.tools._arguments import fresh_id, json_text, read_arguments, wire_id
 from toolweave.tools._wire_tools import WireTools
 

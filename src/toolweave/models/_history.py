@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+from toolweave._json_types import Json
 from toolweave.models._messages import (
     AssistantMessage,
     Message,
@@ -16,7 +17,6 @@ from toolweave.models._messages import (
     ToolOutcome,
     UserMessage,
 )
-from toolweave.protocol.json_types import Json
 from toolweave.tools._arguments import wire_id
 from toolweave.tools._result import ToolResult
 

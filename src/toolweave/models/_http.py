@@ -17,6 +17,7 @@ import anyio
 import msgspec
 
 from toolweave._json import decode_json
+from toolweave._json_types import Json
 from toolweave._masking import mask_values
 from toolweave._repairs import Repair
 from toolweave.errors import ModelError
@@ -34,7 +35,6 @@ from toolweave.http import (
 )
 from toolweave.models._provider_errors import refusal, short
 from toolweave.models._retry import retry_after
-from toolweave.protocol.json_types import Json
 from toolweave.protocol.sse import EventParser, ServerSentEvent
 
 BODY = "body"

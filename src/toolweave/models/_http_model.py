@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Self
 
+from toolweave._json_types import JsonObject
 from toolweave.errors import ModelError
 from toolweave.models._base import ModelEvent, ModelRequest, StreamRestarted
 from toolweave.models._http import ProviderApi
@@ -19,7 +20,6 @@ from toolweave.models._provider_errors import malformed_turn
 from toolweave.models._refused_features import RefusedFeatures
 from toolweave.models._retry import Retry, with_retries
 from toolweave.models._tool_repairs import SentTools, ToolRepairs
-from toolweave.protocol.json_types import JsonObject
 from toolweave.tools._arguments import encode
 from toolweave.tools._spec import ToolSpec
 from toolweave.tools._wire_tools import ToolWriter, WireTools

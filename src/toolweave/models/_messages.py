@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from toolweave._json_types import JsonObject
 from toolweave.protocol.content import ContentBlock, TextContent
-from toolweave.protocol.json_types import JsonObject
 from toolweave.tools._result import ToolResult
 
 

@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Literal, TypeAlias
 
+from toolweave._json_types import Json, JsonObject
 from toolweave.errors import SchemaError
 from toolweave.models._base import ModelEvent, ModelRequest
 from toolweave.models._http import ProviderApi, SecretLike, until_end
@@ -20,7 +21,6 @@ from toolweave.models._openai_responses import ResponsesTurn, responses_input
 from toolweave.models._prices import Price
 from toolweave.models._retry import Retry
 from toolweave.models._tool_schemas import schemas_for
-from toolweave.protocol.json_types import Json, JsonObject
 from toolweave.protocol.sse import ServerSentEvent
 from toolweave.schema._lowering import lower
 from toolweave.schema._profiles import SchemaProfile

@@ -11,6 +11,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from toolweave._json_types import Json, JsonObject, array_or_empty, as_object, object_or_empty, text_or_empty
 from toolweave.models._base import (
     Finished,
     ModelEvent,
@@ -34,7 +35,6 @@ from toolweave.models._messages import (
     UserMessage,
 )
 from toolweave.models._provider_errors import MALFORMED, short
-from toolweave.protocol.json_types import Json, JsonObject, array_or_empty, as_object, object_or_empty, text_or_empty
 from toolweave.tools._arguments import alphanumeric_id, json_text
 from toolweave.tools._openai_content import chat_images, chat_parts, chat_text
 from toolweave.tools._wire_tools import WireTools

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
+from toolweave._json_types import Json, JsonObject, array_or_empty, object_or_empty
 from toolweave.models._base import (
     Finished,
     ModelEvent,
@@ -32,7 +33,6 @@ from toolweave.models._messages import (
 )
 from toolweave.models._provider_errors import short
 from toolweave.models._responses_items import StreamedItem, StreamedItems
-from toolweave.protocol.json_types import Json, JsonObject, array_or_empty, object_or_empty
 from toolweave.tools._arguments import fresh_id, json_text, read_arguments, wire_id
 from toolweave.tools._openai_content import responses_content, responses_parts
 from toolweave.tools._wire_tools import WireTools

@@ -12,10 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 from toolweave._json import decode_json
-from toolweave.errors import ModelError
-from toolweave.models._base import Finished
-from toolweave.models._messages import AssistantMessage, TextPart
-from toolweave.protocol.json_types import (
+from toolweave._json_types import (
     JsonObject,
     array_or_empty,
     as_array,
@@ -23,6 +20,9 @@ from toolweave.protocol.json_types import (
     object_or_empty,
     text_or_empty,
 )
+from toolweave.errors import ModelError
+from toolweave.models._base import Finished
+from toolweave.models._messages import AssistantMessage, TextPart
 
 MALFORMED = re.compile(r"malformed_function_call|unexpected_tool_call", re.IGNORECASE)
 """Gemini's finish reason of a turn whose call it could not parse; it comes with more words around it."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import anyio.to_thread
 
+from toolweave._json_types import Json, JsonObject
 from toolweave.errors import ConfigError, ModelError
 from toolweave.models._base import (
     Finished,
@@ -45,7 +46,6 @@ from toolweave.models._provider_errors import MALFORMED, malformed_turn, refusal
 from toolweave.models._tool_repairs import SentTools, ToolRepairs
 from toolweave.models._tool_schemas import schemas_of_name
 from toolweave.protocol.content import AudioContent, ContentBlock, EmbeddedResource, ImageContent
-from toolweave.protocol.json_types import Json, JsonObject
 from toolweave.tools._arguments import json_text, read_arguments, wire_id
 from toolweave.tools._media import sniff
 from toolweave.tools._names import NameMap

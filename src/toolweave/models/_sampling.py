@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import cast
 
+from toolweave._json_types import JsonObject, as_array, as_object, as_text
 from toolweave.models._base import Finished, Model, ModelRequest, ModelSettings, complete
 from toolweave.models._messages import (
     AssistantMessage,
@@ -29,7 +30,6 @@ from toolweave.protocol.client_requests import (
     sampling_stops,
 )
 from toolweave.protocol.content import ContentBlock, UnknownContent, content_block
-from toolweave.protocol.json_types import JsonObject, as_array, as_object, as_text
 from toolweave.tools import ToolResult, ToolSpec
 
 _REASONS = {"end": STOPPED_AT_END, "tool_calls": STOPPED_FOR_TOOLS, "max_tokens": STOPPED_AT_TOKENS}

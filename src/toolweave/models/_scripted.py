@@ -8,6 +8,7 @@ import json
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from typing import Any, TypeAlias, cast
 
+from toolweave._json_types import JsonObject
 from toolweave.errors import ModelError
 from toolweave.models._base import (
     Finished,
@@ -20,7 +21,6 @@ from toolweave.models._base import (
 )
 from toolweave.models._messages import AssistantMessage, AssistantPart, TextPart, ThinkingPart, ToolCallPart
 from toolweave.models._prices import FREE, Price
-from toolweave.protocol.json_types import JsonObject
 
 ScriptedTurn: TypeAlias = (
     str | AssistantPart | Sequence[str | AssistantPart] | AssistantMessage | Finished | Exception | Callable[..., Any]

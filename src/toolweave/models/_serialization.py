@@ -15,6 +15,7 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
+from toolweave._json_types import Json
 from toolweave.errors import ErrorKind, StoreError, ToolError
 from toolweave.models._base import Finished, Usage
 from toolweave.models._messages import (
@@ -36,7 +37,6 @@ from toolweave.protocol.content import (
     TextContent,
     UnknownContent,
 )
-from toolweave.protocol.json_types import Json
 from toolweave.tools._result import ToolResult
 
 T = TypeVar("T")

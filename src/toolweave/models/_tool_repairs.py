@@ -16,9 +16,9 @@ from typing import Any
 import msgspec
 
 from toolweave._json import decode_json
+from toolweave._json_types import JsonObject, array_or_empty, as_object, object_or_empty
 from toolweave._repairs import Repair
 from toolweave.errors import ModelError
-from toolweave.protocol.json_types import JsonObject, array_or_empty, as_object, object_or_empty
 from toolweave.tools._refused_tools import RefusedTools
 from toolweave.tools._spec import ToolSpec
 from toolweave.tools._wire_tools import WireTools

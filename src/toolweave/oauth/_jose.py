@@ -21,9 +21,9 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
+from toolweave._json_types import Json
 from toolweave.errors import ConfigError
 from toolweave.oauth._encoding import base64url
-from toolweave.protocol.json_types import Json
 
 _ASSERTION_SECONDS = 120
 _WIDTH = 32

@@ -22,6 +22,7 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from toolweave._json import decode_json
+from toolweave._json_types import object_or_empty
 from toolweave.config import OAuth
 from toolweave.errors import AuthRequiredError, ConnectError, ServerError, StoreError
 from toolweave.http import origin_of
@@ -34,7 +35,6 @@ from toolweave.oauth._records import TokenRecord
 from toolweave.oauth._sign_in import PERSONAL, SignIn
 from toolweave.oauth._single_flight import SingleFlight
 from toolweave.oauth._token_endpoint import store_nonce
-from toolweave.protocol.json_types import object_or_empty
 
 if TYPE_CHECKING:
     from toolweave.oauth._jose import ProofKey

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
+from toolweave._json_types import Json, object_or_empty
 from toolweave.openapi._schemas import Needed, SchemaReader
-from toolweave.protocol.json_types import Json, object_or_empty
 
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_.-]+")
 # Anthropic accepts no longer name of a property.

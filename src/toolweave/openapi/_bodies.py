@@ -14,9 +14,9 @@ from typing import Any
 
 import anyio.to_thread
 
+from toolweave._json_types import Json, JsonObject, as_array, as_object, text_or_empty
 from toolweave.openapi._body_schemas import FORM, Body, BodyPart, is_json
 from toolweave.openapi._styles import in_query, joined, text_of
-from toolweave.protocol.json_types import Json, JsonObject, as_array, as_object, text_or_empty
 from toolweave.tools._arguments import encode
 
 _MAX_FILE = 32 * 1024 * 1024

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from toolweave._json_types import Json, JsonObject, as_object, object_or_empty, text_or_empty
 from toolweave.openapi._arguments import ArgumentNames
 from toolweave.openapi._document import ApiDocument, UnusablePart, escaped
 from toolweave.openapi._schemas import SchemaReader, is_binary_schema, object_members
-from toolweave.protocol.json_types import Json, JsonObject, as_object, object_or_empty, text_or_empty
 from toolweave.schema._normalize import views
 
 FORM = "application/x-www-form-urlencoded"

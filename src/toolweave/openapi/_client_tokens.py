@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterable
 from urllib.parse import urljoin
 
+from toolweave._json_types import JsonObject, object_or_empty, text_or_empty
 from toolweave.config import OAuth
 from toolweave.errors import ConfigError, ErrorKind, ToolError
 from toolweave.oauth._fetch import FetchFailed, GuardedFetch
@@ -17,7 +18,6 @@ from toolweave.oauth._metadata import AuthorizationServer
 from toolweave.oauth._records import ClientRegistration
 from toolweave.oauth._single_flight import SingleFlight
 from toolweave.oauth._token_endpoint import TokenEndpoint, TokenRefused, TokenResponse, revealed
-from toolweave.protocol.json_types import JsonObject, object_or_empty, text_or_empty
 
 _SECONDS = 30.0
 _DEFAULT_LIFETIME = 300.0

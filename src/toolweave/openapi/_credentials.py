@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias, cast
 from urllib.parse import quote
 
+from toolweave._json_types import Json, JsonObject, as_object
 from toolweave.config import Auth, OAuth, Secret, reveal
 from toolweave.errors import ConfigError
 from toolweave.openapi._client_tokens import ClientTokens, client_tokens
 from toolweave.openapi._document import ApiDocument, UnusablePart
-from toolweave.protocol.json_types import Json, JsonObject, as_object
 
 _OF_CLIENTS = ("oauth2", "openIdConnect")
 

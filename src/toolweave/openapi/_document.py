@@ -11,9 +11,9 @@ from urllib.parse import unquote
 import msgspec
 
 from toolweave._json import decode_json
+from toolweave._json_types import Json, JsonObject, as_object, object_or_empty
 from toolweave.errors import ConfigError, shortened
 from toolweave.openapi._swagger import converted, is_swagger
-from toolweave.protocol.json_types import Json, JsonObject, as_object, object_or_empty
 from toolweave.schema._limits import local_target
 
 MAX_BYTES = 32 * 1024 * 1024

@@ -12,15 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from toolweave._repairs import Repair
-from toolweave._value import Value
-from toolweave.errors import SchemaError, printable
-from toolweave.openapi._arguments import ArgumentNames
-from toolweave.openapi._body_schemas import Body, is_json, read_body
-from toolweave.openapi._document import ApiDocument, UnusablePart, escaped
-from toolweave.openapi._schema_size import bounded, checkable
-from toolweave.openapi._schemas import Needed, SchemaReader
-from toolweave.protocol.json_types import (
+from toolweave._json_types import (
     Json,
     JsonObject,
     array_or_empty,
@@ -30,6 +22,14 @@ from toolweave.protocol.json_types import (
     object_or_empty,
     text_or_empty,
 )
+from toolweave._repairs import Repair
+from toolweave._value import Value
+from toolweave.errors import SchemaError, printable
+from toolweave.openapi._arguments import ArgumentNames
+from toolweave.openapi._body_schemas import Body, is_json, read_body
+from toolweave.openapi._document import ApiDocument, UnusablePart, escaped
+from toolweave.openapi._schema_size import bounded, checkable
+from toolweave.openapi._schemas import Needed, SchemaReader
 from toolweave.schema import Validator
 from toolweave.tools import NameMap, ToolName, ToolSpec
 from toolweave.tools._arguments import encode

@@ -6,11 +6,11 @@ import re
 from dataclasses import dataclass, field
 from urllib.parse import quote
 
+from toolweave._json_types import JsonObject, as_object
 from toolweave.openapi._bodies import UnusableArgument
 from toolweave.openapi._body_schemas import is_json
 from toolweave.openapi._operations import ApiParameter, Operation
 from toolweave.openapi._styles import in_cookie, in_header, in_path, in_query, joined, text_of
-from toolweave.protocol.json_types import JsonObject, as_object
 from toolweave.tools._arguments import json_text
 
 _LINE_END = re.compile(r"[\r\n\0]")

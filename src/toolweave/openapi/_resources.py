@@ -14,9 +14,9 @@ from urllib.parse import unquote
 
 import msgspec
 
+from toolweave._json_types import Json, object_or_empty
 from toolweave.openapi._operations import Operation
 from toolweave.protocol.content import AudioContent, EmbeddedResource, ImageContent, resource_json
-from toolweave.protocol.json_types import Json, object_or_empty
 from toolweave.protocol.server_features import Resource, ResourceTemplate, definition
 from toolweave.tools import CallContext, ToolCall, ToolResult, Toolset, Unsubscribe
 

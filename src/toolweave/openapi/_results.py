@@ -13,6 +13,7 @@ import anyio
 import msgspec
 
 from toolweave._json import decode_json
+from toolweave._json_types import Json, as_object, object_or_empty
 from toolweave._repairs import Repair
 from toolweave.errors import ErrorKind, ToolError, printable, shortened
 from toolweave.http import Inflater, NoAnswer, Unreadable
@@ -20,7 +21,6 @@ from toolweave.openapi._body_schemas import is_json
 from toolweave.openapi._operations import Operation
 from toolweave.openapi._sender import ApiAnswer, ApiRequest, unanswered
 from toolweave.protocol.content import TextContent
-from toolweave.protocol.json_types import Json, as_object, object_or_empty
 from toolweave.protocol.sse import EventParser
 from toolweave.schema import describe
 from toolweave.tools import CallContext, File, ToolResult

@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
+from toolweave._json_types import Json, as_object, object_or_empty
 from toolweave.openapi._document import escaped
 from toolweave.openapi._operations import OperationProblem
-from toolweave.protocol.json_types import Json, as_object, object_or_empty
 
 _READING = frozenset(("get", "query"))
 _METHODS = ("get", "query", "post", "put", "patch", "delete")

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from toolweave._repairs import Repair
-from toolweave.errors import shortened
-from toolweave.protocol.json_types import (
+from toolweave._json_types import (
     Json,
     JsonObject,
     as_array,
@@ -15,6 +13,8 @@ from toolweave.protocol.json_types import (
     object_or_empty,
     text_or_empty,
 )
+from toolweave._repairs import Repair
+from toolweave.errors import shortened
 from toolweave.schema import Validator
 from toolweave.tools._arguments import encode
 

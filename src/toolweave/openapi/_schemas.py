@@ -13,8 +13,8 @@ from __future__ import annotations
 import re
 from typing import Any, Literal, TypeAlias
 
+from toolweave._json_types import Json, JsonObject, as_array, as_object, object_or_empty
 from toolweave.openapi._document import ApiDocument, UnusablePart, escaped
-from toolweave.protocol.json_types import Json, JsonObject, as_array, as_object, object_or_empty
 from toolweave.schema._limits import local_target
 from toolweave.schema._normalize import DEFINITIONS, MANY_SCHEMAS, NAMED_SCHEMAS, ONE_SCHEMA, modern, views
 

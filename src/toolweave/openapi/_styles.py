@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from urllib.parse import quote
 
-from toolweave.protocol.json_types import as_array, as_object
+from toolweave._json_types import as_array, as_object
 from toolweave.tools._arguments import json_text
 
 _RESERVED = ":/?@!$'()*,;"

@@ -15,6 +15,7 @@ import anyio
 import anyio.to_thread
 
 from toolweave._files import read_file
+from toolweave._json_types import array_or_empty, as_array, object_or_empty
 from toolweave._masking import mask_foreign
 from toolweave.config import Secret, looks_secret, reveal
 from toolweave.config._validation import check_headers, check_url
@@ -31,7 +32,6 @@ from toolweave.openapi._results import AnswerReader
 from toolweave.openapi._routes import RoutesDocument, asgi_of, document_of_routes, framework_origin, is_wsgi
 from toolweave.openapi._sender import ApiRequest, ApiSender, HttpSender, unanswered, with_query
 from toolweave.openapi._styles import joined
-from toolweave.protocol.json_types import array_or_empty, as_array, object_or_empty
 from toolweave.schema import Problem
 from toolweave.schema._fitting import fitted
 from toolweave.tools import BaseToolset, CallContext, ToolCall, ToolResult, ToolsChanged, ToolSnapshot, Unsubscribe

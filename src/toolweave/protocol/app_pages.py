@@ -10,9 +10,7 @@ import base64
 import binascii
 from collections.abc import Mapping, Sequence
 
-from toolweave._value import Value
-from toolweave.protocol.apps import APP_TYPE, AppCsp, is_origin
-from toolweave.protocol.json_types import (
+from toolweave._json_types import (
     Json,
     JsonObject,
     array_or_empty,
@@ -21,6 +19,8 @@ from toolweave.protocol.json_types import (
     object_entries,
     object_or_empty,
 )
+from toolweave._value import Value
+from toolweave.protocol.apps import APP_TYPE, AppCsp, is_origin
 
 __all__ = ["AppDocument", "page_policy", "read_document", "without_result_type"]
 

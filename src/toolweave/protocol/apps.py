@@ -9,8 +9,8 @@ import re
 from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
 
+from toolweave._json_types import Json, JsonObject, as_array, as_object, as_text
 from toolweave._value import Value
-from toolweave.protocol.json_types import Json, JsonObject, as_array, as_object, as_text
 from toolweave.protocol.meta import APPS_EXTENSION
 
 __all__ = [

@@ -14,13 +14,7 @@ from typing import Any, ClassVar, Generic, Literal, TypeAlias, TypeVar, cast
 
 import msgspec
 
-from toolweave._text import one_line
-from toolweave._value import Value
-from toolweave.errors import RequestError, SchemaError
-from toolweave.protocol import methods
-from toolweave.protocol.codes import INTERNAL_ERROR
-from toolweave.protocol.content import ContentBlock, block_json, content_block
-from toolweave.protocol.json_types import (
+from toolweave._json_types import (
     Json,
     JsonObject,
     array_or_empty,
@@ -31,6 +25,12 @@ from toolweave.protocol.json_types import (
     object_or_empty,
     text_or_empty,
 )
+from toolweave._text import one_line
+from toolweave._value import Value
+from toolweave.errors import RequestError, SchemaError
+from toolweave.protocol import methods
+from toolweave.protocol.codes import INTERNAL_ERROR
+from toolweave.protocol.content import ContentBlock, block_json, content_block
 from toolweave.protocol.uris import web_address_problem
 
 __all__ = [

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from itertools import takewhile
 from typing import TypeAlias
 
-from toolweave.protocol.json_types import (
+from toolweave._json_types import (
     Json,
     JsonObject,
     array_or_empty,

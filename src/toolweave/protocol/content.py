@@ -12,8 +12,7 @@ from typing import Any, ClassVar, TypeAlias
 
 import msgspec
 
-from toolweave._value import Value
-from toolweave.protocol.json_types import (
+from toolweave._json_types import (
     Json,
     JsonObject,
     array_or_empty,
@@ -22,6 +21,7 @@ from toolweave.protocol.json_types import (
     object_or_empty,
     text_or_empty,
 )
+from toolweave._value import Value
 
 __all__ = [
     "AudioContent",

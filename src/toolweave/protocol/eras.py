@@ -10,6 +10,7 @@ from collections.abc import Container
 from secrets import token_hex
 from typing import Any
 
+from toolweave._json_types import Json, JsonObject, as_array, as_integer, as_object, object_or_empty
 from toolweave.protocol import methods
 from toolweave.protocol.client_requests import ABILITIES, CAPABILITY_OF, can_answer, required_pages
 from toolweave.protocol.codes import (
@@ -21,7 +22,6 @@ from toolweave.protocol.codes import (
     UNSUPPORTED_VERSION,
 )
 from toolweave.protocol.input_required import input_request
-from toolweave.protocol.json_types import Json, JsonObject, as_array, as_integer, as_object, object_or_empty
 from toolweave.protocol.meta import RELATED_TASK, SERVER_INFO, SUBSCRIPTION_ID, TASKS_EXTENSION
 from toolweave.protocol.versions import LATEST_HANDSHAKE_VERSION, MODERN_VERSION
 

@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from toolweave._json_types import JsonObject, array_or_empty, as_integer, as_object, as_text, object_or_empty
 from toolweave.protocol import methods
-from toolweave.protocol.json_types import JsonObject, array_or_empty, as_integer, as_object, as_text, object_or_empty
 
 __all__ = [
     "NAME_PARAMETERS",

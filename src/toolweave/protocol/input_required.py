@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from types import NoneType
 
-from toolweave.protocol.json_types import Json, JsonObject, as_object, as_text, object_or_empty
+from toolweave._json_types import Json, JsonObject, as_object, as_text, object_or_empty
 
 __all__ = [
     "INPUT_REQUESTS",

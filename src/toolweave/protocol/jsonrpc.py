@@ -17,9 +17,9 @@ from typing import Any, Literal, TypeAlias, TypeVar, cast
 import msgspec
 
 from toolweave._json import JsonDecoder
+from toolweave._json_types import Json, JsonObject, as_integer, as_object, as_text
 from toolweave.protocol.brackets import is_deeper
 from toolweave.protocol.codes import INVALID_REQUEST, PARSE_ERROR
-from toolweave.protocol.json_types import Json, JsonObject, as_integer, as_object, as_text
 from toolweave.protocol.lenient_json import mended
 
 __all__ = [

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import islice
 
-from toolweave._value import Value
-from toolweave.protocol.json_types import (
+from toolweave._json_types import (
     Json,
     JsonObject,
     array_or_empty,
@@ -17,6 +16,7 @@ from toolweave.protocol.json_types import (
     object_or_empty,
     text_or_empty,
 )
+from toolweave._value import Value
 
 __all__ = ["LEFT_OUT", "LeftOut", "left_out_in", "left_out_meta"]
 

@@ -11,7 +11,7 @@ import json
 from math import isfinite
 from typing import Any
 
-from toolweave.protocol.json_types import JsonObject, as_array, object_entries
+from toolweave._json_types import JsonObject, as_array, object_entries
 
 __all__ = ["mended"]
 

@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 
 from toolweave._json import JsonDecoder, is_out_of_range
+from toolweave._json_types import as_integer
 from toolweave.protocol.brackets import has_more_brackets
-from toolweave.protocol.json_types import as_integer
 from toolweave.protocol.jsonrpc import MAX_BATCH, MAX_DEPTH, RequestId
 from toolweave.protocol.lenient_json import mended
 

@@ -11,8 +11,8 @@ import json
 from types import NoneType
 from typing import Any
 
+from toolweave._json_types import Json, JsonObject, array_or_empty, as_array, as_object, object_or_empty
 from toolweave._repairs import Repair
-from toolweave.protocol.json_types import Json, JsonObject, array_or_empty, as_array, as_object, object_or_empty
 
 __all__ = ["RESULT_REPAIRS", "BareResult", "readable_result"]
 

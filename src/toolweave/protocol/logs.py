@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Literal, get_args
 
+from toolweave._json_types import Json, JsonObject, as_text
 from toolweave._value import Value
-from toolweave.protocol.json_types import Json, JsonObject, as_text
 
 __all__ = ["LEVELS", "LogLevel", "LogMessage", "check_level", "log_message", "log_params"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from toolweave.protocol.json_types import JsonObject
+from toolweave._json_types import JsonObject
 
 __all__ = [
     "APPS_EXTENSION",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from toolweave.protocol.json_types import Json, JsonObject, as_array, as_object, object_or_empty
+from toolweave._json_types import Json, JsonObject, as_array, as_object, object_or_empty
 
 __all__ = ["with_uris"]
 

@@ -11,10 +11,7 @@ from typing import ClassVar
 
 import msgspec
 
-from toolweave._value import Value
-from toolweave.protocol.component_meta import tags_in, version_in
-from toolweave.protocol.content import ContentBlock, EmbeddedResource, content_block
-from toolweave.protocol.json_types import (
+from toolweave._json_types import (
     Json,
     JsonObject,
     array_or_empty,
@@ -26,6 +23,9 @@ from toolweave.protocol.json_types import (
     object_or_empty,
     text_or_empty,
 )
+from toolweave._value import Value
+from toolweave.protocol.component_meta import tags_in, version_in
+from toolweave.protocol.content import ContentBlock, EmbeddedResource, content_block
 from toolweave.protocol.uris import safe_icons
 
 __all__ = [

@@ -11,8 +11,8 @@ from typing import ClassVar
 
 import msgspec
 
+from toolweave._json_types import Json, JsonObject, as_array, as_integer, as_object, as_text, object_or_empty
 from toolweave._value import Value
-from toolweave.protocol.json_types import Json, JsonObject, as_array, as_integer, as_object, as_text, object_or_empty
 from toolweave.protocol.meta import SKILLS_EXTENSION
 
 __all__ = [

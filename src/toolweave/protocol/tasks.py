@@ -9,10 +9,10 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+from toolweave._json_types import Json, JsonObject, as_number, as_object, as_text, object_or_empty
 from toolweave._value import Value
 from toolweave.errors import RequestError
 from toolweave.protocol.input_required import INPUT_REQUESTS, INPUT_REQUIRED
-from toolweave.protocol.json_types import Json, JsonObject, as_number, as_object, as_text, object_or_empty
 from toolweave.protocol.meta import RELATED_TASK, TASKS_EXTENSION
 
 __all__ = [

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 from urllib.parse import quote, unquote, urlsplit
 
+from toolweave._json_types import JsonObject, object_entries, text_or_empty
 from toolweave._text import visible
-from toolweave.protocol.json_types import JsonObject, object_entries, text_or_empty
 
 __all__ = ["has_parts_in_order", "normal_literal", "normal_uri", "safe_icons", "web_address_problem"]
 

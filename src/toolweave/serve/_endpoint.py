@@ -13,10 +13,10 @@ from typing import Any
 import msgspec
 
 from toolweave._json import decode_json
+from toolweave._json_types import object_or_empty
 from toolweave.errors import RequestError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
-from toolweave.protocol.json_types import object_or_empty
 from toolweave.protocol.meta import SERVER_INFO
 from toolweave.protocol.versions import (
     HANDSHAKE_VERSIONS,

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from toolweave._json_types import as_object
 from toolweave.errors import RequestError
 from toolweave.protocol.codes import INVALID_PARAMS, UNSUPPORTED_VERSION
-from toolweave.protocol.json_types import as_object
 from toolweave.protocol.logs import LEVELS
 from toolweave.protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCOL_VERSION
 from toolweave.protocol.versions import MODERN_VERSION

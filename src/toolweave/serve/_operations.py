@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any
 
+from toolweave._json_types import array_or_empty, as_object, object_or_empty
 from toolweave.protocol import methods
 from toolweave.protocol.component_meta import asked_version, tags_in
-from toolweave.protocol.json_types import array_or_empty, as_object, object_or_empty
 from toolweave.protocol.server_features import read_reference
 from toolweave.protocol.subscriptions import RESOURCE_SUBSCRIPTIONS
 from toolweave.serve._offers.prompts import Prompts

@@ -14,10 +14,10 @@ from typing import Any
 import anyio
 import msgspec
 
+from toolweave._json_types import as_integer, as_object, as_text, object_or_empty
 from toolweave.errors import RequestError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import CONNECTION_CLOSED, INTERNAL_ERROR
-from toolweave.protocol.json_types import as_integer, as_object, as_text, object_or_empty
 from toolweave.protocol.jsonrpc import StrictMessage, encode_notification, encode_request
 from toolweave.serve._request import Json
 

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from toolweave.protocol.json_types import JsonObject
+from toolweave._json_types import JsonObject
 from toolweave.protocol.jsonrpc import RequestId
 from toolweave.protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION
 from toolweave.serve._request import Client, Json

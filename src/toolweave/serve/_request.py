@@ -13,10 +13,10 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, cast
 import msgspec
 
 from toolweave._json import JsonDecoder
+from toolweave._json_types import Json, object_or_empty
 from toolweave.config import Secret
 from toolweave.errors import RequestError
 from toolweave.protocol.codes import INVALID_PARAMS
-from toolweave.protocol.json_types import Json, object_or_empty
 from toolweave.protocol.versions import MODERN_VERSION
 from toolweave.serve._sent_call import SentCall
 from toolweave.tools._spec import ToolSpec

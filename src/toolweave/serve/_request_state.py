@@ -17,10 +17,10 @@ from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
+from toolweave._json_types import object_or_empty
 from toolweave.errors import RequestError
 from toolweave.protocol.codes import INVALID_PARAMS
 from toolweave.protocol.input_required import INPUT_RESPONSES, REQUEST_STATE
-from toolweave.protocol.json_types import object_or_empty
 from toolweave.serve._request import Json, Request
 
 TTL_SECONDS = 600.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Protocol
 
-from toolweave.protocol.json_types import Json
+from toolweave._json_types import Json
 from toolweave.protocol.jsonrpc import RequestId
 
 

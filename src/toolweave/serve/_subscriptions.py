@@ -12,10 +12,10 @@ from typing import Any, Protocol, TypeAlias
 
 import anyio
 
+from toolweave._json_types import as_array, object_or_empty
 from toolweave.errors import RequestError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
-from toolweave.protocol.json_types import as_array, object_or_empty
 from toolweave.protocol.meta import SUBSCRIPTION_ID
 from toolweave.protocol.subscriptions import LIST_FILTERS, RESOURCE_SUBSCRIPTIONS
 from toolweave.serve._changes import (

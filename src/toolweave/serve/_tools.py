@@ -12,11 +12,11 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 # so that the first call of a plain function imports nothing
 import toolweave.tools._worker_threads  # noqa: F401  # pyright: ignore[reportUnusedImport]
+from toolweave._json_types import as_object
 from toolweave.errors import ErrorKind, RequestError, SchemaError, ToolError, printable
 from toolweave.protocol import methods
 from toolweave.protocol.component_meta import asked_version
 from toolweave.protocol.headers import mirrored_arguments, mirroring_problem
-from toolweave.protocol.json_types import as_object
 from toolweave.schema import Validator
 from toolweave.schema._fitting import fitted, fitted_or_same
 from toolweave.serve._middleware import checked

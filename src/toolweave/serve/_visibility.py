@@ -12,11 +12,11 @@ from functools import partial
 from itertools import product
 from typing import Any, NamedTuple, Protocol
 
+from toolweave._json_types import as_array, object_or_empty
 from toolweave.errors import RequestError, StoreError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.protocol.component_meta import asked_version
-from toolweave.protocol.json_types import as_array, object_or_empty
 from toolweave.protocol.server_features import read_reference
 from toolweave.protocol.subscriptions import RESOURCE_SUBSCRIPTIONS
 from toolweave.serve._auth.scopes import fits, fits_uri

@@ -17,12 +17,12 @@ from typing import Any, ParamSpec, TypeVar, cast, overload
 
 import anyio
 
+from toolweave._json_types import Json
 from toolweave.connect import Channel
 from toolweave.connect._channel import NotSent
 from toolweave.errors import ConnectionLostError, ProtocolError, RequestError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR
-from toolweave.protocol.json_types import Json
 from toolweave.protocol.jsonrpc import encode_notification
 from toolweave.protocol.subscriptions import FILTERS
 from toolweave.serve import create_mcp_server, prompt, resource

@@ -18,6 +18,7 @@ from typing import Any, cast
 import anyio
 import anyio.lowlevel
 
+from toolweave._json_types import Json, as_object
 from toolweave.connect._report import Report
 from toolweave.connect._session import ClientHandlers, OnNotification, Wire
 from toolweave.connect._stdio.process import ServerProcess
@@ -26,7 +27,6 @@ from toolweave.connect._wire.request_encoder import request_text
 from toolweave.errors import AuthRequiredError, ConnectError, ConnectionLostError, ProtocolError, ServerError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR
-from toolweave.protocol.json_types import Json, as_object
 from toolweave.testing._cassette import Entry, read_cassette, same
 
 _HANDSHAKE = (methods.SERVER_DISCOVER, methods.INITIALIZE)

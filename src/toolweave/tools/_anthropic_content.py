@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from toolweave._json_types import Json
 from toolweave.protocol.content import ContentBlock, EmbeddedResource, ImageContent, TextContent
-from toolweave.protocol.json_types import Json
 from toolweave.tools._media import sniff
 from toolweave.tools._media_parts import clean
 from toolweave.tools._result import ToolResult

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from toolweave.protocol.json_types import Json, JsonObject
+from toolweave._json_types import Json, JsonObject
 
 
 def approval_request(name: str, arguments: JsonObject, description: str, call_id: str | None) -> Json:

@@ -12,7 +12,7 @@ from typing import Any, cast
 import msgspec
 
 from toolweave._json import decode_json
-from toolweave.protocol.json_types import Json
+from toolweave._json_types import Json
 
 _LEGAL_ID = re.compile(r"[A-Za-z0-9_-]{1,40}")
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar, ov
 
 import msgspec
 
+from toolweave._json_types import Json, JsonObject
 from toolweave._value import DeferredTypes, Value
 from toolweave.errors import ToolError
 from toolweave.protocol.client_requests import (
@@ -23,7 +24,6 @@ from toolweave.protocol.client_requests import (
     SamplingResult,
     can_answer,
 )
-from toolweave.protocol.json_types import Json, JsonObject
 from toolweave.protocol.logs import LogLevel, check_level
 from toolweave.tools._call_questions import CallQuestions
 from toolweave.tools._caller import Caller, HasHeaders

@@ -9,9 +9,9 @@ from __future__ import annotations
 import logging
 from typing import Protocol
 
+from toolweave._json_types import Json, JsonObject, as_object
 from toolweave.errors import SchemaError, printable
 from toolweave.protocol.client_requests import ElicitationRequest, ElicitationResult
-from toolweave.protocol.json_types import Json, JsonObject, as_object
 
 _log = logging.getLogger("toolweave.tools")
 

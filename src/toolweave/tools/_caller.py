@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from toolweave.protocol.json_types import JsonObject
+from toolweave._json_types import JsonObject
 from toolweave.protocol.logs import LogLevel
 
 if TYPE_CHECKING:

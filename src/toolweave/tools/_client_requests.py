@@ -12,6 +12,7 @@ from functools import lru_cache
 from hashlib import sha256
 from typing import Any, ClassVar, TypeAlias, TypeVar
 
+from toolweave._json_types import Json, JsonObject
 from toolweave.errors import ErrorKind, SchemaError, ToolError
 from toolweave.protocol import methods
 from toolweave.protocol.client_requests import (
@@ -31,7 +32,6 @@ from toolweave.protocol.client_requests import (
     sampling_fields,
     sampling_params,
 )
-from toolweave.protocol.json_types import Json, JsonObject
 from toolweave.tools._spec import ToolSpec
 
 _FORMATS = frozenset({"date", "date-time", "email", "uri"})

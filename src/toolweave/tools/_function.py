@@ -12,10 +12,10 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import PurePath
 from typing import Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack, get_args, overload
 
+from toolweave._json_types import Json, JsonObject
 from toolweave.errors import ErrorKind, SchemaError, ToolError, as_tool_error
 from toolweave.protocol.component_meta import component_meta
 from toolweave.protocol.content import ContentBlock
-from toolweave.protocol.json_types import Json, JsonObject
 from toolweave.schema._annotations import implementation
 from toolweave.schema._fitting import fitted
 from toolweave.schema._problems import describe

@@ -14,8 +14,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakKeyDictionary
 
+from toolweave._json_types import JsonObject
 from toolweave.errors import ToolError
-from toolweave.protocol.json_types import JsonObject
 
 if TYPE_CHECKING:
     from toolweave.tools._worker_threads import CallLimiter, WorkerThreads

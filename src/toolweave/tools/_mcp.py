@@ -14,6 +14,7 @@ import logging
 from collections.abc import Callable
 from typing import Any, cast
 
+from toolweave._json_types import Json, JsonObject, as_object, as_text
 from toolweave.errors import CODE_OF_KIND, ErrorKind, ProtocolError, ToolError, shortened
 from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.protocol.content import (
@@ -25,7 +26,6 @@ from toolweave.protocol.content import (
     is_odd_block,
 )
 from toolweave.protocol.eras import RESULT, WRAP_MARK
-from toolweave.protocol.json_types import Json, JsonObject, as_object, as_text
 from toolweave.protocol.jsonrpc import writable
 from toolweave.protocol.lenient_results import ODD_DATA, readable_result
 from toolweave.protocol.meta import SERVER_INFO

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any, cast
 
+from toolweave._json_types import JsonObject
 from toolweave._text import shortened, visible
 from toolweave.errors import ToolError
 from toolweave.protocol.content import ContentBlock, ImageContent
-from toolweave.protocol.json_types import JsonObject
 from toolweave.tools._spec import ToolSpec
 
 _MAX_TEXT = 20_000

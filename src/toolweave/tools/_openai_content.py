@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from toolweave._json_types import Json
 from toolweave.protocol.content import ContentBlock
-from toolweave.protocol.json_types import Json
 from toolweave.tools._media_parts import PDF, SHOWN, SOUNDS, Media, clean, shown
 from toolweave.tools._result import ToolResult
 from toolweave.tools._visible import shown_text

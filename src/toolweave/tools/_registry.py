@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import Any, Literal, TypeAlias, cast
 
+from toolweave._json_types import Json
 from toolweave.errors import DuplicateToolError, ErrorKind, SchemaError
 from toolweave.protocol.component_meta import DEPRECATED, version_key, versioned, with_versions
-from toolweave.protocol.json_types import Json
 from toolweave.tools._call import CallContext, ToolCall
 from toolweave.tools._function import check_tool, is_unbound
 from toolweave.tools._function import tool as function_tool

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Self, cast
 
 import msgspec
 
+from toolweave._json_types import JsonObject
 from toolweave._text import is_plain
 from toolweave._value import Value
 from toolweave.errors import ErrorKind, ToolError, ToolExecutionError
@@ -24,7 +25,6 @@ from toolweave.protocol.content import (
     ImageContent,
     TextContent,
 )
-from toolweave.protocol.json_types import JsonObject
 from toolweave.schema._fitting import json_form
 from toolweave.schema._problems import Problem, describe
 from toolweave.tools._audience import blocks_for

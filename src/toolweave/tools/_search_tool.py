@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from functools import cache, lru_cache
 
-from toolweave.protocol.json_types import JsonObject
+from toolweave._json_types import JsonObject
 from toolweave.schema._problems import Problem
 from toolweave.schema._validate import Validator
 from toolweave.tools._search import ToolIndex

@@ -11,7 +11,7 @@ from fnmatch import translate
 from functools import lru_cache
 from typing import Any, cast
 
-from toolweave.protocol.json_types import as_array, as_object
+from toolweave._json_types import as_array, as_object
 from toolweave.tools._names import aliases
 from toolweave.tools._spec import ToolSpec
 

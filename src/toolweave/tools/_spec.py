@@ -9,10 +9,10 @@ from typing import Any, ClassVar
 
 import msgspec
 
+from toolweave._json_types import Json, JsonObject
 from toolweave._value import Value
 from toolweave.protocol.apps import is_for_models
 from toolweave.protocol.component_meta import tags_in, version_in
-from toolweave.protocol.json_types import Json, JsonObject
 
 
 def _no_parameters() -> Json:

@@ -11,9 +11,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from types import MappingProxyType, TracebackType
 from typing import Generic, Protocol, Self, TypeAlias, TypeVar, overload, runtime_checkable
 
+from toolweave._json_types import JsonObject
 from toolweave._value import Value
 from toolweave.errors import ErrorKind, as_tool_error
-from toolweave.protocol.json_types import JsonObject
 from toolweave.tools._call import NO_CONTEXT, CallContext, ToolCall
 from toolweave.tools._result import ToolResult
 from toolweave.tools._spec import ToolSpec

@@ -11,9 +11,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
+from toolweave._json_types import JsonObject
 from toolweave._text import is_plain, visible
 from toolweave.protocol.content import ContentBlock, EmbeddedResource, TextContent
-from toolweave.protocol.json_types import JsonObject
 from toolweave.tools._arguments import encode
 from toolweave.tools._spec import ToolSpec
 

@@ -14,8 +14,8 @@ from typing import TypeAlias
 
 import msgspec
 
+from toolweave._json_types import Json, JsonObject
 from toolweave.errors import SchemaError, printable
-from toolweave.protocol.json_types import Json, JsonObject
 from toolweave.schema._lowering import LoweredSchema, lower, simplified
 from toolweave.schema._profiles import PROFILES, RequestBounds, SchemaProfile
 from toolweave.schema._strict import drop_fillers, parameter_counts

@@ -14,9 +14,9 @@ from copy import copy
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 
+from toolweave._json_types import JsonObject
 from toolweave.errors import DuplicateToolError, ErrorKind, as_tool_error, printable
 from toolweave.protocol.component_meta import versioned, with_versions
-from toolweave.protocol.json_types import JsonObject
 from toolweave.tools._call import NO_CONTEXT, CallContext, ToolCall
 from toolweave.tools._names import ANY_TOOL, AssignedNames, aliases, given_names, unknown_tool
 from toolweave.tools._result import ToolResult

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, TypeAlias
 
+from toolweave._json_types import Json, JsonObject
 from toolweave._value import Value
-from toolweave.protocol.json_types import Json, JsonObject
 from toolweave.protocol.server_features import Prompt, Resource, ResourceTemplate, definition
 from toolweave.tools._mcp import unwrapped_output
 from toolweave.tools._spec import ToolSpec

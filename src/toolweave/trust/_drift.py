@@ -10,9 +10,9 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal, cast
 
+from toolweave._json_types import JsonObject
 from toolweave._text import shortened, visible
 from toolweave._value import Value
-from toolweave.protocol.json_types import JsonObject
 from toolweave.schema._problems import path_text
 from toolweave.tools._spec import ToolSpec
 from toolweave.trust._definition import (

@@ -14,10 +14,10 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from toolweave._json_types import JsonObject, as_object
 from toolweave._value import Value
 from toolweave.config import ServerConfig
 from toolweave.errors import ConfigError
-from toolweave.protocol.json_types import JsonObject, as_object
 from toolweave.protocol.uris import has_parts_in_order, normal_uri
 from toolweave.tools._names import aliases
 from toolweave.tools._spec import ToolSpec

@@ -15,13 +15,13 @@ from typing import Any, Self, TypeAlias, TypeVar, cast
 import msgspec
 
 from toolweave._files import read_file
+from toolweave._json_types import Json, JsonObject
 from toolweave._value import Value
 from toolweave.config import ServerConfig, program_name
 from toolweave.config._naming import package_of
 from toolweave.config._secret_args import mask_url
 from toolweave.config._trust import write_privately
 from toolweave.errors import ConfigError
-from toolweave.protocol.json_types import Json, JsonObject
 from toolweave.tools._spec import ToolSpec
 from toolweave.trust._definition import (
     NAME_MEMBERS,

@@ -8,13 +8,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from toolweave._json_types import Json, JsonObject
+from toolweave._json_types import Json, JsonObject, as_object
 from toolweave.cli._exit_codes import CommandError
 from toolweave.cli._screen import note
 from toolweave.cli._serve.listen import secret_in
 from toolweave.errors import ToolweaveError
 from toolweave.protocol import methods
-from toolweave.protocol.json_types import as_object
 from toolweave.protocol.left_out import LeftOut, left_out_meta
 
 if TYPE_CHECKING:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import anyio
 
+from toolweave._json_types import Json
 from toolweave.cli.demo import READ_ONLY, arguments_schema
 from toolweave.errors import ToolError
-from toolweave.protocol.json_types import Json
 from toolweave.protocol.versions import LATEST_HANDSHAKE_VERSION
 from toolweave.serve import McpServer, create_mcp_server, prompt, resource
 from toolweave.tools import CallContext, Tool, tool

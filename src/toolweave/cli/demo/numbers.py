@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import anyio
 
+from toolweave._json_types import Json
 from toolweave.cli.demo import READ_ONLY, arguments_schema
 from toolweave.errors import ToolError
-from toolweave.protocol.json_types import Json
 from toolweave.protocol.versions import MODERN_VERSION
 from toolweave.serve import McpServer, create_mcp_server
 from toolweave.tools import CallContext, tool

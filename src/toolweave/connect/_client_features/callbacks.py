@@ -11,6 +11,7 @@ from typing import ClassVar, TypeAlias
 
 import msgspec
 
+from toolweave._json_types import Json, JsonObject
 from toolweave._value import Value
 from toolweave.protocol.client_requests import (
     Askable,
@@ -21,7 +22,6 @@ from toolweave.protocol.client_requests import (
     SamplingMessage,
     SamplingResult,
 )
-from toolweave.protocol.json_types import Json, JsonObject
 from toolweave.protocol.logs import LogLevel, LogMessage, check_level
 from toolweave.tools._spec import ToolSpec
 

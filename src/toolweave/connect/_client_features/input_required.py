@@ -11,6 +11,7 @@ from typing import Any
 
 import anyio
 
+from toolweave._json_types import Json, JsonObject
 from toolweave.connect._client_features.server_requests import ServerRequestHandler
 from toolweave.connect._deadline import Deadline
 from toolweave.errors import ProtocolError
@@ -24,7 +25,6 @@ from toolweave.protocol.input_required import (
     read_input_request,
     read_input_required,
 )
-from toolweave.protocol.json_types import Json, JsonObject
 
 MAX_ROUNDS = 10
 _PAUSE_SECONDS = 0.05

@@ -12,10 +12,10 @@ from contextlib import asynccontextmanager
 
 import anyio
 
+from toolweave._json_types import JsonObject
 from toolweave.errors import ProtocolError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INVALID_REQUEST
-from toolweave.protocol.json_types import JsonObject
 from toolweave.protocol.jsonrpc import encode_value
 
 _log = logging.getLogger("toolweave.connect")

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from toolweave._json_types import Json, JsonObject, array_or_empty, as_object, object_or_empty
 from toolweave.connect._client_features.callbacks import (
     NO_CALLBACKS,
     AnswerRequest,
@@ -38,7 +39,6 @@ from toolweave.protocol.client_requests import (
     wants_tools,
 )
 from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
-from toolweave.protocol.json_types import Json, JsonObject, array_or_empty, as_object, object_or_empty
 from toolweave.protocol.meta import TASKS_EXTENSION
 from toolweave.tools._call_questions import CallQuestions, filled_form
 

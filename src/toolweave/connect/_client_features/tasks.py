@@ -10,6 +10,7 @@ import logging
 
 import anyio
 
+from toolweave._json_types import Json, JsonObject, as_integer, as_text, object_or_empty
 from toolweave.config import ServerConfig
 from toolweave.connect._client_features.input_required import gather_input
 from toolweave.connect._client_features.server_requests import ServerRequestHandler
@@ -20,7 +21,6 @@ from toolweave.errors import ErrorKind, RequestTimeoutError, ServerError, ToolEr
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.protocol.input_required import INPUT_REQUIRED, INPUT_RESPONSES
-from toolweave.protocol.json_types import Json, JsonObject, as_integer, as_text, object_or_empty
 from toolweave.protocol.tasks import TASK_ID, TaskDocument, needs_task, read_task
 from toolweave.tools._spec import ToolSpec
 

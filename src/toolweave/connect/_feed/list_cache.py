@@ -17,12 +17,12 @@ import anyio
 import anyio.lowlevel
 
 from toolweave._backoff import backoff
+from toolweave._json_types import JsonObject
 from toolweave._value import Value
 from toolweave.connect._feed.list_reader import FetchedList, ParsedList, SendRequest, ToolRefusal, list_all
 from toolweave.errors import ProtocolError, printable
 from toolweave.protocol import methods
 from toolweave.protocol.codes import METHOD_NOT_FOUND
-from toolweave.protocol.json_types import JsonObject
 
 _log = logging.getLogger("toolweave.connect")
 _FIRST_WAIT_SECONDS = 1.0

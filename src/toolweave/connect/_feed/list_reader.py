@@ -15,10 +15,7 @@ from typing import Any, Generic, TypeVar
 import anyio.lowlevel
 import msgspec
 
-from toolweave._value import Value
-from toolweave.errors import ProtocolError
-from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS
-from toolweave.protocol.json_types import (
+from toolweave._json_types import (
     Json,
     JsonObject,
     as_array,
@@ -27,6 +24,9 @@ from toolweave.protocol.json_types import (
     object_or_empty,
     text_or_empty,
 )
+from toolweave._value import Value
+from toolweave.errors import ProtocolError
+from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS
 from toolweave.protocol.jsonrpc import encode_value
 from toolweave.protocol.meta import SERVER_INFO
 from toolweave.tools._mcp import read_definition

@@ -17,6 +17,7 @@ from typing import Any
 import anyio
 import anyio.abc
 
+from toolweave._json_types import Json, JsonObject, array_or_empty, as_integer, as_object, object_or_empty
 from toolweave.config import ServerConfig
 from toolweave.connect._events import EventListeners, EventName
 from toolweave.connect._feed.list_cache import ListKind, LiveList, backoff_seconds
@@ -26,7 +27,6 @@ from toolweave.connect._transports import OpenSession
 from toolweave.errors import AuthRequiredError, ConnectionLostError, ProtocolError, ServerError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
-from toolweave.protocol.json_types import Json, JsonObject, array_or_empty, as_integer, as_object, object_or_empty
 from toolweave.protocol.meta import SUBSCRIPTION_ID
 from toolweave.protocol.subscriptions import LIST_CHANGED, LIST_FILTERS, RESOURCE_SUBSCRIPTIONS, TASK_IDS
 from toolweave.protocol.tasks import declares_tasks

@@ -12,12 +12,12 @@ from typing import Any
 
 import anyio
 
+from toolweave._json_types import JsonObject
 from toolweave._value import Value
 from toolweave.connect._events import EventListeners, notify_listeners
 from toolweave.connect._session import Session
 from toolweave.errors import AuthRequiredError, RequestTimeoutError, ServerError
 from toolweave.protocol import methods
-from toolweave.protocol.json_types import JsonObject
 from toolweave.protocol.tasks import TASK_ID
 from toolweave.protocol.uris import normal_uri
 

@@ -21,6 +21,7 @@ import anyio
 import anyio.abc
 import msgspec
 
+from toolweave._json_types import Json, JsonObject
 from toolweave.connect._channel import Channel, NotSent
 from toolweave.connect._session import UNCANCELLABLE, ClientHandlers, Loss, OnNotification
 from toolweave.connect._wire.dispatcher import IncomingDispatcher
@@ -28,7 +29,6 @@ from toolweave.connect._wire.request_encoder import request_text
 from toolweave.connect._wire.responses import invalid, result_of
 from toolweave.errors import ServerError
 from toolweave.protocol import methods
-from toolweave.protocol.json_types import Json, JsonObject
 from toolweave.protocol.jsonrpc import REQUEST_HEAD, ForeignId, RequestId, encode_notification, value_of
 from toolweave.protocol.lenient_messages import (
     MAX_DIGITS,

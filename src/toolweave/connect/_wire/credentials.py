@@ -12,13 +12,13 @@ from typing import Any, Protocol
 import msgspec
 
 from toolweave._json import decode_json
+from toolweave._json_types import as_object, as_text, object_or_empty
 from toolweave._masking import mask_foreign
 from toolweave.config import Auth, Secret, ServerConfig
 from toolweave.config._auth import AuthFlow
 from toolweave.errors import AuthRequiredError
 from toolweave.oauth import AuthChallenge
 from toolweave.protocol.headers import NAME_PARAMETERS
-from toolweave.protocol.json_types import as_object, as_text, object_or_empty
 
 
 class AuthHook(Protocol):

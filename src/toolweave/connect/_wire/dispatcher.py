@@ -15,11 +15,11 @@ import anyio
 import anyio.abc
 import msgspec
 
+from toolweave._json_types import JsonObject, as_object
 from toolweave.connect._session import ClientHandlers, OnNotification
 from toolweave.errors import ProtocolError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR
-from toolweave.protocol.json_types import JsonObject, as_object
 from toolweave.protocol.jsonrpc import ForeignId, encode_error, encode_result, value_of
 from toolweave.protocol.lenient_messages import LenientMessage
 

@@ -12,12 +12,12 @@ from collections.abc import Awaitable, Callable, Mapping
 import anyio
 
 from toolweave._backoff import backoff
+from toolweave._json_types import Json
 from toolweave.connect._http_errors import HttpSettings, http_error, too_large
 from toolweave.connect._wire.endpoint import EVENTS, HttpEndpoint
 from toolweave.errors import AuthRequiredError, ConnectionLostError, ProtocolError, ServerError, printable
 from toolweave.http import NoAnswer, Response, Unreadable
 from toolweave.protocol.codes import INTERNAL_ERROR
-from toolweave.protocol.json_types import Json
 from toolweave.protocol.lenient_messages import answer_id, own_id
 from toolweave.protocol.sse import EventParser
 

@@ -17,6 +17,7 @@ import anyio
 import anyio.abc
 import msgspec
 
+from toolweave._json_types import Json, JsonObject, as_object, as_text
 from toolweave.connect._http_errors import HttpSettings, http_error, not_json
 from toolweave.connect._repairs import CONTENT_TYPE
 from toolweave.connect._session import UNCANCELLABLE, ClientHandlers, Loss, OnNotification
@@ -36,7 +37,6 @@ from toolweave.protocol.headers import (
     mirrored_arguments,
     mirroring_problem,
 )
-from toolweave.protocol.json_types import Json, JsonObject, as_object, as_text
 from toolweave.protocol.jsonrpc import VERSION_MEMBER, encode_notification
 from toolweave.protocol.lenient_messages import (
     LenientMessage,

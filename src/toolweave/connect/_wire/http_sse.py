@@ -14,6 +14,7 @@ from urllib.parse import urljoin, urlsplit, urlunsplit
 import anyio
 import anyio.abc
 
+from toolweave._json_types import Json, JsonObject, object_or_empty
 from toolweave.connect._http_errors import HttpSettings, public_url, too_large
 from toolweave.connect._repairs import PREFIX
 from toolweave.connect._session import ClientHandlers, Loss, OnNotification
@@ -23,7 +24,6 @@ from toolweave.connect._wire.event_streams import is_event_stream
 from toolweave.errors import ConnectionLostError, ProtocolError, ServerError
 from toolweave.http import NoAnswer, Response, origin_of
 from toolweave.protocol.codes import INTERNAL_ERROR
-from toolweave.protocol.json_types import Json, JsonObject, object_or_empty
 from toolweave.protocol.sse import EventParser, ServerSentEvent
 
 _POST_SECONDS = 30.0

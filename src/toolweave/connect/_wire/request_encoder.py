@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from toolweave._json_types import JsonObject
 from toolweave.errors import ErrorKind, ToolError
-from toolweave.protocol.json_types import JsonObject
 from toolweave.protocol.jsonrpc import encode_request
 from toolweave.schema._fitting import json_values
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import msgspec
 
+from toolweave._json_types import Json, as_integer, as_object, as_text
 from toolweave.connect._repairs import NOT_JSON, NULL_ERROR
 from toolweave.errors import ProtocolError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR
-from toolweave.protocol.json_types import Json, as_integer, as_object, as_text
 from toolweave.protocol.jsonrpc import value_of
 from toolweave.protocol.lenient_messages import LenientMessage, MendedMessage
 from toolweave.protocol.lenient_results import BareResult, readable_result

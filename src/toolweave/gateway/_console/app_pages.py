@@ -11,6 +11,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from toolweave._json_types import as_object, as_text, object_or_empty
 from toolweave._text import shortened
 from toolweave.config import is_loopback
 from toolweave.errors import RequestError
@@ -26,7 +27,6 @@ from toolweave.protocol import methods
 from toolweave.protocol.app_pages import AppDocument, page_policy, read_document, without_result_type
 from toolweave.protocol.apps import APP_SCHEME, is_for_pages, page_uri
 from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
-from toolweave.protocol.json_types import as_object, as_text, object_or_empty
 from toolweave.protocol.jsonrpc import encode_value
 from toolweave.protocol.resource_uris import with_uris
 from toolweave.serve._http.asgi import Receive

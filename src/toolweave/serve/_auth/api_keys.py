@@ -12,9 +12,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from toolweave._json_types import JsonObject
 from toolweave.config import Secret
 from toolweave.errors import ConfigError
-from toolweave.protocol.json_types import JsonObject
 from toolweave.serve._request import Identity
 from toolweave.tools._scopes import scope_list
 

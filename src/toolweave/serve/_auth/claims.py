@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from typing import Any, TypeGuard, cast
 from urllib.parse import urlsplit
 
+from toolweave._json_types import JsonObject, as_array, as_text, object_or_empty
 from toolweave._value import Value
 from toolweave.errors import shortened
-from toolweave.protocol.json_types import JsonObject, as_array, as_text, object_or_empty
 from toolweave.serve._request import Identity
 
 _MAX_SHOWN = 200

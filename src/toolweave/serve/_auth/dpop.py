@@ -16,10 +16,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
+from toolweave._json_types import Json, JsonObject, as_object
 from toolweave.errors import ConfigError, StoreError
 from toolweave.http import DEFAULT_PORTS
 from toolweave.oauth._encoding import base64url
-from toolweave.protocol.json_types import Json, JsonObject, as_object
 from toolweave.serve._auth.issuer_keys import is_weak
 from toolweave.serve._auth.refusal import IssuerUnavailable
 from toolweave.state import MemoryStore, Store

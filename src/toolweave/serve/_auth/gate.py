@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
-from toolweave.protocol.json_types import JsonObject
+from toolweave._json_types import JsonObject
 from toolweave.serve._auth.middleware import AuthorizesTokens, challenges_for, identity_of, scheme_of
 from toolweave.serve._auth.refusal import Refusal
 from toolweave.serve._http.asgi import Scope

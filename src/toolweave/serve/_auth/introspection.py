@@ -20,10 +20,10 @@ from hashlib import sha256
 from typing import Literal, TypeVar, Unpack
 from urllib.parse import quote_plus
 
+from toolweave._json_types import Json, JsonObject
 from toolweave.config import Secret
 from toolweave.errors import ConfigError
 from toolweave.oauth._single_flight import SingleFlight
-from toolweave.protocol.json_types import Json, JsonObject
 from toolweave.serve._auth.claims import (
     ExpectedClaims,
     TokenProblem,

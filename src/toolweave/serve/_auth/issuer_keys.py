@@ -15,11 +15,11 @@ from functools import partial
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
+from toolweave._json_types import Json, JsonObject, as_array, as_object
 from toolweave.errors import ConfigError
 from toolweave.http import origin_of
 from toolweave.oauth._metadata import authorization_server_urls
 from toolweave.oauth._single_flight import SingleFlight
-from toolweave.protocol.json_types import Json, JsonObject, as_array, as_object
 from toolweave.serve._auth.documents import NoDocument, ask_issuer, check_issuer_url, url_in
 from toolweave.serve._auth.refusal import IssuerUnavailable
 

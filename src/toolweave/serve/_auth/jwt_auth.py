@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Unpack
 
 from toolweave._json import JsonDecoder
+from toolweave._json_types import Json, JsonObject
 from toolweave._value import Value
 from toolweave.config._oauth import ALGORITHMS
 from toolweave.config._validation import suggestion
 from toolweave.errors import ConfigError
-from toolweave.protocol.json_types import Json, JsonObject
 from toolweave.serve._auth.claims import (
     CHECKED_HERE,
     ExpectedClaims,

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from toolweave.protocol.json_types import Json, JsonObject
+from toolweave._json_types import Json, JsonObject
 from toolweave.serve._http.asgi import Receive, Scope, Send, respond
 
 _WELL_KNOWN = "/.well-known/oauth-protected-resource"

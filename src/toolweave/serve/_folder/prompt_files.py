@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from toolweave._json_types import JsonObject, as_array, as_object
 from toolweave._value import Value
 from toolweave.config._frontmatter import split_frontmatter
 from toolweave.protocol.component_meta import VERSION, component_meta
-from toolweave.protocol.json_types import JsonObject, as_array, as_object
 from toolweave.protocol.server_features import Prompt, PromptArgument, definition, prompt_result_json
 from toolweave.serve._offers.conversion import prompt_messages
 from toolweave.serve._offers.folder import FileStamp, Folder, in_thread

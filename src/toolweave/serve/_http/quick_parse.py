@@ -13,7 +13,7 @@ from typing import Any, Literal
 import msgspec
 
 from toolweave._json import JsonDecoder, decode_json
-from toolweave.protocol.json_types import JsonObject, as_object
+from toolweave._json_types import JsonObject, as_object
 from toolweave.protocol.jsonrpc import MAX_DEPTH, encode_value
 from toolweave.protocol.meta import PROTOCOL_VERSION
 from toolweave.serve._envelope import client_of, is_whole

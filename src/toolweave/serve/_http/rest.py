@@ -18,6 +18,7 @@ import anyio
 import msgspec
 
 from toolweave._json import decode_json
+from toolweave._json_types import JsonObject, as_array, as_object, as_text, object_entries, text_or_empty
 from toolweave.errors import RequestError, SchemaError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import (
@@ -27,7 +28,6 @@ from toolweave.protocol.codes import (
     URL_ELICITATION_REQUIRED,
 )
 from toolweave.protocol.input_required import INPUT_REQUIRED
-from toolweave.protocol.json_types import JsonObject, as_array, as_object, as_text, object_entries, text_or_empty
 from toolweave.protocol.jsonrpc import encode_value
 from toolweave.protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION, SERVER_INFO
 from toolweave.protocol.versions import MODERN_VERSION

@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
+from toolweave._json_types import JsonObject
 from toolweave.errors import StoreError, printable
-from toolweave.protocol.json_types import JsonObject
 from toolweave.serve._auth.claims import plain_resource
 from toolweave.serve._auth.dpop import ProofChecker
 from toolweave.serve._auth.refusal import IssuerUnavailable

@@ -10,7 +10,7 @@ import anyio
 import msgspec
 
 from toolweave._json import decode_json
-from toolweave.protocol.json_types import Json, JsonObject
+from toolweave._json_types import Json, JsonObject
 from toolweave.serve._http.asgi import Receive, Scope, Send, read_body, respond
 from toolweave.serve._oauth_server.clients import OAuthRefusal
 

@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 
 import msgspec
 
+from toolweave._json_types import JsonObject
 from toolweave._value import Value
-from toolweave.protocol.json_types import JsonObject
 from toolweave.serve._oauth_server.keys import ServerKeys, digest, new_secret
 from toolweave.state import Put, Store
 

@@ -14,9 +14,9 @@ from base64 import urlsafe_b64encode
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from toolweave._json_types import Json, JsonObject
 from toolweave.errors import ConfigError
 from toolweave.oauth._encoding import base64url
-from toolweave.protocol.json_types import Json, JsonObject
 from toolweave.serve._auth.claims import CHECKED_HERE, ExpectedClaims, TokenProblem
 
 if TYPE_CHECKING:

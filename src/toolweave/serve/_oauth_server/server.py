@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 from typing import Unpack
 from urllib.parse import urlsplit
 
+from toolweave._json_types import Json, JsonObject
 from toolweave.errors import ConfigError
-from toolweave.protocol.json_types import Json, JsonObject
 from toolweave.serve._auth.claims import TokenProblem, identity_of_claims, plain_resource
 from toolweave.serve._auth.resource_metadata import JsonDocument
 from toolweave.serve._auth.token_auth import ProtectionOptions, TokenAuth

@@ -13,9 +13,9 @@ from base64 import b64decode
 from collections.abc import Awaitable, Callable, Mapping
 from urllib.parse import unquote_plus
 
+from toolweave._json_types import Json, JsonObject
 from toolweave.errors import StoreError
 from toolweave.oauth._encoding import code_challenge
-from toolweave.protocol.json_types import Json, JsonObject
 from toolweave.serve._auth.claims import TokenProblem, plain_resource
 from toolweave.serve._auth.dpop import BadProof, ProofTarget
 from toolweave.serve._auth.refusal import IssuerUnavailable

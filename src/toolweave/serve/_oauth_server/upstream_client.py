@@ -6,13 +6,13 @@ import time
 from collections.abc import Mapping
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
+from toolweave._json_types import Json, JsonObject
 from toolweave.config import OAuth, reveal
 from toolweave.oauth._encoding import code_challenge
 from toolweave.oauth._fetch import FetchFailed, GuardedFetch
 from toolweave.oauth._metadata import AuthorizationServer
 from toolweave.oauth._records import ClientRegistration
 from toolweave.oauth._token_endpoint import TokenEndpoint, TokenRefused, TokenResponse
-from toolweave.protocol.json_types import Json, JsonObject
 from toolweave.serve._auth.documents import NoDocument, url_in
 from toolweave.serve._auth.issuer_keys import PublishedKeys, issuer_metadata
 from toolweave.serve._auth.refusal import IssuerUnavailable

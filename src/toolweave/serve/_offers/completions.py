@@ -12,11 +12,11 @@ from functools import partial
 from itertools import islice
 from typing import Any, Protocol, TypeAlias, TypeVar
 
+from toolweave._json_types import as_object
 from toolweave.errors import RequestError, SchemaError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INVALID_PARAMS, METHOD_NOT_FOUND
 from toolweave.protocol.input_required import INPUT_RESPONSES, REQUEST_STATE
-from toolweave.protocol.json_types import as_object
 from toolweave.protocol.server_features import MAX_COMPLETIONS, completion_json, read_reference
 from toolweave.schema._annotations import function_name, implementation, read_signature
 from toolweave.serve._offers.string_handlers import failure

@@ -11,9 +11,9 @@ import typing
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any
 
+from toolweave._json_types import Json
 from toolweave.errors import RequestError, SchemaError, ToolError
 from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS
-from toolweave.protocol.json_types import Json
 from toolweave.protocol.server_features import PromptArgument
 from toolweave.schema._annotations import (
     EMPTY,

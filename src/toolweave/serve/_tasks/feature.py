@@ -15,11 +15,11 @@ from typing import Any, TypeVar
 import anyio
 import anyio.abc
 
+from toolweave._json_types import object_or_empty
 from toolweave.errors import RequestError, StoreError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS
 from toolweave.protocol.input_required import INPUT_RESPONSES
-from toolweave.protocol.json_types import object_or_empty
 from toolweave.protocol.tasks import ENDED, TASK_ID, capabilities, created, in_core, related, task_result
 from toolweave.serve._request import Json, Method, Request
 from toolweave.serve._request_context import HandlerRunner, Work

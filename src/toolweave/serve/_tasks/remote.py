@@ -21,11 +21,11 @@ from weakref import WeakKeyDictionary
 import anyio
 import anyio.abc
 
+from toolweave._json_types import object_or_empty
 from toolweave.errors import RequestError, StoreError, ToolError
 from toolweave.jobs._backoff import FIRST_SECONDS, Sleep, longer, until
 from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS
 from toolweave.protocol.input_required import INPUT_REQUESTS, INPUT_REQUIRED
-from toolweave.protocol.json_types import object_or_empty
 from toolweave.protocol.tasks import ENDED, updated
 from toolweave.serve._request import Json
 from toolweave.serve._tasks.port import MARK_SECONDS, NewTask, OnTaskChange, TaskHandle
