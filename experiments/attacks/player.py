@@ -3,18 +3,16 @@
 `{"servers": {NAME: {"command": [...]} or {"url": ...}}, "steps": [...], "sign_in": {...} or null}`, where a step is
 `["list"]` or `["call", TOOL, ARGUMENTS]`. Prints, as JSON, what a model would be given at each step or the error, what
 was logged and warned of, which pages a browser was sent to, and the most memory that the process had. Each library runs
-in an environment of its own; this file needs nothing but it.
+in an environment of its own; this file needs nothing but it and `experiments.sign_in`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import http.client
 import json
 import logging
 import resource
 import sys
-import time
 import warnings
 import webbrowser
 from collections.abc import AsyncGenerator, Callable, Mapping
@@ -22,14 +20,12 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from threading import Thread
 from typing import Any, Protocol
-from urllib.parse import parse_qs, urlsplit
 
-SECONDS = 20
+from experiments.sign_in import REDIRECT, SECONDS, Person, sdk_sign_in
+
 INNER = "10."
 """Addresses of a network that is not there: a connection to one comes out on this machine, where it is seen."""
-REDIRECT = "http://127.0.0.1:43117/callback"
 PEAKS: list[int] = []
 """The most memory of another process in which a library works for its user, in megabytes."""
 
@@ -44,47 +40,6 @@ class Played(Protocol):
     async def call(self, name: str, arguments: dict[str, Any]) -> str:
         """Run a tool and return what a model reads."""
         ...
-
-
-class Person:
-    """Who signs in: opens the page, and comes back at once.
-
-    Attributes:
-        opened: The pages.
-    """
-
-    def __init__(self) -> None:
-        self.opened: list[str] = []
-
-    def visit(self, url: str) -> str:
-        """Open a page and return where it leads to."""
-        self.opened.append(url)
-        parts = urlsplit(url)
-        connection = http.client.HTTPConnection(parts.netloc, timeout=SECONDS)
-        try:
-            connection.request("GET", f"{parts.path}?{parts.query}")
-            return connection.getresponse().getheader("location", "")
-        finally:
-            connection.close()
-
-    def open(self, url: str, *_: Any) -> bool:
-        """Be the browser of a program that waits for the redirect itself, once it has opened the page."""
-        Thread(target=self._come_back, args=(url,), daemon=True).start()
-        return True
-
-    def _come_back(self, url: str) -> None:
-        parts = urlsplit(self.visit(url))
-        for _ in range(100):
-            connection = http.client.HTTPConnection(parts.netloc, timeout=SECONDS)
-            try:
-                connection.request("GET", f"{parts.path}?{parts.query}")
-                connection.getresponse().read()
-            except ConnectionRefusedError:  # it does not listen yet
-                time.sleep(0.1)
-            else:
-                return
-            finally:
-                connection.close()
 
 
 Scenario = Mapping[str, Any]
@@ -140,60 +95,13 @@ async def sdk(scenario: Scenario, person: Person) -> AsyncGenerator[Played]:
         if "url" in server:
             httpx, streams = import_module("httpx2"), import_module("mcp.client.streamable_http")
             given = scenario["sign_in"]
-            provider = None if given is None else sdk_sign_in(server["url"], given, person)
+            provider = None if given is None else sdk_sign_in(server["url"], person, given)
             client = await stack.enter_async_context(httpx.AsyncClient(auth=provider, timeout=SECONDS))
             target: Any = streams.streamable_http_client(server["url"], http_client=client)
         else:
             command = server["command"]
             target = mcp.StdioServerParameters(command=command[0], args=command[1:])
         yield _Sdk(await stack.enter_async_context(mcp.Client(target)))
-
-
-class _Memory:
-    """A store of tokens that is gone with the process: the SDK leaves it to its user."""
-
-    def __init__(self, client: Any) -> None:
-        self.client, self.tokens = client, None
-
-    async def get_tokens(self) -> Any:
-        return self.tokens
-
-    async def set_tokens(self, tokens: Any) -> None:
-        self.tokens = tokens
-
-    async def get_client_info(self) -> Any:
-        return self.client
-
-    async def set_client_info(self, client_info: Any) -> None:
-        self.client = client_info
-
-
-def sdk_sign_in(url: str, given: Mapping[str, str], person: Person) -> Any:
-    """Return the SDK's `OAuthClientProvider`; its user shows the page and reads the redirect."""
-    auth, shared = import_module("mcp.client.auth"), import_module("mcp.shared.auth")
-    came: list[str] = []
-
-    async def show(address: str) -> None:
-        came.append(await asyncio.to_thread(person.visit, address))
-
-    async def answer() -> Any:
-        told = {name: values[0] for name, values in parse_qs(urlsplit(came[-1]).query).items()}
-        if "code" not in told:
-            raise RuntimeError(f"{told.get('error')}: {told.get('error_description')}")
-        return auth.AuthorizationCodeResult(code=told["code"], state=told.get("state"), iss=told.get("iss"))
-
-    metadata = {"client_name": "SDK", "redirect_uris": [REDIRECT], "token_endpoint_auth_method": "none"}
-    client = None
-    if given:
-        known = {**metadata, **given, "token_endpoint_auth_method": "client_secret_post"}
-        client = shared.OAuthClientInformationFull.model_validate(known)
-    return auth.OAuthClientProvider(
-        server_url=url,
-        client_metadata=shared.OAuthClientMetadata.model_validate(metadata),
-        storage=_Memory(client),
-        redirect_handler=show,
-        callback_handler=answer,
-    )
 
 
 class _FastMcp:

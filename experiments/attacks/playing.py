@@ -60,7 +60,8 @@ async def play(
         RuntimeError: The player did not end as it should.
     """
     scenario = {"servers": servers, "steps": steps, "sign_in": sign_in, "pause": 0.3}
-    path = os.pathsep.join([str(CHECKOUT), str(CHECKOUT / "src")]) if peer.name.startswith("toolweave") else ""
+    folders = [CHECKOUT, CHECKOUT / "src"] if peer.name.startswith("toolweave") else [CHECKOUT]
+    path = os.pathsep.join(map(str, folders))
     environment = {**os.environ, "PYTHONPATH": path, "NO_PROXY": "*", **peer.environment}
     command = [peer.python, "-P", str(_PLAYER), peer.name]
     with anyio.fail_after(_SECONDS):

@@ -1,33 +1,30 @@
 """One experiment with one library, in an environment that has it: `python -m experiments.features.player LIBRARY ROW`.
 
 Reads the scene as JSON from standard input and prints what was observed as JSON. It judges nothing. Needs nothing but
-the standard library and the module of the library in `experiments/features/libraries`.
+the standard library, `experiments.sign_in` and the module of the library in `experiments/features/libraries`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import http.client
 import json
 import os
 import signal
 import sys
-import time
 import webbrowser
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from importlib import import_module
 from pathlib import Path
-from threading import Thread
 from typing import Any, Protocol
-from urllib.parse import parse_qs, urlsplit
 
-__all__ = ["Command", "Opened", "Person", "find", "root_of", "sdk_sign_in"]
+from experiments.sign_in import Person
+
+__all__ = ["Command", "Opened", "find", "root_of"]
 
 SECONDS = 60.0
 CHANGE_SECONDS = 5.0
 RESTART_ATTEMPTS = 6
-REDIRECT = "http://127.0.0.1:43117/callback"
 Command = Sequence[str]
 Facts = dict[str, Any]
 
@@ -64,92 +61,6 @@ class Library(Protocol):
     ) -> AbstractAsyncContextManager[None]:
         """Let a scripted model call `delete` for each path, and give what is asked to `decide`."""
         ...
-
-
-class Person:
-    """A person who signs in: opens a page, and follows its redirect at once.
-
-    Attributes:
-        opened: The pages.
-    """
-
-    def __init__(self) -> None:
-        self.opened: list[str] = []
-
-    def visit(self, url: str) -> str:
-        """Open a page and return where it redirects to."""
-        self.opened.append(url)
-        parts = urlsplit(url)
-        connection = http.client.HTTPConnection(parts.netloc, timeout=20)
-        try:
-            connection.request("GET", f"{parts.path}?{parts.query}")
-            return connection.getresponse().getheader("location", "")
-        finally:
-            connection.close()
-
-    def open(self, url: str, *_: Any) -> bool:
-        """Stand in for `webbrowser.open` of a library that listens for the redirect itself."""
-        Thread(target=self._follow, args=(url,), daemon=True).start()
-        return True
-
-    def _follow(self, url: str) -> None:
-        parts = urlsplit(self.visit(url))
-        for _ in range(100):
-            connection = http.client.HTTPConnection(parts.netloc, timeout=20)
-            try:
-                connection.request("GET", f"{parts.path}?{parts.query}")
-                connection.getresponse().read()
-            except ConnectionRefusedError:  # it does not listen yet
-                time.sleep(0.1)
-            else:
-                return
-            finally:
-                connection.close()
-
-
-class _Tokens:
-    """The storage of tokens that the SDK leaves to its user."""
-
-    def __init__(self) -> None:
-        self._tokens: Any = None
-        self._client: Any = None
-
-    async def get_tokens(self) -> Any:
-        return self._tokens
-
-    async def set_tokens(self, tokens: Any) -> None:
-        self._tokens = tokens
-
-    async def get_client_info(self) -> Any:
-        return self._client
-
-    async def set_client_info(self, client_info: Any) -> None:
-        self._client = client_info
-
-
-def sdk_sign_in(url: str, person: Person) -> Any:
-    """Return the `OAuthClientProvider` of the MCP SDK with all that its user has to write for it."""
-    auth, shared = import_module("mcp.client.auth"), import_module("mcp.shared.auth")
-    came: list[str] = []
-
-    async def show(address: str) -> None:
-        came.append(await asyncio.to_thread(person.visit, address))
-
-    async def answer() -> Any:
-        query = {name: values[0] for name, values in parse_qs(urlsplit(came[-1]).query).items()}
-        made = getattr(auth, "AuthorizationCodeResult", None)
-        if made is None:  # SDK 1.x
-            return query["code"], query.get("state")
-        return made(code=query["code"], state=query.get("state"), iss=query.get("iss"))
-
-    metadata = {"client_name": "probe", "redirect_uris": [REDIRECT], "token_endpoint_auth_method": "none"}
-    return auth.OAuthClientProvider(
-        server_url=url,
-        client_metadata=shared.OAuthClientMetadata.model_validate(metadata),
-        storage=_Tokens(),
-        redirect_handler=show,
-        callback_handler=answer,
-    )
 
 
 def root_of(error: BaseException) -> BaseException:

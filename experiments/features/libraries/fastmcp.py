@@ -9,7 +9,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from experiments.features.player import Command, Opened, Person
+from experiments.features.player import Command, Opened
+from experiments.sign_in import Person
 
 
 class _Tools:

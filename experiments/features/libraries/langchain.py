@@ -9,7 +9,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from experiments.features.player import Command, Opened, Person, sdk_sign_in
+from experiments.features.player import Command, Opened
+from experiments.sign_in import Person, sdk_sign_in
 
 SIGN_IN_BY_CALLER = True
 """`auth` takes an object of httpx; what opens the page and reads the redirect is the caller's."""

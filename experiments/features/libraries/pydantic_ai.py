@@ -7,7 +7,8 @@ from contextlib import asynccontextmanager
 from importlib import import_module
 from typing import Any
 
-from experiments.features.player import Command, Opened, Person
+from experiments.features.player import Command, Opened
+from experiments.sign_in import Person
 
 
 class _Tools:

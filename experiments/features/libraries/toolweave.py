@@ -12,7 +12,8 @@ from typing import Any
 import anyio
 
 from experiments.attacks.visitor import Visitor
-from experiments.features.player import REDIRECT, Command, Opened, Person
+from experiments.features.player import Command, Opened
+from experiments.sign_in import REDIRECT, Person
 from toolweave import Agent, ScriptedModel, connect_mcp_servers, load_config, tool_call
 from toolweave.agent import ApprovalRequested
 from toolweave.export import AnthropicTools
