@@ -33,7 +33,7 @@ from toolweave.agent._step import RunRules
 from toolweave.agent._store_journal import StoreJournal
 from toolweave.agent._submit import SubmittedRun, submit_message
 from toolweave.agent._tool import KeepConversation, agent_tool
-from toolweave.compose._agent_options import AgentOptions
+from toolweave.compose._agent_options import AgentOptions, SendOptions
 from toolweave.compose._component_hooks import ComponentHooks
 from toolweave.compose._mcp_tools import McpTools
 from toolweave.config import LoadedConfig, load_config
@@ -199,29 +199,9 @@ class Agent(Generic[OutT_co]):
         return self._runtime.rules.limits.depth
 
     @overload
-    def send(
-        self,
-        sent: Prompt,
-        /,
-        *,
-        session: str | None = None,
-        tools: ToolLike | Iterable[ToolLike] | None = None,
-        ctx: CallContext = NO_CONTEXT,
-        attended: Attended = True,
-        key: str | None = None,
-    ) -> Run[Any]: ...
+    def send(self, sent: Prompt, /, **options: Unpack[SendOptions]) -> Run[Any]: ...
     @overload
-    def send(
-        self,
-        sent: Sendable,
-        /,
-        *,
-        session: str | None = None,
-        tools: ToolLike | Iterable[ToolLike] | None = None,
-        ctx: CallContext = NO_CONTEXT,
-        attended: Attended = True,
-        key: str | None = None,
-    ) -> Run[OutT_co]: ...
+    def send(self, sent: Sendable, /, **options: Unpack[SendOptions]) -> Run[OutT_co]: ...
     def send(
         self,
         sent: Sendable,

@@ -1,4 +1,4 @@
-"""The types of the options of an agent, for the overloads of its constructor; `Agent` explains them."""
+"""The types of the options of an agent and of its runs, for overloads; `Agent` explains them."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from collections.abc import Iterable
 from typing import Any, Literal, TypedDict
 
 from toolweave.agent._agent_tools import ToolLike
-from toolweave.agent._approval import Confirm
+from toolweave.agent._approval import Attended, Confirm
 from toolweave.agent._history import History
 from toolweave.agent._journal import OnUnknown
 from toolweave.agent._limits import Limits
 from toolweave.jobs import WorkBackend
 from toolweave.models._base import ModelSettings
 from toolweave.state import Store
+from toolweave.tools._call import CallContext
 from toolweave.tools._truncation import ResultPolicy
 
 
@@ -37,3 +38,13 @@ class AgentOptions(TypedDict, total=False):
     defer_tools: int | None
     history: History | None
     questions: bool
+
+
+class SendOptions(TypedDict, total=False):
+    """The parameters of `Agent.send` beside the message."""
+
+    session: str | None
+    tools: ToolLike | Iterable[ToolLike] | None
+    ctx: CallContext
+    attended: Attended
+    key: str | None

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, Self
+from typing import Any, Concatenate, ParamSpec, Protocol, Self, Unpack, cast
 
 import toolweave.compose._agent as compose
 from toolweave.agent import AgentTools, ApprovalRequested, Event, InputRequested, Run, RunResult
-from toolweave.agent._agent_tools import ToolLike
-from toolweave.agent._approval import Attended
 from toolweave.agent._prompt import Sendable
-from toolweave.sync._blocking import forwarded, with_signature_of
+from toolweave.compose._agent_options import SendOptions
+from toolweave.sync._blocking import blocking, forwarded, with_signature_of
 from toolweave.tools import ElicitationResult
-from toolweave.tools._call import NO_CONTEXT, CallContext
 from toolweave.tools._portal import PORTAL, check_process
 
 P = ParamSpec("P")
@@ -104,6 +102,12 @@ def _with_agent_signature(
     return sign
 
 
+class _Send(Protocol):
+    """The type of `Agent.send` and `Agent.run` for all that can be sent; a copied signature has one overload only."""
+
+    def __call__(self, agent: compose.Agent[Any], sent: Sendable, /, **options: Unpack[SendOptions]) -> Run[Any]: ...
+
+
 class Agent:
     """A model that works with tools until it has an answer, for synchronous code; same arguments as `toolweave.Agent`.
 
@@ -135,27 +139,8 @@ class Agent:
         """The errors of the tool sources that could not be opened, by name."""
         return self.wrapped.errors
 
-    def send(
-        self,
-        sent: Sendable,
-        /,
-        *,
-        session: str | None = None,
-        tools: ToolLike | Iterable[ToolLike] | None = None,
-        ctx: CallContext = NO_CONTEXT,
-        attended: Attended = True,
-        key: str | None = None,
-    ) -> SyncRun:
-        """Return a run on a message; see `toolweave.Agent.send` for the parameters and the errors."""
-        # written out: a type checker copies the parameters of one overload only
-        run = self.wrapped.send(sent, session=session, tools=tools, ctx=ctx, attended=attended, key=key)
-        return SyncRun(run)
-
-    @with_signature_of(send)
-    def run(self, *args: Any, **kwargs: Any) -> RunResult[Any]:
-        """Run the agent on a message and return its result; see `toolweave.Agent.send`."""
-        return PORTAL.run(lambda: self.wrapped.run(*args, **kwargs))
-
+    send = forwarded(cast("_Send", compose.Agent.send), SyncRun)
+    run = blocking(cast("_Send", compose.Agent.run))
     run_sync = run
     stream_text = forwarded(compose.Agent.stream_text, PORTAL.iterate)
 
