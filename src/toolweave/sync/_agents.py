@@ -6,7 +6,7 @@ import inspect
 import os
 from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, Protocol, Self, Unpack, cast
+from typing import Any, Concatenate, ParamSpec, Protocol, Self, Unpack
 
 import toolweave.compose._agent as compose
 from toolweave.agent import AgentTools, ApprovalRequested, Event, InputRequested, Run, RunResult
@@ -108,6 +108,11 @@ class _Send(Protocol):
     def __call__(self, agent: compose.Agent[Any], sent: Sendable, /, **options: Unpack[SendOptions]) -> Run[Any]: ...
 
 
+def _for_all_sendable(method: _Send) -> _Send:
+    """Return a method as it is, with one signature in place of its overloads."""
+    return method
+
+
 class Agent:
     """A model that works with tools until it has an answer, for synchronous code; same arguments as `toolweave.Agent`.
 
@@ -139,8 +144,8 @@ class Agent:
         """The errors of the tool sources that could not be opened, by name."""
         return self.wrapped.errors
 
-    send = forwarded(cast("_Send", compose.Agent.send), SyncRun)
-    run = blocking(cast("_Send", compose.Agent.run))
+    send = forwarded(_for_all_sendable(compose.Agent.send), SyncRun)
+    run = blocking(_for_all_sendable(compose.Agent.run))
     run_sync = run
     stream_text = forwarded(compose.Agent.stream_text, PORTAL.iterate)
 
