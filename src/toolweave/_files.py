@@ -11,6 +11,25 @@ _GIVEN_STREAMS = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")
 """Places of pipes that a shell opens for this process: such a pipe has a writer, and the user asked for it."""
 
 
+def is_file(path: Path) -> bool:
+    """Return whether a regular file is there that this process can reach.
+
+    A name that is too long for the system and a folder that may not be entered are no file, where `Path.is_file` raises
+    an error before Python 3.14.
+    """
+    return os.path.isfile(path)  # noqa: PTH113 - see above
+
+
+def is_directory(path: Path) -> bool:
+    """Return whether a directory is there that this process can reach, as `is_file` does for files."""
+    return os.path.isdir(path)  # noqa: PTH112 - as above
+
+
+def exists(path: Path) -> bool:
+    """Return whether anything is there that this process can reach, as `is_file` does for files."""
+    return os.path.exists(path)  # noqa: PTH110 - as above
+
+
 def read_file(path: Path, *, max_bytes: int) -> bytes:
     """Return the content of a regular file.
 

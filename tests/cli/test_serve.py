@@ -236,6 +236,7 @@ async def test_what_is_served_does_not_depend_on_the_directory_it_is_started_in(
 
 WRONG = [
     ("nowhere.py", "the file 'nowhere.py' does not exist"),
+    ("x" * 300 + ".py", "xxx.py' does not exist"),
     ("mcp.json", "the file 'mcp.json' does not exist"),
     ("config.json", "a config is served with --config config.json"),
     ("no_such_module_here", "the module 'no_such_module_here' was not found"),

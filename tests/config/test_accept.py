@@ -40,6 +40,12 @@ def test_everything_that_means_a_server_becomes_a_config(tmp_path: Path) -> None
     assert server_config({"transport": "sse", "connection": {"url": "http://h"}}).transport == "sse"
 
 
+@pytest.mark.parametrize("name", ["x" * 300 + ".yaml", "x" * 300 + ".py", "a/" * 3000 + "x.json"])
+def test_a_name_that_is_too_long_for_the_system_is_a_command_like_others(name: str) -> None:
+    assert name in (server_config(name).command, *server_config(name).args)
+    assert name in (server_config(Path(name)).command, *server_config(Path(name)).args)
+
+
 def test_a_config_with_one_server_stands_for_that_server() -> None:
     config = server_config({"mcpServers": {"only": {"command": "x"}}})
 

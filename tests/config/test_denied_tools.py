@@ -90,6 +90,16 @@ def test_settings_that_cannot_be_read_start_nothing(tmp_path: Path) -> None:
         load_config(config)
 
 
+def test_settings_that_are_out_of_reach_start_nothing(tmp_path: Path) -> None:
+    settings = tmp_path / ".claude" / "settings.json"
+    settings.parent.mkdir()
+    settings.symlink_to(settings)
+    config = write(tmp_path / ".mcp.json", {"mcpServers": {"a": {"command": "x"}}})
+
+    with pytest.raises(ConfigError, match=r"settings\.json.*cannot be read"):
+        load_config(config)
+
+
 OPENCODE: dict[str, tuple[Mapping[str, Any], tuple[str, ...]]] = {
     "a tool": ({"tools": {"a_boom": False}}, ("add", "look")),
     "a server": ({"tools": {"a_*": False}}, ()),

@@ -61,9 +61,15 @@ async def test_an_executable_that_is_no_program_is_named(tmp_path: Path) -> None
         await connect_mcp([str(program)])
 
 
-async def test_a_working_directory_that_does_not_exist_is_named() -> None:
-    with pytest.raises(ConnectError, match="working directory '/nowhere/at/all' does not exist; correct 'cwd'"):
-        await connect_mcp(target(cwd="/nowhere/at/all"))
+@pytest.mark.parametrize("cwd", ["/nowhere/at/all", "/" + "x" * 300])
+async def test_a_working_directory_that_does_not_exist_is_named(cwd: str) -> None:
+    with pytest.raises(ConnectError, match=f"working directory '{cwd}' does not exist; correct 'cwd'"):
+        await connect_mcp(target(cwd=cwd))
+
+
+async def test_a_command_that_is_too_long_for_a_file_was_not_found() -> None:
+    with pytest.raises(ConnectError, match="was not found"):
+        await connect_mcp(["./" + "x" * 300])
 
 
 @pytest.mark.requirement("R59")

@@ -118,6 +118,7 @@ def test_a_path_of_no_file_and_paths_in_a_list_are_paths(tmp_path: Path) -> None
 
     assert ToolResult.of(tmp_path).structured_content == str(tmp_path)
     assert ToolResult.of(tmp_path / "none").structured_content == str(tmp_path / "none")
+    assert ToolResult.of(tmp_path / ("x" * 300)).structured_content == str(tmp_path / ("x" * 300))
     assert ToolResult.of([tmp_path / "a.txt"]).structured_content == [str(tmp_path / "a.txt")]
     assert ToolResult.of([tmp_path / "a.txt", PNG]).content[0] == TextContent(text=str(tmp_path / "a.txt"))
 

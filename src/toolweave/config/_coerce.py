@@ -9,6 +9,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePath
 
+from toolweave._files import is_file
 from toolweave._json_types import Json, JsonObject, as_object, as_sequence, as_text
 from toolweave._masking import mask_foreign
 from toolweave.config._auth import Auth
@@ -199,14 +200,14 @@ def _from_text(text: str, name: str) -> ServerConfig:
     suffix = path.suffix.lower()
     if suffix in _INTERPRETERS and _is_path(path, text):
         return _script(text, name)
-    if suffix in _CONFIG_SUFFIXES and path.is_file():
+    if suffix in _CONFIG_SUFFIXES and is_file(path):
         raise ConfigError(f"{text!r} is a config file; connect_mcp takes one server, connect_mcp_servers the file")
     return parse_command(text, name=name)
 
 
 def _is_path(path: Path, text: str) -> bool:
     """Return whether a text that ends like a script is its path alone; else it may be `python my server.py`."""
-    return len(text.split()) == 1 or path.is_file()
+    return len(text.split()) == 1 or is_file(path)
 
 
 def _script(text: str, name: str) -> ServerConfig:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import takewhile
 from pathlib import Path
 
-from toolweave._files import read_file
+from toolweave._files import exists, is_file, read_file
 from toolweave._json_types import JsonObject
 from toolweave._value import Value
 from toolweave.config._documents import MAX_BYTES
@@ -59,7 +59,7 @@ def discover_config_files(
         candidates += (own.get(path, ConfigFile(path=path, kind=PROJECT)) for path in _project_files(place))
     found: dict[Path, ConfigFile] = {}
     for file in (*candidates, *users):
-        if file.path.is_file():
+        if is_file(file.path):
             found.setdefault(file.path, file)
     return sorted(found.values(), key=lambda file: file.kind != PROJECT)
 
@@ -151,7 +151,7 @@ def _project_folders(folder: Path, home: Path) -> list[Path]:
 
 def _is_root(folder: Path) -> bool:
     """Return whether a folder is the root of a repository."""
-    return any((folder / mark).exists() for mark in _ROOTS)
+    return any(exists(folder / mark) for mark in _ROOTS)
 
 
 def _project_files(folder: Path) -> Iterator[Path]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import stat
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -85,7 +86,13 @@ def read_object(path: Path) -> JsonObject:
     Raises:
         ConfigError: As `read_document`.
     """
-    if path.is_file():
+    try:
+        is_there = stat.S_ISREG(path.stat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        is_there = False
+    except OSError:
+        is_there = True  # but out of reach: reading it says why, since it may hold a protection
+    if is_there:
         return object_or_empty(read_document(path).value)
     return {}
 

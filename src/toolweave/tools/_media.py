@@ -12,6 +12,7 @@ from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any
 
+from toolweave._files import is_file
 from toolweave._value import Value
 from toolweave.errors import ErrorKind, ToolError
 
@@ -116,7 +117,7 @@ def payload(value: Any) -> Payload | None:
             return _of_bytes(value.source, value.mime_type, value.uri)
         return _of_path(Path(value.source), value.mime_type, value.uri)
     if isinstance(value, Path):
-        if value.is_file():
+        if is_file(value):
             return _of_path(value)
         return None
     if _is_image(value):

@@ -8,6 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from toolweave._files import exists
 from toolweave._json_types import Json, JsonObject, array_or_empty, as_array, as_object, object_or_empty
 from toolweave.cli._exit_codes import CommandError, ExitCode
 from toolweave.cli._install.clients import InstallClient
@@ -191,7 +192,7 @@ def _served_by(words: Sequence[str]) -> set[str]:
 def _is_gone(served: str) -> bool:
     """Return whether it is a file or a folder that is no longer there, such as that of a project that was moved."""
     path = Path(served)
-    return path.is_absolute() and not path.exists()
+    return path.is_absolute() and not exists(path)
 
 
 def _merged(there: JsonObject, entry: JsonObject, form: ClientFormat) -> Json:

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any
 
+from toolweave._files import is_directory, is_file
 from toolweave.cli._exit_codes import CommandError
 from toolweave.cli._serve.kinds import ObjectPath, ServedObject, items_of, object_of_module, served_object
 
@@ -57,7 +58,7 @@ def _looks_like_file(text: str) -> bool:
 
 def _python_file(name: str) -> Path:
     file = Path(name).expanduser().resolve()
-    if not file.is_file():
+    if not is_file(file):
         expected = "FILE.py, FILE.py:object, MODULE:OBJECT or a folder is expected"
         raise CommandError(f"the file {name!r} does not exist", hint=expected)
     if file.suffix != ".py":
@@ -118,7 +119,7 @@ def load(place: ObjectPath) -> ModuleType:
 
 def _is_folder(target: str) -> bool:
     path = Path(target).expanduser()
-    if not path.is_dir():
+    if not is_directory(path):
         return False
     if not target.isidentifier():
         return True
@@ -165,14 +166,6 @@ def _import_file(file: Path, name: str) -> ModuleType:
     return module
 
 
-def _is_file(path: Path) -> bool:
-    """Return whether there is a file that this process may look at."""
-    try:
-        return path.is_file()
-    except OSError:
-        return False
-
-
 def _package_of(file: Path) -> tuple[str, str] | None:
     """Return the folder above the package that a file is in, and the module's name; None for a file in no package.
 
@@ -191,7 +184,7 @@ def _package_of(file: Path) -> tuple[str, str] | None:
 
 
 def _is_package(folder: Path) -> bool:
-    return folder.name.isidentifier() and _is_file(folder / "__init__.py")
+    return folder.name.isidentifier() and is_file(folder / "__init__.py")
 
 
 def _is_name_taken(name: str, folder: Path) -> bool:

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
+from toolweave._files import exists
 from toolweave._text import printable
 from toolweave.config import ResourceLimits, Sandbox
 from toolweave.errors import ConnectError
@@ -107,7 +108,7 @@ def _bubblewrap(sandbox: Sandbox, *, env: Mapping[str, str], cwd: str | None, se
         if path.split("/", 1)[0] == "~":
             path = env.get("HOME", "") + path[1:]
         place = str(folder / path)
-        if not Path(place).exists():
+        if not exists(Path(place)):
             raise ConnectError(
                 f"'sandbox.writable' names {place!r}, which does not exist; make it first", server=server
             )

@@ -11,6 +11,7 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
+from toolweave._files import exists, is_directory
 from toolweave.config import without_user_info
 from toolweave.errors import ConnectError
 
@@ -91,7 +92,7 @@ def find_program(command: str, *, env: Mapping[str, str], cwd: str | None, serve
     Raises:
         ConnectError: The program does not exist, or is not executable.
     """
-    if cwd is not None and not Path(cwd).is_dir():
+    if cwd is not None and not is_directory(Path(cwd)):
         raise ConnectError(f"its working directory {cwd!r} does not exist; correct 'cwd'", server=server)
     if os.path.basename(command) == command:  # noqa: PTH119 - `Path` drops a last separator
         found = shutil.which(command, path=env.get("PATH"))
@@ -102,7 +103,7 @@ def find_program(command: str, *, env: Mapping[str, str], cwd: str | None, serve
         found = shutil.which(str(path))
         if found is not None:
             return str(Path(found).absolute())
-        if path.exists():
+        if exists(path):
             raise ConnectError(f"its command {command!r} is not executable; run chmod +x on it", server=server)
     if " " in command.strip():
         hint = "put the program into 'command' and each argument into 'args'"

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias, final
 
+from toolweave._files import is_directory
 from toolweave.protocol.skills import SKILL_MANIFEST
 from toolweave.serve._folder.prompt_files import PromptFolder
 from toolweave.serve._folder.python_files import python_parts
@@ -80,7 +81,7 @@ class ServedFolder:
     def _below(self, name: str) -> Path | None:
         """Return the folder of this name, if it exists and does not lead out."""
         path = (self.root / name).resolve()
-        if not path.is_dir():
+        if not is_directory(path):
             return None
         if path.is_relative_to(self.root):
             return path
@@ -135,7 +136,7 @@ def folder(path: str | os.PathLike[str], *, uri: str = _RESOURCES_URI) -> Served
         ValueError: It has nothing to offer, or each file has a fault, which the error names.
     """
     root = Path(path).resolve()
-    if not root.is_dir():
+    if not is_directory(root):
         raise NotADirectoryError(f"{str(path)!r} is not a folder, so its files cannot be served")
     made = ServedFolder(root, uri)
     if made.empty:

@@ -13,6 +13,7 @@ from itertools import islice
 from pathlib import Path
 from urllib.parse import quote
 
+from toolweave._files import is_directory
 from toolweave.errors import ToolError
 from toolweave.protocol.server_features import Resource, ResourceTemplate, definition
 from toolweave.serve._offers.conversion import resource_contents
@@ -52,7 +53,7 @@ def directory(
         NotADirectoryError: The path is not a directory.
     """
     root = Path(path).resolve()
-    if not root.is_dir():
+    if not is_directory(root):
         raise NotADirectoryError(f"{str(path)!r} is not a directory, so its files cannot be offered as resources")
     return Directory(root, uri or f"{root.as_uri()}/", description=description, hidden=hidden, most_files=most_files)
 

@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 from urllib.parse import quote, unquote
 
+from toolweave._files import is_directory
 from toolweave.config._frontmatter import split_frontmatter
 from toolweave.errors import ToolError
 from toolweave.protocol.server_features import Resource, ResourceTemplate, definition
@@ -65,7 +66,7 @@ def skills(path: str | os.PathLike[str], *, prefix: str = "", hidden: bool = Fal
         ValueError: No skill is below it, or each has a fault, which the error names.
     """
     root = Path(path).resolve()
-    if not root.is_dir():
+    if not is_directory(root):
         raise NotADirectoryError(f"{str(path)!r} is not a directory, so it has no skills to be offered")
     made = SkillFolder(root, prefix=prefix, hidden=hidden)
     if not made.found():
