@@ -1,8 +1,6 @@
-"""An agent with a server's command among its tools, in plain code and as a stream of text."""
+"""An agent with a function and a server's command among its tools, in plain code."""
 
 from __future__ import annotations
-
-import asyncio
 
 from toolweave import Agent, ScriptedModel, tool_call
 
@@ -12,16 +10,8 @@ def area(width: float, height: float) -> float:
     return width * height
 
 
-model = ScriptedModel([[tool_call("add", {"values": [1, 2, 39]})], "It is 42.", "Anything else?"])
+# This model follows a script and needs no key. With a key, write "anthropic:claude-sonnet-4-5" or "openai:gpt-5.1".
+model = ScriptedModel([[tool_call("area", {"width": 3, "height": 4})], "It has 12 square metres."])
 agent = Agent(model, tools=[area, "python -m toolweave.cli.demo.numbers"])
 
-print(agent.run_sync("What is 1 + 2 + 39?").text)
-
-
-async def main() -> None:
-    async for text in agent.stream_text("Thank you!"):
-        print(text, end="")
-    print()
-
-
-asyncio.run(main())
+print(agent.run_sync("How large is a room of 3 by 4 metres?").text)

@@ -1,17 +1,13 @@
-"""The smallest server."""
+"""A function as an MCP server, for `toolweave serve`."""
 
 from __future__ import annotations
 
-from toolweave import create_mcp_server, tool
+from toolweave import create_mcp_server
+
+server = create_mcp_server("geometry")
 
 
-@tool(annotations={"readOnlyHint": True})
+@server.tool
 def area(width: float, height: float = 1.0) -> float:
     """Return the area of a rectangle, in square metres."""
     return width * height
-
-
-server = create_mcp_server("geometry", tools=[area])
-
-if __name__ == "__main__":
-    server.run()  # over stdio; over HTTP: server.run(transport="http", port=8000)

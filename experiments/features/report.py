@@ -1,4 +1,4 @@
-"""README's table of features: plays every experiment with every library, and writes `outcomes.json` and the pages.
+"""The table of docs/features.md: plays every experiment with every library, and writes `outcomes.json` and the pages.
 
 `scripts/features` runs it. The table is made of `outcomes.json`; what it says of Toolweave is asserted by a test.
 """
@@ -120,7 +120,9 @@ def measure(library: str, row: str) -> Cell:
 
 def main() -> None:
     """Play, print the table, and write it if that is asked for."""
-    parser = argparse.ArgumentParser(prog="scripts/features", description="Measure README's table of features.")
+    parser = argparse.ArgumentParser(
+        prog="scripts/features", description="Measure the table of features in docs/features.md."
+    )
     names = (OURS, *LIBRARIES)
     parser.add_argument("--write", action="store_true", help="renew outcomes.json; without it, nothing is written")
     parser.add_argument("--upgrade", action="store_true", help="bring the environments of the peers up to date first")

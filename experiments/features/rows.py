@@ -1,4 +1,4 @@
-"""The rows of README's table of features: what is tried, and what is made of what was observed. Starts no process."""
+"""The rows of the table in docs/features.md: what is tried, and how observations become cells. Starts no process."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def _error_kinds() -> Iterator[str]:
 
 
 def _features() -> Iterator[str]:
-    """Yield README's table of features, as it was measured."""
+    """Yield the table of features in docs/features.md, as it was measured."""
     yield from table(read())
 
 

@@ -1,7 +1,7 @@
 """The pages of the documentation and the fenced blocks in them.
 
 A ```python block and a ```json block name their source in the comment before the fence:
-`<!-- docs_src/connect.py -->`, or `<!-- docs_src/connect.py: call -->` for a program of its own made of the lines
+`<!-- docs_src/callbacks.py -->`, or `<!-- docs_src/callbacks.py: call -->` for a program of its own made of the lines
 between `# region call` and `# endregion`. A ```text block may name the `.out` file beside a snippet, which holds what
 it prints. A ```console block holds `$ toolweave ...` lines with what they print; `...` stands for anything.
 """

@@ -89,7 +89,7 @@ def test_a_json_block_is_json(block: Block) -> None:
 def test_a_command_prints_what_the_page_shows(
     block: Block, command: str, output: str, tmp_path: Path, registry: str
 ) -> None:
-    for example in (*SNIPPETS.glob("*.json"), *SNIPPETS.glob("serve*.py")):
+    for example in (*SNIPPETS.glob("*.json"), *SNIPPETS.glob("serve*.py"), SNIPPETS / "tutorial" / "desk_server.py"):
         shutil.copy(example, tmp_path)
     trust(tmp_path / "mcp.json")
     (tmp_path / "notes.mcpb").write_bytes(made_bundle())

@@ -1,4 +1,4 @@
-"""The examples of docs/scale.md for Compose, Kubernetes and systemd: valid, with options that the command takes."""
+"""The examples of docs/scale.md for Compose, Kubernetes and systemd, and that of a team: valid, with known options."""
 
 from __future__ import annotations
 
@@ -81,6 +81,16 @@ def test_its_config_is_one_with_the_redis_of_a_variable(monkeypatch: pytest.Monk
     assert config.redis.reveal() == "redis://:secret@redis:6379/0"
     assert "secret@" not in repr(config)
     assert "REDIS_URL" in json.dumps(read(COMPOSE))
+
+
+def test_the_config_of_the_team_gives_each_person_a_key_and_its_rules(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ADA_KEY", "a key of more than sixteen characters")
+    monkeypatch.setenv("BUILD_KEY", "another key of more than sixteen characters")
+    config = load_gateway_config(SNIPPETS / "team_gateway.json")
+
+    assert config.auth is not None
+    assert len(config.middleware) == 3
+    assert "sixteen" not in repr(config)
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="platform: it has no systemd")

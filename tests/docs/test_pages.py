@@ -9,10 +9,12 @@ import re
 import pytest
 
 import toolweave
+from experiments.features.report import LIBRARIES, OURS, read
 from tests.docs.generated import generated
 from tests.docs.pages import CHECKOUT, filled, pages, tables
 from tests.docs.public_names import code_spans, is_public
 from toolweave.config import ServerConfig, known_transports, server_config
+from toolweave.schema._profiles import PROFILES
 from toolweave.version import VERSION
 
 VOCABULARIES = ["Axle", "AIDK", "squidbot", "Axiom MCP", "kitn"]
@@ -66,13 +68,44 @@ def test_the_only_distribution_that_knows_mcp_is_the_official_sdk_in_its_extra()
     assert known == {f"mcp<3,>=2.3; extra == '{extra}'" for extra in ("sdk", "test", "dev")}
 
 
-def test_the_readme_lists_what_works_by_names_that_exist() -> None:
-    works = [row for row in tables("README.md", "What works today") if row[1].startswith("works")]
+FIGURES = {
+    "530 of\n  530 runs": ("reliability.md", "| runs passed (fault x transport x revision) | 530 of 530 |"),
+    "client passed 364": ("reliability.md", "| 364 of 530 |"),
+    "2.1 times the CPU": ("performance.md", "| stdio, 100 B, 16 callers | 0.92 | 2.12 |"),
+    "costs 31 times": ("performance.md", "| 2.13 | 30.78 |"),
+    "64 of 65 scenarios": ("conformance.md", "65 scenarios: 64 pass wherever they apply, 1 are skipped"),
+    "5,632 tools of 675 public servers": ("schemas.md", "5,632 tools, as 675 public MCP servers list them"),
+}
+"""What the README claims, and where a script has written the figure."""
 
-    assert works
-    for row in works:
-        for name in code_spans(row[0]):
-            assert name.startswith("toolweave ") or is_public(name), name
+
+@pytest.mark.parametrize(("claim", "page", "source"), [(claim, *source) for claim, source in FIGURES.items()])
+def test_a_figure_of_the_readme_is_the_one_that_a_script_wrote(claim: str, page: str, source: str) -> None:
+    assert claim in (CHECKOUT / "README.md").read_text(encoding="utf-8")
+    assert source in (CHECKOUT / "docs" / page).read_text(encoding="utf-8")
+
+
+def test_the_readme_counts_the_features_of_the_table() -> None:
+    cells = read().cells
+    complete = {name: [row for row in cells if cells[row][name].outcome == "yes"] for name in (OURS, *LIBRARIES)}
+
+    assert len(complete.pop(OURS)) == len(cells) == 10
+    assert max(len(rows) for rows in complete.values()) == 3
+
+
+def test_no_tool_of_a_public_server_is_refused_by_a_profile_that_is_not_strict() -> None:
+    rows = [row for row in tables("docs/schemas.md", "What is lost") if re.fullmatch(r"`[\w.-]+`", row[0])]
+    refused = {row[0]: row[4] for row in rows[: len(PROFILES)]}
+
+    assert refused.keys() == {f"`{name}`" for name in PROFILES}
+    assert {name for name, count in refused.items() if count != "0" and "strict" not in name} == set()
+
+
+def test_the_readme_is_short() -> None:
+    text = (CHECKOUT / "README.md").read_text(encoding="utf-8")
+
+    assert len(text.split()) <= 900
+    assert len(text.splitlines()) <= 160
 
 
 def test_the_changelog_names_only_what_exists() -> None:

@@ -11,6 +11,7 @@ import anyio
 import pytest
 
 from benchmarks.bars import CHART, chart
+from tests.docs.diagrams import DIAGRAMS, diagrams, draw
 from tests.docs.drawing import Screen, masked, picture, recording
 from tests.docs.pages import CHECKOUT, pages
 from tests.docs.pictures import IMAGES, pictures
@@ -27,8 +28,8 @@ def readable(svg: str) -> str:
 @pytest.mark.slow
 def test_the_pictures_show_what_the_terminal_shows() -> None:
     taken: Mapping[str, str] = anyio.run(pictures)
-    of_figures = {CHART, IMAGES / "gateway-growth.svg"}  # drawn by benchmarks
-    kept = {path.name: path.read_text(encoding="utf-8") for path in IMAGES.glob("*.svg") if path not in of_figures}
+    drawn = {CHART, IMAGES / "gateway-growth.svg", *diagrams()}  # made of figures and of texts
+    kept = {path.name: path.read_text(encoding="utf-8") for path in IMAGES.glob("*.svg") if path not in drawn}
 
     assert taken.keys() == kept.keys(), "run scripts/pictures"
     for name, svg in taken.items():
@@ -48,6 +49,23 @@ def test_the_chart_shows_the_figures_of_the_page() -> None:
     assert re.findall(r"\d+\.\d", alt) == re.findall(r">(\d+\.\d)<", drawn), (
         "the words for the chart in README.md say others"
     )
+
+
+def test_every_diagram_is_what_its_text_describes() -> None:
+    assert {path.stem for path in diagrams()} == {text.stem for text in DIAGRAMS.iterdir()}
+    for path, svg in diagrams().items():
+        assert path.read_text(encoding="utf-8") == svg, "run scripts/docs"
+
+
+def test_a_diagram_has_each_box_and_label_once_and_arrows_that_end_at_the_boxes() -> None:
+    svg = draw("A title\nbox a 0 0 own | one & two\nbox b 2 0 ours | three\narrow a b | calls\n")
+
+    root = ET.fromstring(svg)
+    texts = [one.text for one in root.iter("{http://www.w3.org/2000/svg}text")]
+    (line,) = root.iter("{http://www.w3.org/2000/svg}line")
+    assert sorted(text or "" for text in texts) == ["calls", "one & two", "three"]
+    assert (line.get("x1"), line.get("x2")) == ("176", "360")
+    assert root.findtext("{http://www.w3.org/2000/svg}title") == "A title"
 
 
 def test_pictures_are_small_and_ask_no_host_for_anything() -> None:

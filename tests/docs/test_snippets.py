@@ -14,7 +14,7 @@ import pytest
 
 from tests.docs.pages import CHECKOUT, SNIPPETS, pages, printed_by, source_of
 
-FILES = sorted([*SNIPPETS.glob("*.py"), *SNIPPETS.glob("migrating/*_ours.py")])
+FILES = sorted([*SNIPPETS.glob("*.py"), *SNIPPETS.glob("migrating/*_ours.py"), *SNIPPETS.glob("tutorial/*.py")])
 
 
 @pytest.mark.slow
