@@ -8,7 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -35,7 +35,7 @@ def shown() -> list[tuple[str, str]]:
 
 
 @contextmanager
-def gateway(folder: Path, env: dict[str, str]) -> Iterator[str]:
+def gateway(folder: Path, env: dict[str, str]) -> Generator[str]:
     """Start the gateway of the page on a free port; yield its address."""
     command = START.replace("8000", "0")
     process = subprocess.Popen(
