@@ -12,18 +12,16 @@ from toolweave import CallContext, McpConnection, ServerConfig, ToolCall, Toolse
 from toolweave.testing import FakeClock, MemoryServer
 
 
-# region agent
-async def say_price(prices: Toolset, item: str, patience: float = 10) -> str:
-    """The agent under test: says what an item costs, or what it says when it cannot know."""
+# region first
+async def price_text(prices: Toolset, item: str, timeout: float = 10) -> str:
+    """The agent under test: return what an item costs, or why the price is unknown."""
     call = ToolCall(name="price", arguments={"item": item})
-    result = await prices.call(call, CallContext(timeout=patience))
+    result = await prices.call(call, CallContext(timeout=timeout))
     if result.is_error:
         return f"no price: {result.require_error().kind}"
     return f"{item} costs {result.text}"
 
 
-# endregion
-# region backend
 pytestmark = pytest.mark.anyio  # the plugin comes with anyio, which comes with Toolweave
 
 
@@ -32,8 +30,6 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-# endregion
-# region memory
 @pytest.fixture
 def shop(mcp_server: type[MemoryServer]) -> MemoryServer:
     server = mcp_server(name="shop")
@@ -47,34 +43,30 @@ def shop(mcp_server: type[MemoryServer]) -> MemoryServer:
 
 async def test_the_agent_asks_for_the_price(shop: MemoryServer) -> None:
     async with connect_mcp(shop) as prices:
-        assert await say_price(prices, "tea") == "tea costs 3.50"
+        assert await price_text(prices, "tea") == "tea costs 3.50"
 
     assert shop.calls == [ToolCall(name="price", arguments={"item": "tea"})]
 
 
-# endregion
-# region crash
 async def test_the_agent_survives_a_crash(shop: MemoryServer) -> None:
     async with connect_mcp(shop) as prices:
         shop.crash(on="tools/call")
 
-        assert await say_price(prices, "tea") == "no price: outcome_unknown"
-        assert await say_price(prices, "tea") == "tea costs 3.50"
+        assert await price_text(prices, "tea") == "no price: outcome_unknown"
+        assert await price_text(prices, "tea") == "tea costs 3.50"
 
     assert shop.conversations == 2
 
 
-# endregion
-# region hang
 async def test_the_agent_does_not_wait_for_ever(shop: MemoryServer) -> None:
     async with connect_mcp(shop) as prices:
         shop.hang(tool="price")
 
-        assert await say_price(prices, "tea", patience=0.1) == "no price: timeout"
+        assert await price_text(prices, "tea", timeout=0.1) == "no price: timeout"
 
 
 # endregion
-# region gone
+# region more
 async def test_the_agent_notices_that_a_tool_is_gone(shop: MemoryServer) -> None:
     changed = anyio.Event()
     async with connect_mcp(shop) as prices:
@@ -82,19 +74,17 @@ async def test_the_agent_notices_that_a_tool_is_gone(shop: MemoryServer) -> None
         shop.remove_tool("price")
         await changed.wait()
 
-        assert await say_price(prices, "tea") == "no price: not_found"
+        assert await price_text(prices, "tea") == "no price: not_found"
 
 
-# endregion
-# region script
-async def test_the_agent_tells_a_refusal_from_a_price(shop: MemoryServer) -> None:
+async def test_the_agent_reports_an_error_and_then_a_price(shop: MemoryServer) -> None:
     async with connect_mcp(shop, restart="never") as prices:
         shop.fail_next("tools/call", "closed today", code=-32050)
         shop.answer("tools/call", {"content": [{"type": "text", "text": "4.00"}]}, times=1)
 
-        assert await say_price(prices, "tea") == "no price: protocol"
-        assert await say_price(prices, "tea") == "tea costs 4.00"
-        assert await say_price(prices, "tea") == "tea costs 3.50"
+        assert await price_text(prices, "tea") == "no price: protocol"
+        assert await price_text(prices, "tea") == "tea costs 4.00"
+        assert await price_text(prices, "tea") == "tea costs 3.50"
 
 
 # endregion
@@ -107,7 +97,7 @@ async def test_the_agent_gets_its_answer_whatever_the_server_does(
         assert (await server.call_tool("echo", {"text": "hello"})).text == "hello"
 
 
-async def test_the_agent_is_told_to_come_back_later(faulty_http: Callable[..., str]) -> None:
+async def test_the_agent_retries_when_it_is_asked_to_come_back_later(faulty_http: Callable[..., str]) -> None:
     url = faulty_http("status_429", "--on", "tools/call", "--times", 1)
     async with connect_mcp(url) as server:
         assert (await server.call_tool("echo", {"text": "hello"})).text == "hello"
@@ -122,11 +112,9 @@ async def test_a_restart_waits_for_its_time(shop: MemoryServer, fake_clock: Fake
         assert prices.state == "backoff"
 
         await fake_clock.advance(60)
-        assert await say_price(prices, "tea") == "tea costs 3.50"
+        assert await price_text(prices, "tea") == "tea costs 3.50"
 
 
-# endregion
-# region cassette
 async def test_the_agent_adds(mcp_cassette: Callable[..., Any]) -> None:
     target = mcp_cassette(["python", "-m", "toolweave.cli.demo.numbers"])
     async with connect_mcp(target, name="numbers") as numbers:

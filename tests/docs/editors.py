@@ -7,19 +7,17 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from tests.docs.pages import SNIPPETS
-from tests.install.served import serve_registry
 from toolweave.config import Secret, editor_config_files
 from toolweave.install import CLIENT_FORMATS, ClientFormat, SecretWord, ServerLaunch
 
 __all__ = ["client_sections", "client_table"]
 
 PLATFORMS = {"Linux": "linux", "macOS": "darwin", "Windows": "win32"}
-PUBLISHED = "io.github.acme/graph"
 REMOTE = ServerLaunch(transport="http", url=("https://x.example/mcp",))
 SECRET = ServerLaunch(command="x", env={"KEY": (SecretWord(name="KEY", value=Secret("x")),)})
 
@@ -47,30 +45,33 @@ CLIENTS = {
 
 def client_table() -> Iterator[str]:
     """Yield the table of the clients with what each can by itself."""
-    yield "| `--client`, `--install` | program | reaches by itself | a secret is |\n|---|---|---|---|\n"
+    yield "| `--client`, `--install` | program | transports | secrets |\n|---|---|---|---|\n"
     for name, form in _forms():
         over = ["stdio", *(kind for kind, url in zip(("HTTP", "SSE"), form.urls, strict=True) if url)]
         if form.asks:
-            secret = "asked for by the program"
+            secret = "the program asks for them"
         elif form.reason_for_relay(SECRET):
-            secret = "kept in a file; the program starts the server through Toolweave"
+            secret = "in a private file; the program starts the server through Toolweave"
         else:
-            secret = "kept in a file that the entry refers to"
+            secret = "in a private file that the entry names"
         yield f"| `{name}` | [{CLIENTS[name].title}](#{_anchor(name)}) | {', '.join(over)} | {secret} |\n"
 
 
 def client_sections() -> Iterator[str]:
     """Yield a section for each client."""
-    with serve_registry() as registry:
-        for name, form in _forms():
-            yield f"\n## {CLIENTS[name].title}\n\n| | |\n|---|---|\n"
-            for system, platform in PLATFORMS.items():
-                yield f"| {system} | `{_file(form, platform, Path('~'))}` |\n"
-            yield f"| to check | {CLIENTS[name].check} |\n\n"
-            commands = (f"install {PUBLISHED} --client {name} --yes", f"serve serve_notes.py --install {name}")
-            yield "```sh\n" + "".join(f"toolweave {one}\n" for one in commands) + "```\n\n"
-            path, text = _written(form, commands, registry.url)
-            yield f"```{'toml' if path.suffix == '.toml' else 'jsonc'}\n{text}\n```\n"
+    for name, form in _forms():
+        yield f"\n## {CLIENTS[name].title}\n\n"
+        places = {system: str(_file(form, platform, Path("~"))) for system, platform in PLATFORMS.items()}
+        yield f"File: {_places(places)}. To check: {CLIENTS[name].check}.\n\n"
+        path, text = _written(form, f"serve serve_notes.py --install {name}")
+        yield f"```{'toml' if path.suffix == '.toml' else 'jsonc'}\n{text}\n```\n"
+
+
+def _places(places: Mapping[str, str]) -> str:
+    """Return the file of each system, or the one of them all."""
+    if len(set(places.values())) == 1:
+        return f"`{places['Linux']}`"
+    return ", ".join(f"`{place}` ({system})" for system, place in places.items())
 
 
 def _forms() -> Iterator[tuple[str, ClientFormat]]:
@@ -86,8 +87,8 @@ def _file(form: ClientFormat, platform: str, home: Path) -> Path:
     return next(one.path for one in editor_config_files(home=home, platform=platform) if one.kind == form.kind)
 
 
-def _written(form: ClientFormat, commands: tuple[str, ...], registry: str) -> tuple[Path, str]:
-    """Return the client's file in an empty home after our commands, with paths as a reader would have them."""
+def _written(form: ClientFormat, command: str) -> tuple[Path, str]:
+    """Return the client's file in an empty home after a command, with paths as a reader would have them."""
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder).resolve()
         shutil.copy(SNIPPETS / "serve_notes.py", home)
@@ -98,12 +99,10 @@ def _written(form: ClientFormat, commands: tuple[str, ...], registry: str) -> tu
             **kept,
             "HOME": str(home),
             "APPDATA": str(home / "AppData" / "Roaming"),
-            "TOOLWEAVE_REGISTRY": registry,
             "PATH": path_of_system,
         }
-        for command in commands:
-            words = [sys.executable, "-m", "toolweave", *command.split()]
-            subprocess.run(words, cwd=home, env=env, stdin=subprocess.DEVNULL, capture_output=True, check=True)
+        words = [sys.executable, "-m", "toolweave", *command.split()]
+        subprocess.run(words, cwd=home, env=env, stdin=subprocess.DEVNULL, capture_output=True, check=True)
         path = _file(form, sys.platform, home)
         text = path.read_text("utf-8").strip()
     return path, text.replace(sys.executable, "/home/ada/.venv/bin/python").replace(str(home), "/home/ada")
