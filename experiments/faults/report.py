@@ -1,4 +1,4 @@
-"""The published table of the battery: plays it against three clients and writes docs/reliability.md.
+"""The published tables of the battery: plays it against three clients and writes docs/reliability.md and faults.md.
 
 `scripts/reliability` runs it. Every row is played in a process of its own; see `experiments.faults.runner`.
 """
@@ -25,9 +25,12 @@ from experiments.faults.judge import BOUND
 from experiments.faults.rows import COMBOS, ROWS, Combo, Row, runs
 
 __all__ = [
+    "TABLE",
     "Column",
     "Outcomes",
+    "all_columns",
     "as_page",
+    "as_table",
     "introduction",
     "kinds",
     "main",
@@ -39,6 +42,8 @@ __all__ = [
 
 CHECKOUT = Path(__file__).resolve().parent.parent.parent
 PAGE = CHECKOUT / "docs" / "reliability.md"
+TABLE = Path(__file__).parent / "faults.md"
+"""Every fault with every outcome; the page has the totals."""
 CLIENTS = ("toolweave", "defaults", "gateway", "sdk", "fastmcp")
 OURS = 3
 """How many of them are ours."""
@@ -155,41 +160,29 @@ def by_settings() -> str:
 
 def introduction() -> list[str]:
     """Return what the page says before its figures."""
+    played = sum(len(runs(row)) for row in ROWS)
     return [
         "# Reliability: servers that misbehave",
         "",
-        "Written by `scripts/reliability`, which plays every fault of `toolweave.testing` against three clients.",
-        f"{len(ROWS)} faults, {sum(len(runs(row)) for row in ROWS)} runs for each client.",
+        f"`scripts/reliability` plays {len(ROWS)} faults in {played} runs for each client and",
+        "writes this page. Each fault is a real process or socket that misbehaves in one way. A client connects,",
+        "calls `echo` twice on one connection and closes it, between two healthy servers. A run passes if",
         "",
-        "## How to read it",
+        "- the faulty call ends in time, with the right value or with an error that names the cause",
+        "  (HTTP status, exit code, last output), and never with a wrong value",
+        "- the next call works, or fails in time if the server stays broken",
+        "- healthy tools are listed beside malformed ones, and both healthy servers answer throughout",
+        "- closing ends in time and leaves no process, zombie or file descriptor",
         "",
-        "Each fault is a real process or socket that misbehaves once at the stage named (or always, where that takes",
-        "nothing from the caller). One kept connection connects, calls `echo`, calls it again and is closed, between",
-        "two healthy servers; every wait is bounded to 3 s where the fault is a hang, to 10 s elsewhere. ✓ says that",
+        "Waits are limited to 3 s for faults that hang and to 10 s for others. Every client gets this limit as its",
+        "documented timeout. FastMCP has `keep_alive=False`, so that its processes end with the connection.",
         "",
-        "- the faulty call ended in time with the right value or with an error, never with a wrong value, and that the",
-        "  error names the cause where there is one: the HTTP status, the exit code, the last words of the process;",
-        "- the next call on the same connection works; where the fault hits the handshake, connecting again does;",
-        "  where the server stays broken, it fails in time;",
-        "- healthy tools are listed beside malformed ones, and the two neighbours answer all the time;",
-        "- closing ends within its bound and leaves no process, no zombie and no file descriptor.",
+        "All faults with all outcomes are in `experiments/faults/faults.md`. The tests play all of them against",
+        "Toolweave, and check that each fault can be detected:",
         "",
-        "Otherwise the cell says what was wrong; the words are explained in the totals. A dash is a combination that",
-        "cannot exist: a process fault over HTTP, or a session of a revision that has none. The columns of the other",
-        "clients hold what was wrong in any of the combinations of the row. Each has the bound of the row as its",
-        "documented timeout; FastMCP has `keep_alive=False`, so that its processes end with the connection, and",
-        'nothing else is set. Only "Toolweave, default settings" has no bound either: where it says `hang` and another',
-        "client passes, that is the bound. With their own defaults the others were not played.",
-        "",
-        "The tests play all of it against Toolweave. They show too that the battery can fail:",
-        "",
-        f"- {len(ROWS) - len(DEFENCES) - len(SETTINGS)} faults are lost, in a handshake revision over at least one",
-        "  transport, by at least one of two clients without any defence, of which the second swallows its errors;",
-        f"- {len(DEFENCES)} are passed by a third client, and lost by it once the one or two defences that",
-        "  they ask for are taken out, in every combination (but `missing_result_type` in handshake revisions, which",
-        "  have no such member);",
-        f"- {len(SETTINGS)} are lost by Toolweave itself once a setting takes the defence out:",
-        f"  {by_settings()}.",
+        f"- {len(ROWS) - len(DEFENCES) - len(SETTINGS)} faults are lost by a client without any defence",
+        f"- {len(DEFENCES)} are lost once the one or two defences that they test are removed",
+        f"- {len(SETTINGS)} are lost by Toolweave with a setting: {by_settings()}",
         "",
     ]
 
@@ -225,10 +218,10 @@ def played_columns(outcomes: Outcomes, versions: Mapping[str, str]) -> dict[str,
     return columns
 
 
-def published_columns(page: str) -> dict[str, Column]:
-    """Return the columns of a page as they are."""
+def published_columns(page: str, table: str) -> dict[str, Column]:
+    """Return the columns of a page and its table as they are."""
     heads, *counted = rows_under(page, "Totals")
-    _, *faults = rows_under(page, "Every fault")
+    _, *faults = rows_under(table, "Every fault")
     by_title = {title: client for client, title in TITLES.items()}
     columns: dict[str, Column] = {}
     for number, title in enumerate(heads[1:]):
@@ -246,11 +239,8 @@ def rows_under(page: str, heading: str) -> list[list[str]]:
     return [[one.strip() for one in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines]
 
 
-def as_page(outcomes: Outcomes, versions: Mapping[str, str], published: str = "") -> str:
-    """Return the whole page: with the clients that were played, and the others as a published page has them."""
-    kept = published_columns(published) if published else {}
-    found = kept | played_columns(outcomes, versions)
-    columns = {client: found[client] for client in CLIENTS if client in found}
+def as_page(columns: Mapping[str, Column]) -> str:
+    """Return the whole page: the totals, and the faults that one of our columns has not passed."""
     lines = [
         *introduction(),
         "## Totals",
@@ -263,11 +253,30 @@ def as_page(outcomes: Outcomes, versions: Mapping[str, str], published: str = ""
         for name in next(iter(columns.values())).figures
     ]
     lines += remarks(columns)
+    ours = [column for client, column in columns.items() if client in CLIENTS[:OURS]]
+    lines += ["", "## Faults that one of our columns does not pass", ""]
+    lines += [
+        f"| fault | the server | {' | '.join(column.title for column in ours)} |",
+        f"|---|---|{'---|' * len(ours)}",
+    ]
+    for row in ROWS:
+        said = [", ".join(sorted({*column.cells[named(row)]} - {"✓", "-"})) or "✓" for column in ours]
+        if set(said) != {"✓"}:
+            lines.append(f"| {named(row)} | {about(row)} | {' | '.join(said)} |")
+    return "\n".join(lines) + "\n"
+
+
+def as_table(columns: Mapping[str, Column]) -> str:
+    """Return every fault with every outcome."""
     heads = [
         *(combo.replace("-", ", ").replace("http", "HTTP") for combo in COMBOS),
         *(TITLES[one] for one in columns if one != "toolweave"),
     ]
-    lines += [
+    lines = [
+        "# Faults and outcomes",
+        "",
+        "Written by `scripts/reliability`; [docs/reliability.md](../../docs/reliability.md) explains it.",
+        "A dash is a combination that cannot exist. The columns of other clients combine all transports and revisions.",
         "",
         "## Every fault",
         "",
@@ -276,9 +285,19 @@ def as_page(outcomes: Outcomes, versions: Mapping[str, str], published: str = ""
     ]
     for row in ROWS:
         cells = [one for column in columns.values() for one in column.cells[named(row)]]
-        about = " ".join(row.about.split()).replace("|", "\\|")
-        lines.append(f"| {named(row)} | {about} | {' | '.join(cells)} |")
+        lines.append(f"| {named(row)} | {about(row)} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
+
+
+def all_columns(outcomes: Outcomes, versions: Mapping[str, str], published: Mapping[str, Column]) -> dict[str, Column]:
+    """Return the columns of the clients that were played, and of the others as they were published."""
+    found = {**published, **played_columns(outcomes, versions)}
+    return {client: found[client] for client in CLIENTS if client in found}
+
+
+def about(row: Row) -> str:
+    """Return what the server of a fault does, as a cell."""
+    return " ".join(row.about.split()).replace("|", "\\|")
 
 
 def remarks(clients: Container[str]) -> list[str]:
@@ -287,19 +306,15 @@ def remarks(clients: Container[str]) -> list[str]:
     if "defaults" in clients:
         lines += [
             "",
-            f'"{TITLES["defaults"]}" has no bound of the row and no other setting; what takes longer than',
-            f"{PATIENCE:g} s there counts as a hang, though the default bound of a call is longer on purpose.",
+            f'"{TITLES["defaults"]}" has no timeout set. There, a wait of more than {PATIENCE:g} s counts as a',
+            "hang, although the default timeouts are longer on purpose. Other clients were not played with defaults.",
         ]
     if "gateway" in clients:
         lines += [
             "",
-            f'"{TITLES["gateway"]}" is a client before `toolweave gateway --config FILE --http ...`, a process of its',
-            f"own with no setting but its servers: up to {TOGETHER} with faults at a time, between two healthy",
-            "ones, each fault in one of its combinations; one that is lost is played once more by itself. Its caller",
-            "has the bound of the row for its calls. The gateway waits for a server that starts as long as it does by",
-            f"default, so that more than {BOUND:g} s of silence count as a hang. What is wrong at the start is what it",
-            "reports to its operator (`toolweave gateway status`). Processes that are left are looked for, descriptors",
-            "are not.",
+            f'"{TITLES["gateway"]}" is a client in front of `toolweave gateway --config FILE --http ...`, a separate',
+            f"process with up to {TOGETHER} faulty servers between two healthy ones. Each fault is played in one",
+            f"combination, and more than {BOUND:g} s of silence count as a hang.",
         ]
     return lines
 
@@ -395,9 +410,13 @@ def main() -> None:
         ]
         print(json.dumps({"versions": versions, "runs": rows}))
     elif not options.only_ours:
-        published = PAGE.read_text(encoding="utf-8") if options.client else ""
-        PAGE.write_text(as_page(outcomes, versions, published), encoding="utf-8")
-        console.print(f"wrote {PAGE.relative_to(CHECKOUT)}")
+        published: Mapping[str, Column] = {}
+        if options.client:
+            published = published_columns(PAGE.read_text(encoding="utf-8"), TABLE.read_text(encoding="utf-8"))
+        columns = all_columns(outcomes, versions, published)
+        for path, text in ((PAGE, as_page(columns)), (TABLE, as_table(columns))):
+            path.write_text(text, encoding="utf-8")
+            console.print(f"wrote {path.relative_to(CHECKOUT)}")
     for name, figures in totals(outcomes).items():
         console.print(f"{name}: {', '.join(f'{TITLES[one]} {figure}' for one, figure in figures.items())}")
     sys.exit(wrong(outcomes))

@@ -8,8 +8,11 @@ from experiments.faults.clients import Defaults
 from experiments.faults.report import (
     KINDS,
     PAGE,
+    TABLE,
     Outcomes,
+    all_columns,
     as_page,
+    as_table,
     introduction,
     kinds,
     named,
@@ -65,10 +68,11 @@ def outcomes() -> Outcomes:
 
 def test_a_page_counts_and_shows_what_was_found() -> None:
     found = outcomes()
-    page = as_page(found, {"toolweave": "1", "sdk": "2"})
-    (line,) = [line for line in page.splitlines() if line.startswith("| `bom` ")]
+    columns = all_columns(found, {"toolweave": "1", "sdk": "2"}, {})
+    (line,) = [line for line in as_table(columns).splitlines() if line.startswith("| `bom` ")]
 
     assert line.endswith("| ✓ | ✓ | - | - | hang, process |")
+    assert "`bom`" not in as_page(columns)
     stdio = sum(any(combo.startswith("stdio") for combo in runs(row)) for row in ROWS)
     figures = totals(found)["stdio: faults passed in every revision"]
     assert figures == {"toolweave": f"{stdio} of {stdio}", "sdk": f"{stdio - 1} of {stdio}"}
@@ -77,11 +81,14 @@ def test_a_page_counts_and_shows_what_was_found() -> None:
 def test_default_settings_have_a_column_of_their_own() -> None:
     found = outcomes()
     found = {"toolweave": found["toolweave"], "defaults": found["sdk"], "sdk": found["toolweave"]}
-    page = as_page(found, {"toolweave": "1", "defaults": "1", "sdk": "2"})
-    (line,) = [line for line in page.splitlines() if line.startswith("| `bom` ")]
+    columns = all_columns(found, {"toolweave": "1", "defaults": "1", "sdk": "2"}, {})
+    page = as_page(columns)
+    (line,) = [line for line in as_table(columns).splitlines() if line.startswith("| `bom` ")]
+    (failed,) = [line for line in page.splitlines() if line.startswith("| `bom` ")]
 
     assert "| Toolweave 1 | Toolweave, default settings 1 | MCP SDK 2 |" in page
-    assert "what takes longer than\n10 s there counts as a hang" in page
+    assert "a wait of more than 10 s counts as a" in page
+    assert failed.endswith("| ✓ | hang, process |")
     assert line.endswith("| hang, process | ✓ |")
 
 
@@ -103,7 +110,9 @@ def test_the_published_page_says_what_the_tests_show() -> None:
 
 
 def test_the_published_page_knows_every_fault_and_ours_pass() -> None:
-    published = {cells[0]: cells[2 : 2 + len(COMBOS)] for cells in tables("docs/reliability.md", "Every fault")}
+    published = {
+        cells[0]: cells[2 : 2 + len(COMBOS)] for cells in tables("experiments/faults/faults.md", "Every fault")
+    }
 
     assert set(published) - {"fault"} == {f"`{row.mode}`{row.name.removeprefix(row.mode)}" for row in ROWS}
     for row in ROWS:
@@ -113,25 +122,29 @@ def test_the_published_page_knows_every_fault_and_ours_pass() -> None:
 
 def test_what_is_played_through_a_gateway_has_a_column_of_its_own() -> None:
     found = outcomes()
-    page = as_page({"toolweave": found["toolweave"], "gateway": found["sdk"]}, {"toolweave": "1", "gateway": "1"})
-    (line,) = [line for line in page.splitlines() if line.startswith("| `bom` ")]
+    played = {"toolweave": found["toolweave"], "gateway": found["sdk"]}
+    columns = all_columns(played, {"toolweave": "1", "gateway": "1"}, {})
+    page = as_page(columns)
+    (line,) = [line for line in as_table(columns).splitlines() if line.startswith("| `bom` ")]
 
     assert "| Toolweave 1 | Toolweave, through a gateway 1 |" in page
-    assert "a process of its\nown with no setting but its servers" in page
+    assert "a separate\nprocess with up to" in page
     assert line.endswith("| hang, process |")
 
 
 def test_a_client_that_is_played_alone_leaves_the_other_columns_as_they_are() -> None:
     found = outcomes()
-    before = as_page(found, {"toolweave": "1", "sdk": "2"})
-    page = as_page({"gateway": found["sdk"]}, {"gateway": "1"}, before)
-    whole = as_page(
+    before = all_columns(found, {"toolweave": "1", "sdk": "2"}, {})
+    alone = {"gateway": found["sdk"]}
+    columns = all_columns(alone, {"gateway": "1"}, published_columns(as_page(before), as_table(before)))
+    whole = all_columns(
         {"toolweave": found["toolweave"], "gateway": found["sdk"], "sdk": found["sdk"]},
         {"toolweave": "1", "gateway": "1", "sdk": "2"},
+        {},
     )
 
-    assert page == whole
-    assert as_page({"gateway": found["sdk"]}, {"gateway": "1"}, page) == page
+    assert (as_page(columns), as_table(columns)) == (as_page(whole), as_table(whole))
+    assert all_columns(alone, {"gateway": "1"}, columns) == columns
 
 
 def test_what_ours_must_not_do_is_told_from_a_silence_that_is_waited_for() -> None:
@@ -145,7 +158,7 @@ def test_what_ours_must_not_do_is_told_from_a_silence_that_is_waited_for() -> No
 
 
 def test_the_published_page_says_what_a_gateway_without_settings_makes_of_every_fault() -> None:
-    column = published_columns(PAGE.read_text(encoding="utf-8"))["gateway"]
+    column = published_columns(PAGE.read_text(encoding="utf-8"), TABLE.read_text(encoding="utf-8"))["gateway"]
     cells = {name: said for name, (said,) in column.cells.items()}
 
     assert set(cells) == {named(row) for row in ROWS}
