@@ -15,57 +15,51 @@ __all__ = ["PAGE", "client_table", "page", "server_table"]
 PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "conformance.md"
 INTRODUCTION = """# Conformance
 
-What the official conformance suite (`@modelcontextprotocol/conformance`) says of the client and of the server. A
-scenario passes when the suite finds no failure and no warning and at least one success. What is tested is
-`tests/conformance/client.py` and `tests/conformance/server.py`; both use public names only. Rewritten by
-`scripts/conformance --write`; continuous integration runs every row.
-
-- `skipped`: the suite itself has no checks in the scenario yet (`tasks-status-notifications`).
-- Scenarios about authorization (`auth/`) sign in without a person: a user agent that follows the authorization URL.
-- One scenario must fail: in `2025-03-26-oauth-metadata-backcompat` of 0.1.16 the metadata name another issuer than the
-  one they were asked of, which RFC 8414 says to refuse. The newer version has that mended, and passes.
+The results of the official conformance suite (`@modelcontextprotocol/conformance`) for the client, the server and the
+gateway. A scenario passes if the suite finds no failure, no warning and at least one success. The programs under test
+are `tests/conformance/client.py` and `tests/conformance/server.py`, which use public names only. `scripts/conformance`
+prints each scenario, `--write` writes this page, and continuous integration runs every scenario.
 
 """
 SERVER = """## Server
 
-One server offers everything the scenarios ask for. Each scenario runs by itself at every revision that it applies to;
-`-` where it does not. Every leg is run a second time in one go (`--suite all`), and so are the scenarios that each
-revision requires (`--requirements`).
+One server offers what the scenarios need. Each scenario runs alone at every revision that it applies to, and all of
+them once more in one process. The skipped scenario has no checks yet.
 
 """
 GATEWAY = """## Gateway
 
-The suite run against a gateway (`tests/conformance/gateway.py`) in front of the same server: whatever passes directly
-passes through it. Continuous integration runs the scenarios that each revision requires, the extensions beside them,
-and all scenarios of each revision.
+The suite also runs against a gateway (`tests/conformance/gateway.py`) in front of the same server:
 
-The suite also runs before a server by version 2 of the Python SDK, which speaks both eras and asks its clients
-differently in each. A gateway with default settings speaks to it in the era of each caller: 27 of 27 scenarios of
-2025-06-18, 33 of 33 of 2025-11-25 and 40 of 40 of 2026-07-28 pass (`tests/conformance/test_sdk.py`).
+"""
+GATEWAY_OF_OTHERS = """
+Beside it run:
 
-The interaction tests of that SDK run between its own client and server with a gateway in the middle, over Streamable
-HTTP and with default settings. Of 228, which all pass without a gateway, at least 160 pass through it. The others are
-listed with their reasons in `tests/conformance/sdk_losses.txt`. Most are about cursors and unlisted names, since a
-gateway makes pages itself and finds things by their lists, or about ids, tokens and identities of one hop.
-
-Two legs cross the eras. A client of 2025-11-25 passes all 30 scenarios before a server that is spoken to in 2026-07-28.
-And a client of 2026-07-28 passes the 18 that both revisions require of a server, and two that ask the client, before a
-server by version 1 of the Python SDK, which knows no revision after 2025-11-25 (`tests/reference/test_bridging.py`).
+- The suite against a gateway in front of a server of version 2 of the Python SDK: 27 of 27 scenarios of 2025-06-18,
+  33 of 33 of 2025-11-25 and 40 of 40 of 2026-07-28 pass (`tests/conformance/test_sdk.py`).
+- The SDK's own interaction tests with a gateway between its client and its server: at least 160 of 228 pass. The others
+  are listed with their reasons in `tests/conformance/sdk_losses.txt`. Most are about cursors and ids, which a gateway
+  makes itself.
+- Two mixed revisions (`tests/reference/test_bridging.py`): a client of 2025-11-25 passes all 30 scenarios with a server
+  that speaks 2026-07-28, and a client of 2026-07-28 passes 20 with a server of version 1 of the SDK.
 
 """
 CLIENT = """## Client
 
-Each scenario runs by itself, with default settings, and the client has to end with exit code 0.
+Each scenario runs alone with default settings, and the client has to exit with code 0. Scenarios about authorization
+sign in without a person.
 
-- `http-custom-headers` calls with a null that its own schema forbids, so it runs with `validate_input` off.
+- `http-custom-headers` calls a tool with a null that its schema forbids, so it runs with `validate_input` off.
+- `2025-03-26-oauth-metadata-backcompat` must fail in 0.1.16: its metadata name a different issuer, which RFC 8414
+  forbids. Newer versions of the suite are correct, and pass.
 
 """
 
 OTHERS = """## Clients and servers of others
 
-Beside the suite, continuous integration lets the clients of others use a server of ours (`tests/reference/notes.py`),
-over stdio and HTTP: they list, call, get progress, read a resource, get a prompt and answer a question. Their versions
-are pinned in `tests/reference/package.json` and `tests/reference/fastmcp.txt`.
+Continuous integration also lets these clients use a server of ours (`tests/reference/notes.py`) over stdio and HTTP:
+they list, call, follow progress, read a resource, get a prompt and answer a question. Their versions are pinned in
+`tests/reference`.
 
 | client | 2025-11-25 | 2026-07-28 |
 | --- | --- | --- |
@@ -75,8 +69,8 @@ are pinned in `tests/reference/package.json` and `tests/reference/fastmcp.txt`.
 | TypeScript SDK 2 (`@modelcontextprotocol/client`) | pass | pass |
 | Inspector (`@modelcontextprotocol/inspector --cli`), with `--strict` | pass | pass |
 
-The Inspector also starts what `toolweave serve --install` writes for Claude Desktop, Cursor and VS Code, out of these
-editors' own files. The other way round, our client uses the reference servers from npm and PyPI.
+The Inspector also starts the entries that `toolweave serve --install` writes for Claude Desktop, Cursor and VS Code. Our
+client uses the reference servers from npm and PyPI.
 
 """
 
@@ -113,18 +107,30 @@ def tally(scenarios: Iterable[Scenario], verdict: Verdicts) -> str:
 
 def page(client: Sequence[Scenario], of_client: Verdicts, server: Sequence[Scenario], of_server: Verdicts) -> str:
     """Return the whole page."""
-    served = SERVER + tally(server, of_server) + server_table(server, of_server)
     return (
         INTRODUCTION
-        + served
+        + SERVER
+        + tally(server, of_server)
+        + leg_table(server, of_server)
         + "\n"
         + GATEWAY
         + gateway_table()
-        + "\n"
+        + GATEWAY_OF_OTHERS
         + OTHERS
         + CLIENT
-        + client_table(client, of_client)
+        + leg_table(client, of_client)
     )
+
+
+def leg_table(scenarios: Sequence[Scenario], verdict: Verdicts) -> str:
+    """Return a row for each version of the suite and revision: how many scenarios pass, and which do not."""
+    legs = sorted({(each.suite, each.revision) for each in scenarios}, key=_order)
+    rows: list[list[str]] = []
+    for leg in legs:
+        run = [each for each in scenarios if (each.suite, each.revision) == leg]
+        others = [f"`{each.name}`: {verdict(each)}" for each in run if verdict(each) != "pass"]
+        rows.append([*leg, f"{len(run) - len(others)} of {len(run)}", ", ".join(others)])
+    return _table(["suite", "revision", "pass", "others"], rows)
 
 
 def gateway_table() -> str:
