@@ -69,8 +69,8 @@ they list, call, follow progress, read a resource, get a prompt and answer a que
 | TypeScript SDK 2 (`@modelcontextprotocol/client`) | pass | pass |
 | Inspector (`@modelcontextprotocol/inspector --cli`), with `--strict` | pass | pass |
 
-The Inspector also starts the entries that `toolweave serve --install` writes for Claude Desktop, Cursor and VS Code. Our
-client uses the reference servers from npm and PyPI.
+The Inspector also starts the entries that `toolweave serve --install` writes for Claude Desktop, Cursor and VS Code.
+Our client uses the reference servers from npm and PyPI.
 
 """
 
