@@ -1,7 +1,7 @@
 """The leanest server that every client here can talk to: answers are bytes made beforehand. Standard library only.
 
-`python -S -E echo_server.py [--era legacy|modern] [--tools N] [--page P] [--http] [--hang]`; with `--http` it prints
-its port as the first line.
+`python -S -E echo_server.py [--era legacy|modern] [--tools N] [--page P] [--http] [--events] [--hang]`; with `--http`
+it prints its port as the first line, with `--events` calls are answered by a stream of one event.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ LEGACY, MODERN = "2025-11-25", "2026-07-28"
 INFO = {"name": "bench", "version": "1"}
 CAPABILITIES: dict[str, Any] = {"tools": {}}
 OK_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+EVENTS_HEAD = OK_HEAD.replace(b"application/json", b"text/event-stream")
+EVENT = b"data: %b\n\n"
 SESSION = b"Mcp-Session-Id: bench\r\n"
 MAX_SEEN = 1_000
 NOTE = b'{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"a line of a log"}}'
@@ -34,8 +36,9 @@ INPUT = {"type": "object", "properties": {"size": {"type": "integer", "minimum":
 class Answers:
     """Bytes of results by method and parameters."""
 
-    def __init__(self, era: str, tools: int, page: int) -> None:
+    def __init__(self, era: str, tools: int, page: int, *, events: bool = False) -> None:
         self.modern = era == "modern"
+        self.events = events
         self.page = page
         listed: list[dict[str, Any]] = [
             {"name": "payload", "description": "Return `size` bytes", "inputSchema": INPUT},
@@ -184,6 +187,9 @@ def http_response(answers: Answers, head: bytes, body: bytes) -> bytes:
         return b"HTTP/1.1 " + status + b"\r\nContent-Length: 0\r\n\r\n"
     quick = answers.quick(body)
     if quick is not None:
+        if answers.events:
+            quick = EVENT % quick
+            return EVENTS_HEAD % len(quick) + quick
         return OK_HEAD % len(quick) + quick
     message = json.loads(body)
     answer = answers.answer(message)
@@ -195,9 +201,10 @@ def http_response(answers: Answers, head: bytes, body: bytes) -> bytes:
     refused = message["method"] == "server/discover" and not answers.modern
     status = b"400 Bad Request" if refused else b"200 OK"
     session = SESSION if message["method"] == "initialize" else b""
-    kind = b"text/event-stream" if notes else b"application/json"
-    if notes:
-        answer = b"data: %b\n\n" % NOTE * notes + b"data: %b\n\n" % answer
+    is_stream = bool(notes) or (answers.events and message["method"] == "tools/call")
+    kind = b"text/event-stream" if is_stream else b"application/json"
+    if is_stream:
+        answer = EVENT % NOTE * notes + EVENT % answer
     head = b"HTTP/1.1 %b\r\nContent-Type: %b\r\n%bContent-Length: %d\r\n\r\n"
     return head % (status, kind, session, len(answer)) + answer
 
@@ -237,12 +244,13 @@ def main() -> None:
     parser.add_argument("--tools", type=int, default=0)
     parser.add_argument("--page", type=int, default=100)
     parser.add_argument("--http", action="store_true")
+    parser.add_argument("--events", action="store_true", help="answer calls over HTTP by a stream")
     parser.add_argument("--hang", action="store_true", help="read everything, answer nothing")
     options = parser.parse_args()
     if options.hang:
         sys.stdin.buffer.read()
         return
-    answers = Answers(options.era, options.tools, options.page)
+    answers = Answers(options.era, options.tools, options.page, events=options.events)
     if options.http:
         serve_http(answers)
     else:

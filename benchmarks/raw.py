@@ -76,12 +76,14 @@ class RawClient:
 
     Attributes:
         meta: The `_meta` of its requests, beside the envelope of the modern era.
+        progress: Whether each request has a progress token of its own, as those of agents and editors have.
     """
 
     def __init__(self, *, modern: bool) -> None:
         self.modern = modern
         self.next_id = 0
         self.meta: dict[str, Any] = {}
+        self.progress = False
 
     async def exchange(self, ident: int, method: str, params: dict[str, Any]) -> msgspec.Raw:
         """Send a request, return the result."""
@@ -94,10 +96,11 @@ class RawClient:
     async def request(self, method: str, params: dict[str, Any]) -> msgspec.Raw:
         """Number and stamp a request."""
         self.next_id += 1
-        if self.modern:
-            params["_meta"] = {**ENVELOPE, **self.meta}
-        elif self.meta:
-            params["_meta"] = self.meta
+        meta = {**ENVELOPE, **self.meta} if self.modern else dict(self.meta)
+        if self.progress:
+            meta["progressToken"] = self.next_id
+        if meta:
+            params["_meta"] = meta
         return await self.exchange(self.next_id, method, params)
 
     async def handshake(self) -> None:
@@ -231,9 +234,15 @@ def unchunked(body: bytes) -> Iterator[bytes]:
 
 
 class RawHttp(RawClient):
-    """A client of one URL on kept connections, as many as there are requests at once."""
+    """A client of one URL on kept connections, as many as there are requests at once.
 
-    def __init__(self, url: str, *, modern: bool = False) -> None:
+    Args:
+        url: The URL.
+        modern: Whether it speaks the modern era.
+        token: A bearer token for each request, or nothing.
+    """
+
+    def __init__(self, url: str, *, modern: bool = False, token: str = "") -> None:
         super().__init__(modern=modern)
         parts = urlsplit(url)
         self.host, self.port = str(parts.hostname), int(parts.port or 80)
@@ -241,6 +250,8 @@ class RawHttp(RawClient):
             f"POST {parts.path} HTTP/1.1\r\nHost: {parts.netloc}\r\nContent-Type: application/json\r\n"
             "Accept: application/json, text/event-stream\r\n"
         ).encode()
+        if token:
+            self.common += f"Authorization: Bearer {token}\r\n".encode()
         self.session = b""
         self.idle: list[RawSocket] = []
         self.sockets: list[RawSocket] = []

@@ -1,6 +1,7 @@
-"""One tool, served: `python -m benchmarks.served CONTENDER stdio|http`. Over HTTP the first line is the port.
+"""One tool, served: `python -m benchmarks.served CONTENDER stdio|http [many|token]`. Over HTTP it prints a port first.
 
-Each contender serves `payload(size)` the way its own documentation says, in the environment that has it.
+Each contender serves `payload(size)` the way its own documentation says, in the environment that has it. With `many` it
+serves a thousand tools, with `token` ours want the bearer token `TOKEN`.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["LISTED", "SERVERS"]
+__all__ = ["LISTED", "SERVERS", "TOKEN"]
+
+TOKEN = "a-token-of-the-benchmark"
 
 
 def payload(size: int) -> str:
@@ -54,7 +57,14 @@ def toolweave(transport: str) -> None:
     if transport == "stdio":
         server.run_stdio()
     else:
-        listen(server.asgi_app())
+        listen(server.asgi_app(auth=auth()))
+
+
+def auth() -> Any:
+    """Return who may call: everybody, or who has the token."""
+    from toolweave.serve import BearerAuth
+
+    return BearerAuth(tokens={TOKEN: "bench"}) if "token" in sys.argv[3:] else None
 
 
 def payload_named() -> Any:
@@ -81,7 +91,7 @@ def run_http(served: Any) -> None:
     from toolweave.serve import create_mcp_server
 
     server = create_mcp_server(name="bench", version="1", tools=[served])
-    server.run_http(port=0, on_started=lambda url: print(url.rpartition(":")[2], flush=True))
+    server.run_http(port=0, auth=auth(), on_started=lambda url: print(url.rpartition(":")[2], flush=True))
 
 
 def many(transport: str) -> None:

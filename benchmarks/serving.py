@@ -10,8 +10,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.clients import CLIENTS
@@ -19,11 +20,13 @@ from benchmarks.crew import ROOT
 from benchmarks.measure import Figure, Sample, compare
 from benchmarks.peers import available, python_of
 from benchmarks.raw import RawHttp, RawStdio
-from benchmarks.served import LISTED, SERVERS
+from benchmarks.served import LISTED, SERVERS, TOKEN
 from benchmarks.settings import Settings
 
-__all__ = ["serving"]
+__all__ = ["KINDS", "Served", "ask_as", "serving"]
 
+KINDS = ("", "a `_meta` key", "a progress token", "a bearer token")
+"""What the calls of ordinary clients have beside name and arguments."""
 WARM_UP_SECONDS = 0.15
 TURN_SECONDS = 0.5
 START_SECONDS = 30.0
@@ -85,12 +88,54 @@ class Listing(Served):
         await self.client.request("tools/list", {})
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """What is served, to how many callers at once.
+
+    Attributes:
+        transport: `stdio`, `stdio modern`, `http` (modern), or `http legacy`.
+        callers: How many call at once.
+        kind: One of `KINDS`.
+        lists: Whether a page of many tools is listed, in place of a call.
+    """
+
+    transport: str
+    callers: int
+    kind: str = ""
+    lists: bool = False
+
+    @property
+    def title(self) -> str:
+        """The case's name."""
+        what = "a page of 1,000 tools" if self.lists else "100 B"
+        callers = f"{self.callers} caller{'s' * (self.callers > 1)}"
+        return ", ".join(filter(None, (f"served over {self.transport}", what, callers, self.kind)))
+
+    def contenders(self, names: Sequence[str]) -> list[str]:
+        """Return those that take part: all in the ordinary case over HTTP, else those that it is measured for."""
+        if self.lists:
+            return [name for name in names if name in LISTED]
+        if self.kind:
+            return [name for name in names if name in ("raw", "toolweave", "toolweave, run_http")]
+        if self.transport == "http":
+            return list(names)
+        return [name for name in names if "," not in name]
+
+
+CASES = (
+    *(Case(transport=transport, callers=callers) for transport in ("stdio", "stdio modern") for callers in (1, 16)),
+    *(Case(transport="http", callers=callers, kind=kind) for kind in KINDS for callers in (1, 16)),
+    *(Case(transport="http legacy", callers=callers) for callers in (1, 16)),
+    *(Case(transport="http", callers=callers, lists=True) for callers in (1, 16)),
+)
+
+
 @asynccontextmanager
-async def started(name: str, transport: str) -> AsyncGenerator[Served, None]:
+async def started(name: str, case: Case) -> AsyncGenerator[Served, None]:
     """Start a contender's server, and end it."""
+    transport = case.transport
     python = python_of(CLIENTS["fastmcp"]) if name == "fastmcp" else sys.executable
     command = [python, "-m", "benchmarks.served", name]
-    lists = transport == "http list"
     if transport.startswith("stdio"):
         client = RawStdio(modern=transport == "stdio modern")
         await asyncio.wait_for(client.start([*command, "stdio"]), START_SECONDS)
@@ -102,7 +147,8 @@ async def started(name: str, transport: str) -> AsyncGenerator[Served, None]:
     server = await asyncio.create_subprocess_exec(
         *command,
         "http",
-        *(["many"] if lists else []),
+        *(["many"] if case.lists else []),
+        *(["token"] if case.kind == "a bearer token" else []),
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -111,9 +157,11 @@ async def started(name: str, transport: str) -> AsyncGenerator[Served, None]:
     try:
         assert server.stdout is not None
         port = int(await asyncio.wait_for(server.stdout.readline(), START_SECONDS))
-        http = RawHttp(f"http://127.0.0.1:{port}/mcp", modern=transport != "http legacy")
+        token = TOKEN if case.kind == "a bearer token" else ""
+        http = RawHttp(f"http://127.0.0.1:{port}/mcp", modern=transport != "http legacy", token=token)
+        ask_as(http, case.kind)
         await asyncio.wait_for(http.start(), START_SECONDS)
-        yield (Listing if lists else Served)(http, server.pid)
+        yield (Listing if case.lists else Served)(http, server.pid)
         await http.close()
     finally:
         with suppress(ProcessLookupError):
@@ -121,14 +169,21 @@ async def started(name: str, transport: str) -> AsyncGenerator[Served, None]:
         await server.wait()
 
 
-async def measure(transport: str, callers: int, rounds: int, names: list[str]) -> dict[str, list[Sample]]:
+def ask_as(client: RawHttp, kind: str) -> None:
+    """Let a client's calls carry what calls of this kind have."""
+    if kind == "a `_meta` key":
+        client.meta = {"com.example/conversation": "c-7"}
+    client.progress = kind == "a progress token"
+
+
+async def measure(case: Case, rounds: int, names: Sequence[str]) -> dict[str, list[Sample]]:
     """Let the contenders serve in turn."""
     samples: dict[str, list[Sample]] = {name: [] for name in names}
     async with AsyncExitStack() as stack:
-        servers = {name: await stack.enter_async_context(started(name, transport)) for name in names}
+        servers = {name: await stack.enter_async_context(started(name, case)) for name in names}
         for _ in range(rounds):
             for name, server in servers.items():
-                samples[name].append(await server.turn(callers))
+                samples[name].append(await server.turn(case.callers))
     return samples
 
 
@@ -138,18 +193,9 @@ def serving(settings: Settings) -> list[Figure]:
     if settings.clients:
         names = [name for name in names if name.partition(",")[0] in ("raw", *settings.clients)]
     figures: list[Figure] = []
-    for transport in ("stdio", "stdio modern", "http", "http legacy", "http list"):
-        if transport in ("stdio", "http") and transport not in settings.transports:
-            continue
-        for callers in (1, 16):
-            what = "a page of 1,000 tools" if transport == "http list" else "100 B"
-            case = (
-                f"served over {transport.removesuffix(' list')}, {what}, {callers} caller{'s' if callers > 1 else ''}"
-            )
-            if settings.wants(case):
-                able = names if transport == "http" else [name for name in names if "," not in name]
-                if transport == "http list":
-                    able = [name for name in able if name in LISTED]
-                samples = asyncio.run(measure(transport, callers, min(settings.rounds, 7), able))
-                figures += compare("serving", case, samples)
+    for case in CASES:
+        is_left_out = case.transport in ("stdio", "http") and case.transport not in settings.transports
+        if not is_left_out and settings.wants(case.title):
+            samples = asyncio.run(measure(case, min(settings.rounds, 7), case.contenders(names)))
+            figures += compare("serving", case.title, samples)
     return figures

@@ -109,7 +109,7 @@ class TokenAuth:
 
     def __init__(self, verify: Verify, **options: Unpack[ProtectionOptions]) -> None:
         _check_names(type(self).__name__, options)
-        self._verify = verify
+        self._use(verify)
         self.kept: KeptTokens = KeptTokens()
         keys = options.get("api_keys")
         if keys is None or isinstance(keys, ApiKeys):
@@ -183,11 +183,16 @@ class TokenAuth:
             return None
         return found
 
+    def _use(self, verify: Verify) -> None:
+        """Verify tokens with this from now on."""
+        self._verify = verify
+        # found out once and not for each request: a check against a protocol compares all of its members
+        self._judge = verify.judge if isinstance(verify, AsksIssuer) else None
+
     async def _verified(self, token: str, address: str) -> Identity | str | None:
-        verify = self._verify
-        if isinstance(verify, AsksIssuer):
-            return await verify.judge(token, address)
-        found = verify(token)
+        if self._judge is not None:
+            return await self._judge(token, address)
+        found = self._verify(token)
         if inspect.isawaitable(found):
             return await found
         return found
@@ -210,7 +215,7 @@ class TokenAuth:
         made.resource = self.resource.rstrip("/") + path
         made.challenges = msgspec.structs.replace(self.challenges, metadata_url=metadata_url(made.resource))
         if isinstance(self._verify, JudgesAudience):
-            made._verify = self._verify.also(made.resource)  # noqa: SLF001  # a copy of itself
+            made._use(self._verify.also(made.resource))  # noqa: SLF001  # a copy of itself
         return made
 
     def authorized(self, app: App) -> App:
