@@ -1,7 +1,10 @@
 """A config of three stdio servers, served as one over HTTP: what a call through it costs, beside a bare pass-through.
 
-The upstreams are the lean echo server and the clients the raw one, of either era, for all. The bare pass-through is an
-ASGI app that reads the envelope of a request, renumbers it and hands the bytes of the result on: no sessions or checks.
+The upstreams are the lean echo server and the clients the raw one, of either era, for all. Calls of ordinary clients
+have a `_meta` key, a progress token or a bearer token beside name and arguments: each has a row, and so have upstreams
+over HTTP that answer with JSON or with a stream. All rows have one baseline, a pass-through to upstreams over stdio: an
+ASGI app that reads the envelope of a request, renumbers it and hands the bytes of the result on, without sessions or
+checks.
 Each contender is a process of its own; ours are `python -m benchmarks.gateway CONTENDER PORT CONFIG`. Two peers know no
 revision after 2025-11-25: their upstreams are of that, and they are called as their own documentation says, each server
 at a path of its own, by MCP (mcp-proxy) or as REST (mcpo). Envoy starts no processes: its upstreams are the raw server
@@ -28,12 +31,13 @@ from typing import Any, Protocol, cast
 import msgspec
 
 from benchmarks.clients import CLIENTS
-from benchmarks.crew import ROOT, server_command
+from benchmarks.crew import ROOT, http_url, server_command
 from benchmarks.measure import Figure, Sample, compare
 from benchmarks.peers import GATEWAYS, python_in
 from benchmarks.raw import RawHttp, RawStdio
 from benchmarks.raw_server import Message, answer_post
-from benchmarks.serving import Served
+from benchmarks.served import TOKEN
+from benchmarks.serving import KINDS, Served, ask_as
 from benchmarks.settings import Settings
 
 __all__ = ["gateway"]
@@ -255,6 +259,70 @@ proxy.run("http", host="127.0.0.1", port=int(sys.argv[1]), show_banner=False, lo
 """
 MCPO = "from mcpo import app; app()"
 ERAS = {"": True, ", handshake-era clients": False}
+UPSTREAM_KINDS = ("stdio", "HTTP", "HTTP with streams")
+ORDINARY_CALLERS = (16, 64)
+"""How many callers the rows have whose calls or upstreams are not the plainest."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A gateway of a contender that is measured: it runs as one process for all cases that it serves.
+
+    Attributes:
+        upstreams: One of `UPSTREAM_KINDS`.
+        protected: Whether callers need a token.
+    """
+
+    upstreams: str = "stdio"
+    protected: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """Calls through a gateway.
+
+    Attributes:
+        callers: How many call at once.
+        modern: Whether they speak the modern era.
+        kind: What their calls have beside name and arguments, one of `KINDS`.
+        upstreams: How the servers behind the gateway are reached, one of `UPSTREAM_KINDS`.
+    """
+
+    callers: int
+    modern: bool = True
+    kind: str = ""
+    upstreams: str = "stdio"
+
+    @property
+    def title(self) -> str:
+        """The case's name."""
+        parts = [f"config served, 100 B, {self.callers} caller{'s' * (self.callers > 1)}"]
+        if self.upstreams != "stdio":
+            parts.append(f"upstreams over {self.upstreams}")
+        if self.kind:
+            parts.append(self.kind)
+        if not self.modern:
+            parts.append("handshake-era clients")
+        return ", ".join(parts)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether everybody is measured in it; the other cases are for ours and the baseline."""
+        return not self.kind and self.upstreams == "stdio"
+
+    def place(self, name: str) -> Place:
+        """Return where a contender serves it; the baseline's place is always the same."""
+        if name == "raw":
+            return Place()
+        return Place(upstreams=self.upstreams, protected=self.kind == "a bearer token")
+
+
+CASES = (
+    *(Case(callers=callers, modern=modern) for modern in ERAS.values() for callers in CALLERS),
+    *(Case(callers=callers, kind=kind) for kind in KINDS if kind for callers in ORDINARY_CALLERS),
+    *(Case(callers=callers, upstreams=one) for one in UPSTREAM_KINDS[1:] for callers in ORDINARY_CALLERS),
+    *(Case(callers=callers, upstreams="HTTP", kind="a progress token") for callers in ORDINARY_CALLERS),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -376,28 +444,50 @@ def free_port() -> int:
 
 
 @asynccontextmanager
-async def started(name: str, folder: Path) -> AsyncGenerator[dict[bool, Through], None]:
-    """Start a gateway, wait until all upstreams answer clients of the eras that it knows, and end it."""
+async def started(name: str, place: Place, folder: Path) -> AsyncGenerator[Callable[[Case], Through | None], None]:
+    """Start a gateway, wait until all upstreams answer, and end it; yields what gives a client for a case.
+
+    It gives None for cases of an era that the gateway does not know.
+    """
     peer, port = PEERS.get(name), free_port()
     modern = peer is None or peer.modern
     async with AsyncExitStack() as stack:
         if peer is not None and peer.config is not None:
             config = peer.config(folder, port, await stack.enter_async_context(http_upstreams()))
         else:
-            config = written(folder, modern=modern)
+            config = written(folder, place, modern=modern, stack=stack)
         command = [sys.executable, "-m", "benchmarks.gateway", name, str(port), str(config)]
         if peer is not None:
             command = [str(python_in(peer.requirement)), *peer.command(port, config)]
         process = await started_process(command)
         stack.push_async_callback(ended, process)
-        make, base = of_one_endpoint if peer is None else peer.caller, f"http://127.0.0.1:{port}"
-        clients = {era: make(base, era) for era in ERAS.values() if modern or not era}
+        base = f"http://127.0.0.1:{port}"
+        clients: dict[tuple[bool, str], Calls] = {}
+        for era in ERAS.values():
+            for kind in KINDS:
+                if (kind == "a bearer token") == place.protected and (modern or not era):
+                    clients[era, kind] = caller_of(peer, base, era, kind)
         async with asyncio.timeout(START_SECONDS):
             for client in clients.values():
                 await until_it_answers(client)
-        yield {era: Through(client, process.pid) for era, client in clients.items()}
+
+        def through(case: Case) -> Through | None:
+            kind = case.kind if name != "raw" or case.kind != "a bearer token" else ""
+            client = clients.get((case.modern, kind))
+            return None if client is None else Through(client, process.pid)
+
+        yield through
         for client in clients.values():
             await client.close()
+
+
+def caller_of(peer: Peer | None, base: str, era: bool, kind: str) -> Calls:
+    """Return a client of a gateway whose calls have what those of this kind have."""
+    if peer is not None:
+        return peer.caller(base, era)
+    client = OneEndpoint(f"{base}/mcp", modern=era, token=TOKEN if kind == "a bearer token" else "")
+    ask_as(client, kind)
+    return client
 
 
 async def started_process(command: Sequence[str], *, stdout: int = subprocess.DEVNULL) -> asyncio.subprocess.Process:
@@ -431,42 +521,66 @@ async def until_it_answers(client: Calls, upstreams: Sequence[str] = UPSTREAMS) 
             return
 
 
-def written(folder: Path, *, modern: bool) -> Path:
-    """Write a config of upstreams of an era."""
-    era = "modern" if modern else "legacy"
-    command, *arguments = server_command("--era", era)
-    config = folder / f"{era}.json"
-    config.write_text(json.dumps({"mcpServers": {name: {"command": command, "args": arguments} for name in UPSTREAMS}}))
+def written(folder: Path, place: Place, *, modern: bool, stack: AsyncExitStack) -> Path:
+    """Write a config of upstreams of an era; those over HTTP are started, and end with the stack."""
+    options = ["--era", "modern" if modern else "legacy"]
+    servers: dict[str, Any] = {}
+    for name in UPSTREAMS:
+        if place.upstreams == "stdio":
+            command, *arguments = server_command(*options)
+            servers[name] = {"command": command, "args": arguments}
+        else:
+            events = ["--events"] if place.upstreams == "HTTP with streams" else []
+            servers[name] = {"url": stack.enter_context(http_url(*options, *events))}
+    content: dict[str, Any] = {"mcpServers": servers}
+    if place.protected:
+        content["gateway"] = {"auth": {"api_keys": {"bench": TOKEN}}}
+    config = folder / f"{place.upstreams}-{place.protected}-{modern}.json".replace(" ", "-")
+    config.write_text(json.dumps(content))
     return config
 
 
-async def measure(
-    names: list[str], rounds: int, cases: dict[tuple[int, bool], str]
-) -> dict[str, dict[str, list[Sample]]]:
+async def measure(names: list[str], rounds: int, cases: Sequence[Case]) -> dict[str, dict[str, list[Sample]]]:
     """Let the gateways work in turn; one that does not start is left out."""
-    samples: dict[str, dict[str, list[Sample]]] = {case: {} for case in cases.values()}
+    samples: dict[str, dict[str, list[Sample]]] = {case.title: {} for case in cases}
     with tempfile.TemporaryDirectory() as folder:
         async with AsyncExitStack() as stack:
-            running: dict[str, dict[bool, Through]] = {}
-            for name in names:
+            running: dict[tuple[str, Place], Callable[[Case], Through | None]] = {}
+            for name, place in places(names, cases):
                 try:
-                    running[name] = await stack.enter_async_context(started(name, Path(folder)))
+                    running[name, place] = await stack.enter_async_context(started(name, place, Path(folder)))
                 except TimeoutError:
-                    sys.stderr.write(f"{name} serves no config here, its rows are left out\n")
-            for (callers, modern), case in cases.items():
+                    sys.stderr.write(f"{name} serves no config here ({place}), its rows are left out\n")
+            for case in cases:
                 for turn in range(rounds):
-                    for name, eras in list(running.items()):
-                        spared = name in PEERS and (callers > PEER_CALLERS or turn >= PEER_ROUNDS)
-                        if modern not in eras or spared:
+                    for name in contenders(names, case):
+                        spared = name in PEERS and (case.callers > PEER_CALLERS or turn >= PEER_ROUNDS)
+                        through = running.get((name, case.place(name)))
+                        client = None if spared or through is None else through(case)
+                        if client is None:
                             continue
                         try:
-                            samples[case].setdefault(name, []).append(await eras[modern].turn(callers))
+                            samples[case.title].setdefault(name, []).append(await client.turn(case.callers))
                         except Exception as exc:
                             if name not in PEERS:
                                 raise
-                            sys.stderr.write(f"{name} is left out from here on, {case}: {reason(exc)}\n")
-                            del running[name]
+                            sys.stderr.write(f"{name} is left out from here on, {case.title}: {reason(exc)}\n")
+                            del running[name, case.place(name)]
     return samples
+
+
+def contenders(names: Sequence[str], case: Case) -> list[str]:
+    """Return those that are measured in a case."""
+    if case.is_plain:
+        return list(names)
+    if case.kind:
+        return [name for name in names if name in ("raw", "toolweave")]
+    return [name for name in names if name in ("raw", "toolweave", "toolweave,rules")]
+
+
+def places(names: Sequence[str], cases: Sequence[Case]) -> list[tuple[str, Place]]:
+    """Return each process that the cases need, once."""
+    return list(dict.fromkeys((name, case.place(name)) for case in cases for name in contenders(names, case)))
 
 
 def reason(exc: BaseException) -> str:
@@ -482,12 +596,7 @@ def gateway(settings: Settings) -> list[Figure]:
     names = [*CONTENDERS, *(name for name, peer in PEERS.items() if python_in(peer.requirement) is not None)]
     if settings.clients:
         names = [name for name in names if name in ("raw", *settings.clients)]
-    cases = {
-        (callers, modern): f"config served, 100 B, {callers} caller{'s' * (callers > 1)}{era}"
-        for era, modern in ERAS.items()
-        for callers in CALLERS
-    }
-    cases = {key: case for key, case in cases.items() if settings.wants(case)}
+    cases = [case for case in CASES if settings.wants(case.title)]
     if not cases:
         return []
     samples = asyncio.run(measure(names, min(settings.rounds, 7), cases))

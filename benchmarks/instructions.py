@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Protocol, cast
 
 from benchmarks.clients import CLIENTS, Target
-from benchmarks.gateway import ERAS, ended, free_port, of_one_endpoint, until_it_answers, written
+from benchmarks.gateway import ERAS, Place, ended, free_port, of_one_endpoint, until_it_answers, written
 from benchmarks.raw import RawHttp
 
 __all__ = ["per_call_of_client", "per_call_served", "per_call_through"]
@@ -131,7 +131,8 @@ async def _counted_served(tree: Path, contender: str, modern: bool, calls: int, 
 async def _counted_through(tree: Path, contender: str, modern: bool, calls: int, meta: bool) -> int:
     port = free_port()
     with tempfile.TemporaryDirectory() as folder, (Path(folder) / "told").open("w+") as told:
-        config = str(written(Path(folder), modern=True))
+        no_servers = AsyncExitStack()  # the upstreams speak stdio: the gateway starts them
+        config = str(written(Path(folder), Place(), modern=True, stack=no_servers))
         program = [str(tree / ".venv/bin/python"), "-m", "benchmarks.gateway", contender, str(port), config]
         if contender == "toolweave":  # by itself: valgrind would not follow the one that becomes it
             program[1:] = ["-m", "toolweave", "gateway", "--config", config, "--http", f"127.0.0.1:{port}"]
