@@ -1,7 +1,7 @@
 """Calls that are sent at once and awaited by the sender: no task, no scope and no coroutine in between.
 
 For a gateway, which sends most calls this way. A call that cannot be sent so is not sent here at all, and one whose
-answer needs more is completed by the requester, as the first attempt of `forward`. Retries,
+answer needs more, or that makes progress, is completed by the requester, as the first attempt of `forward`. Retries,
 questions and tasks have one path. Only the first attempt is made here: its deadline in the timer that all requests
 share, and its end. `tests/connect/test_direct_calls.py` compares both.
 """
@@ -10,18 +10,65 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from toolweave._json_types import Json
+from toolweave._json_types import Json, JsonObject
 from toolweave.config import ServerConfig
 from toolweave.connect._catalog import Catalog
 from toolweave.connect._deadline import Deadline, SharedTimer
+from toolweave.connect._session import ClientHandlers
 from toolweave.connect._supervisor import Supervisor
 from toolweave.connect._transports import OpenSession
 from toolweave.connect._wire.channel import ChannelWire
 from toolweave.errors import RequestTimeoutError
 from toolweave.protocol import methods
+
+_MAX_PROGRESS = 256  # notifications; the newest are kept
+
+
+class ProgressWatch:
+    """Listens for the progress of a call that was sent at once, until the requester does.
+
+    Most calls with a progress token make no progress: such a call costs one entry of a table more than a call without.
+    Its first notification ends the wait for the answer, so that the call is completed by the requester, which receives
+    the notification then. None is lost or overtaken: they are kept in order until `pass_on`.
+
+    Args:
+        handlers: Receive the notifications of the connection.
+
+    Attributes:
+        token: The progress token that goes up with the call.
+        call: The call, once it was sent.
+    """
+
+    __slots__ = ("_handlers", "_listener", "_waiting", "call", "token")
+
+    def __init__(self, handlers: ClientHandlers) -> None:
+        self.call: DirectCall | None = None
+        self.token: str = handlers.watch_progress_params(self._receive)
+        self._handlers = handlers
+        self._listener: Callable[[JsonObject], None] | None = None
+        self._waiting: deque[JsonObject] = deque(maxlen=_MAX_PROGRESS)
+
+    def _receive(self, params: JsonObject) -> None:
+        if self._listener is not None:
+            self._listener(params)
+            return
+        self._waiting.append(params)
+        if self.call is not None and len(self._waiting) == 1:
+            self.call.renew()
+
+    def pass_on(self, listener: Callable[[JsonObject], None]) -> None:
+        """Call this with each notification from now on, first with those that were received already."""
+        self._listener = listener
+        while self._waiting:
+            listener(self._waiting.popleft())
+
+    def end(self) -> None:
+        """Listen no more."""
+        self._handlers.forget_progress(self.token)
 
 
 class DirectCalls:
@@ -79,7 +126,18 @@ class DirectCalls:
             return None
         return supervisor.line
 
-    def send(self, line: OpenSession, name: str, members: bytes, loop: asyncio.AbstractEventLoop) -> DirectCall | None:
+    def watch_progress(self) -> ProgressWatch:
+        """Return what listens for the progress of a call that is sent next."""
+        return ProgressWatch(self._supervisor.handlers)
+
+    def send(
+        self,
+        line: OpenSession,
+        name: str,
+        members: bytes,
+        loop: asyncio.AbstractEventLoop,
+        progress: ProgressWatch | None = None,
+    ) -> DirectCall | None:
         """Send a call; None, and nothing was sent, where its transport would have to wait or cannot do this.
 
         Args:
@@ -87,6 +145,7 @@ class DirectCalls:
             name: The name by which the server calls the tool.
             members: The members of the request behind its id, from the comma to the last bracket, as JSON.
             loop: The running event loop.
+            progress: Listens for its progress, if `members` have its token.
         """
         wire = line.session.wire
         if not isinstance(wire, ChannelWire):
@@ -98,8 +157,21 @@ class DirectCalls:
         at = loop.time() + self._seconds
         deadlines = self._deadlines
         call = DirectCall(
-            self._seconds, deadlines, at, None, 0, calls=self, name=name, line=line, wire=wire, key=key, answer=answer
+            self._seconds,
+            deadlines,
+            at,
+            None,
+            0,
+            calls=self,
+            name=name,
+            line=line,
+            wire=wire,
+            key=key,
+            answer=answer,
+            progress=progress,
         )
+        if progress is not None:
+            progress.call = call
         deadlines.add(call, loop)
         return call
 
@@ -120,6 +192,7 @@ class DirectCall(Deadline, kw_only=True, eq=False):
         wire: The wire of that.
         key: Its id there.
         answer: Its outcome: a `RawResult`, a dict, or an error.
+        progress: Listens for its progress; None if it has no progress token.
     """
 
     calls: DirectCalls
@@ -128,6 +201,7 @@ class DirectCall(Deadline, kw_only=True, eq=False):
     wire: ChannelWire
     key: int
     answer: asyncio.Future[Any]
+    progress: ProgressWatch | None = None
 
     def expire(self) -> None:
         """End the wait for the answer, once."""
@@ -140,6 +214,8 @@ class DirectCall(Deadline, kw_only=True, eq=False):
         """End the deadline and forget the request, which was answered."""
         self.deadlines.running.discard(self)
         self.wire.forget(self.key)
+        if self.progress is not None:
+            self.progress.end()
         answer = self.answer
         if not answer.done() or answer.cancelled():
             return
@@ -150,6 +226,8 @@ class DirectCall(Deadline, kw_only=True, eq=False):
     async def give_up(self) -> None:
         """Notify the server that the answer is not wanted any more; bounded."""
         self.deadlines.running.discard(self)
+        if self.progress is not None:
+            self.progress.end()
         await self.wire.give_up(self.key, methods.TOOLS_CALL)
 
     def renew(self) -> None:

@@ -518,6 +518,8 @@ class Requester:
                 token = handlers.watch_progress_params(progressed)
                 stack.callback(handlers.forget_progress, token)
                 meta = {**meta, "progressToken": token}
+                if request.sent is not None and request.sent.progress is not None:
+                    request.sent.progress.pass_on(progressed)  # under its own token; a retry has that above
             if request.sole and request.on_news is not None:
                 stack.enter_context(handlers.sole_listener(request.on_news))
             attempt = _ForwardAttempt(line, target, deadline, request, meta)

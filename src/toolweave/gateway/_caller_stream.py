@@ -14,7 +14,7 @@ import anyio
 
 from toolweave._json_types import as_text
 from toolweave.protocol import methods
-from toolweave.serve._envelope import MAX_TOKEN
+from toolweave.serve._envelope import is_progress_token
 from toolweave.serve._logs import Logs
 from toolweave.serve._request import Json, Request
 
@@ -37,8 +37,7 @@ class CallerStream:
         self._request = request
         self._logs = logs
         token = request.meta.get("progressToken")
-        is_long = isinstance(token, str) and len(token) > MAX_TOKEN
-        self._token = None if is_long else token
+        self._token = token if is_progress_token(token) else None
         self._waiting: deque[tuple[str, Json]] = deque()
         self._news = anyio.Event()
         self._ended = False
@@ -46,7 +45,7 @@ class CallerStream:
     @property
     def wants_progress(self) -> bool:
         """Whether the caller asked for progress."""
-        return isinstance(self._token, (int, str)) and not isinstance(self._token, bool)
+        return self._token is not None
 
     def progress(self, params: Mapping[str, Any]) -> None:
         """Queue a progress notification under the caller's token; never waits."""

@@ -1,10 +1,11 @@
 """Plain calls of tools, sent at once: the fast path of a gateway (`serve/_http/fast_path.py` is the way there).
 
-A call is sent where its upstream is a process, its session can take it, and nothing but the answer is expected: no
-task, no question that may come over the same pipe, no log messages, no arguments in headers. Its result goes to the
-caller as the text that arrived, with the members that differ from hop to hop exchanged. Every other call takes the full
-path through `Endpoint`, `Calls` and `Relay`, before the call is sent or, with `Request.sent`, after it. The functions
-that translate a result between eras are those of the full path.
+A call is sent where its upstream is a process, its session can take it, and nothing but the answer and progress is
+expected: no task, no question that may come over the same pipe, no log messages, no arguments in headers. What its
+`_meta` has beside the envelope goes up with it. Its result goes to the caller as the text that arrived, with the
+members that differ from hop to hop exchanged. Every other call takes the full path through `Endpoint`, `Calls` and
+`Relay`, before the call is sent or, with `Request.sent`, after it: the first notification of progress is such a moment.
+The functions that translate a result between eras are those of the full path.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ from typing import Any, cast
 import msgspec
 
 from toolweave._json import JsonDecoder
+from toolweave._json_types import as_object
 from toolweave._masking import mask_json
 from toolweave.connect import McpConnection
-from toolweave.connect._direct import DirectCall, DirectCalls
+from toolweave.connect._direct import DirectCall, DirectCalls, ProgressWatch
 from toolweave.connect._session import Declared, Session
 from toolweave.errors import ProtocolError
 from toolweave.gateway._relay import Relay
@@ -26,17 +28,20 @@ from toolweave.gateway._routes import Route, Routes
 from toolweave.middleware._observers import Observer, Observers, RequestEnd, report
 from toolweave.middleware._outcome import is_failed, shown_name
 from toolweave.protocol import methods
+from toolweave.protocol.component_meta import VERSION
 from toolweave.protocol.eras import ALL_BLOCKS_SINCE, abilities, legacy_result, modern_result, passed_capabilities
 from toolweave.protocol.headers import mirrored_arguments
 from toolweave.protocol.jsonrpc import RequestId, encode_result, encode_value, value_of
 from toolweave.protocol.lenient_messages import RawResult
-from toolweave.protocol.meta import trace_context_in
+from toolweave.protocol.meta import LOG_LEVEL, RELATED_TASK, SUBSCRIPTION_ID
 from toolweave.protocol.tasks import declares_tasks, is_task
 from toolweave.protocol.versions import MODERN_VERSION
 from toolweave.serve._endpoint import Endpoint
+from toolweave.serve._envelope import is_progress_token
 from toolweave.serve._plain_calls import ENVELOPE, PlainToolCall
 from toolweave.serve._request import Client, Json, Middleware, Request
 from toolweave.tools import Toolset, ToolSnapshot, ToolSpec
+from toolweave.tools._call import IDEMPOTENCY_KEY
 from toolweave.tools._mcp import wraps_results
 
 _CALL = methods.TOOLS_CALL
@@ -47,6 +52,9 @@ _MAX_CLIENTS = 2048
 _MAX_ROUTES = 20_000
 _MAX_HOPS = 256
 _MAX_META = 1024  # bytes
+_PROGRESS = "progressToken"
+_DECIDING = frozenset({LOG_LEVEL, RELATED_TASK, SUBSCRIPTION_ID, VERSION, IDEMPOTENCY_KEY})
+"""The members of a `_meta` that decide about a call, and are read by the full path."""
 
 
 class _Target(msgspec.Struct, eq=False):
@@ -69,6 +77,27 @@ class _Target(msgspec.Struct, eq=False):
     direct: DirectCalls | None = None
 
 
+class _Tail(msgspec.Struct, frozen=True, eq=False):
+    """The end of the text of a call: the `_meta` of a session, and the brackets.
+
+    Attributes:
+        stamp: The `_meta` of the session that it was made of.
+        members: The members of the `_meta` as JSON, without the brackets; None where the full path is needed.
+        bare: The end of a call whose own `_meta` has nothing else.
+    """
+
+    stamp: object
+    members: bytes | None
+    bare: bytes | None
+
+    def with_members(self, own: Json) -> bytes:
+        """Return the end of a call with members of its own, which stand before those of the session."""
+        text = encode_value(own)[1:-1]
+        if self.members:
+            text += b"," + self.members
+        return b',"_meta":{%b}}}' % text
+
+
 class _Caller(msgspec.Struct, eq=False):
     """A client, as its calls are sent; the same for each identity, which upstreams do not see.
 
@@ -79,8 +108,7 @@ class _Caller(msgspec.Struct, eq=False):
         modern: Whether it is of the modern era.
         declared: Its capabilities and info, as modern upstreams receive them.
         asked: Whether a legacy upstream could ask it something, on its own connection.
-        tails: The ends of the texts of its calls by upstream, each with the `_meta` of the session that it was made of;
-            None for an upstream that could ask it something.
+        tails: The ends of the texts of its calls by upstream; None for an upstream that could ask it something.
     """
 
     version: str
@@ -89,7 +117,7 @@ class _Caller(msgspec.Struct, eq=False):
     modern: bool
     declared: Declared
     asked: bool
-    tails: dict[str, tuple[object, bytes | None]]
+    tails: dict[str, _Tail]
 
     def is_of(self, client: Client) -> bool:
         """Whether upstreams see a client so."""
@@ -173,17 +201,18 @@ class FastCalls:
         # What a modern session answers has to be wrapped for this caller, for which it is read.
         if target.wraps and client.version != MODERN_VERSION and line.session.agreement.modern:
             return None
-        end = self._end(client, connection, route.server, line.session, call.trace)
+        tail = self._tail(client, connection, route.server, line.session)
+        end = tail.bare
+        progress: ProgressWatch | None = None
+        if end is not None and call.has_more:
+            end, progress = _with_own(call, tail, direct)
         if end is None:
             return None
-        arguments = call.arguments
-        try:
-            text = target.bare + end if arguments is None else target.before + encode_value(arguments) + end
-        # Nothing was sent yet, so the full path may still answer with a proper error.
-        except (TypeError, ValueError):  # nested too deeply, or no JSON: middleware may have made them
-            return None
-        sent = direct.send(line, route.name, text, loop)
+        text = _text(target, call, end)
+        sent = None if text is None else direct.send(line, route.name, text, loop, progress)
         if sent is None:
+            if progress is not None:
+                progress.end()
             return None
         return SentToolCall(self, call, client, route, connection, sent)
 
@@ -235,43 +264,38 @@ class FastCalls:
         self._callers[id(client.capabilities)] = made
         return made
 
-    def _end(
-        self,
-        client: Client,
-        connection: McpConnection,
-        server: str,
-        session: Session,
-        trace: Mapping[str, str] | None = None,
-    ) -> bytes | None:
-        """Return the end of the text of a client's call; None if it takes the full path."""
+    def _tail(self, client: Client, connection: McpConnection, server: str, session: Session) -> _Tail:
+        """Return the end of the text of a client's call."""
         caller = self._callers.get(id(client.capabilities))
         # The id of capabilities that have gone may be that of others now, so they themselves are compared.
         if caller is None or not caller.is_of(client):
             caller = self._meet(client)
         if not caller.modern and self._relay.asks_for_logs(client, connection):
-            return None
+            return _NO_TAIL
         tail = caller.tails.get(server)
         # The stamp of the session is part of the text: after a reconnection it is another object.
-        if tail is None or tail[0] is not session.meta:
-            tail = caller.tails[server] = (session.meta, self._tail(caller, session))
-        if trace is None or tail[1] is None:
-            return tail[1]
-        return self._tail(caller, session, trace)
+        if tail is None or tail.stamp is not session.meta:
+            tail = caller.tails[server] = self._made_tail(caller, session)
+        return tail
 
-    def _tail(self, caller: _Caller, session: Session, trace: Mapping[str, str] | None = None) -> bytes | None:
-        """Return the end of the text of a call: the `_meta` of its era, and the brackets.
+    def _made_tail(self, caller: _Caller, session: Session) -> _Tail:
+        """Return the end of the text of a call in a session.
 
-        None where the client cannot be served so: this path lacks its era, a legacy upstream might ask it, or its call
-        may become a task.
+        It is empty where the client cannot be served so: this path lacks its era, a legacy upstream might ask it, or
+        its call may become a task.
         """
+        nothing = _Tail(session.meta, None, None)
         if self._slow and caller.modern and declares_tasks(caller.capabilities):
-            return None
-        if not self._endpoint.serves(_CALL, modern=caller.modern) or (caller.asked and not session.agreement.modern):
-            return None
-        params = session.stamped(None, trace, caller.declared)
+            return nothing
+        if not self._endpoint.serves(_CALL, modern=caller.modern):
+            return nothing
+        if caller.asked and not session.agreement.modern:
+            return nothing
+        params = session.stamped(None, None, caller.declared)
         if not params:
-            return b"}}"
-        return b',"_meta":%b}}' % encode_value(params["_meta"])
+            return _Tail(session.meta, b"", b"}}")
+        text = encode_value(params["_meta"])
+        return _Tail(session.meta, text[1:-1], b',"_meta":%b}}' % text)
 
     def passed_on(self, raw: Mapping[str, msgspec.Raw], version: str) -> Json | None:
         """Return a complete result for a client of a revision, with all members as texts; None for any other result.
@@ -444,6 +468,42 @@ class SentToolCall(msgspec.Struct, eq=False):
 
 
 _decode_object = JsonDecoder(dict[str, Any])
+_NO_TAIL = _Tail(None, None, None)
+
+
+def _text(target: _Target, call: PlainToolCall, end: bytes) -> bytes | None:
+    """Return the text of a call behind its id; None where its arguments are no JSON."""
+    arguments = call.arguments
+    if arguments is None:
+        return target.bare + end
+    try:
+        return target.before + encode_value(arguments) + end
+    # Nothing was sent yet, so the full path may still answer with a proper error.
+    except (TypeError, ValueError):  # nested too deeply, or no JSON: middleware may have made them
+        return None
+
+
+def _with_own(call: PlainToolCall, tail: _Tail, direct: DirectCalls) -> tuple[bytes | None, ProgressWatch | None]:
+    """Return the end of a call with what its `_meta` has beside the envelope, and what listens for its progress.
+
+    The end is None where something in the `_meta` decides about the call, which the full path reads. A progress token
+    is the caller's own, and another one is sent in its place.
+    """
+    own = {name: value for name, value in (call.meta or {}).items() if name not in ENVELOPE}
+    if not _DECIDING.isdisjoint(own):
+        return None, None
+    progress: ProgressWatch | None = None
+    if _PROGRESS in own:
+        if not is_progress_token(own[_PROGRESS]):
+            return None, None
+        progress = direct.watch_progress()
+        own[_PROGRESS] = progress.token
+    try:
+        return tail.with_members(own), progress
+    except (TypeError, ValueError):  # no JSON: middleware may have made them
+        if progress is not None:
+            progress.end()
+        return None, None
 
 
 def _plain_call(request: Request) -> PlainToolCall | None:
@@ -457,13 +517,9 @@ def _plain_call(request: Request) -> PlainToolCall | None:
     arguments: Any = params["arguments"] if given else None
     if given and type(arguments) is not dict:
         return None
-    trace: Mapping[str, str] | None = None
-    if has_meta and (meta := params["_meta"]) is not None and not ENVELOPE.issuperset(meta):
-        own = {key: value for key, value in cast("Json", meta).items() if key not in ENVELOPE}
-        trace = trace_context_in(own)
-        if len(trace) != len(own):
-            return None
-    return PlainToolCall(request.id, name, cast("Json | None", arguments), trace=trace)
+    meta = as_object(params["_meta"]) if has_meta else None
+    has_more = meta is not None and not ENVELOPE.issuperset(meta)
+    return PlainToolCall(request.id, name, cast("Json | None", arguments), meta=meta, has_more=has_more)
 
 
 def _can_be_passed_on(raw: Mapping[str, msgspec.Raw], *, modern: bool) -> bool:

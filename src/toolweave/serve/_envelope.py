@@ -126,6 +126,13 @@ def _is_implementation(info: object) -> bool:
     return isinstance(members.get("name"), str) and isinstance(members.get("version"), str)
 
 
+def is_progress_token(token: object) -> bool:
+    """Return whether a caller gets progress under this token: a text of up to `MAX_TOKEN` characters, or an integer."""
+    if isinstance(token, str):
+        return len(token) <= MAX_TOKEN
+    return isinstance(token, int) and not isinstance(token, bool)
+
+
 MAX_TOKEN = 1_024
 """Characters of a progress token, which is sent back with each report of progress."""
 _KINDS = {str: "a string", dict: "an object"}

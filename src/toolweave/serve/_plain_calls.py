@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import msgspec
@@ -27,7 +27,6 @@ class PlainToolCall(msgspec.Struct, frozen=True):
         arguments: Its arguments; None where it has none.
         client: The client, where the call itself says which: in the modern era.
         meta: Its `_meta`, with the envelope of the modern era; None if it has none. It must not be modified.
-        trace: The trace context that goes up with it, if middleware gave it one.
         has_more: Whether its `_meta` has members beside the envelope, such as a progress token.
     """
 
@@ -36,7 +35,6 @@ class PlainToolCall(msgspec.Struct, frozen=True):
     arguments: Json | None = None
     client: Client | None = None
     meta: JsonObject | None = None
-    trace: Mapping[str, str] | None = None
     has_more: bool = False
 
 

@@ -238,14 +238,16 @@ class FastPath:
             plain = self._plain(asked, scope, message)
             calls = self._calls
             if plain is not None:
-                if calls is None or calls.layered or plain.call.has_more:
-                    if self._takes(plain.call.name):
-                        await self._layered(exchange, plain, scope, receive, send)
-                        return
-                else:
+                if calls is not None and not calls.layered:
                     sent = self._send(calls, exchange, plain, scope)
                     if sent is not None and await self._answer(exchange, sent, receive, send):
                         return
+                    is_layered = sent is None and plain.call.has_more
+                else:
+                    is_layered = True
+                if is_layered and self._takes(plain.call.name):
+                    await self._layered(exchange, plain, scope, receive, send)
+                    return
         finally:
             self._running.discard(exchange)
             exchange.leave()
