@@ -12,67 +12,80 @@ import asyncio
 import math
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from toolweave._json_types import Json, JsonObject
 from toolweave.config import ServerConfig
 from toolweave.connect._catalog import Catalog
 from toolweave.connect._deadline import Deadline, SharedTimer
-from toolweave.connect._session import ClientHandlers
+from toolweave.connect._session import ClientHandlers, OnNotification
 from toolweave.connect._supervisor import Supervisor
 from toolweave.connect._transports import OpenSession
 from toolweave.connect._wire.channel import ChannelWire
+from toolweave.connect._wire.http import HttpWire
 from toolweave.errors import RequestTimeoutError
 from toolweave.protocol import methods
 
-_MAX_PROGRESS = 256  # notifications; the newest are kept
+_MAX_WAITING = 256  # notifications; the newest are kept
+_PROGRESS = methods.NOTIFICATIONS_PROGRESS
 
 
-class ProgressWatch:
-    """Listens for the progress of a call that was sent at once, until the requester does.
+class CallNews:
+    """Receives the notifications of a call that was sent at once, until the requester does.
 
-    Most calls with a progress token make no progress: such a call costs one entry of a table more than a call without.
-    Its first notification ends the wait for the answer, so that the call is completed by the requester, which receives
-    the notification then. None is lost or overtaken: they are kept in order until `pass_on`.
+    Most calls get none, also those with a progress token. The first one ends the wait for the answer, so that the call
+    is completed by the requester, which receives the notification then. None is lost or overtaken: they are kept in
+    order until `pass_on`.
 
     Args:
         handlers: Receive the notifications of the connection.
 
     Attributes:
-        token: The progress token that goes up with the call.
         call: The call, once it was sent.
     """
 
-    __slots__ = ("_handlers", "_listener", "_waiting", "call", "token")
+    __slots__ = ("_handlers", "_listener", "_token", "_waiting", "call")
 
     def __init__(self, handlers: ClientHandlers) -> None:
         self.call: DirectCall | None = None
-        self.token: str = handlers.watch_progress_params(self._receive)
         self._handlers = handlers
-        self._listener: Callable[[JsonObject], None] | None = None
-        self._waiting: deque[JsonObject] = deque(maxlen=_MAX_PROGRESS)
+        self._token: str | None = None
+        self._listener: OnNotification | None = None
+        self._waiting: deque[tuple[str, JsonObject]] | None = None
 
-    def _receive(self, params: JsonObject) -> None:
+    def progress_token(self) -> str:
+        """Return a progress token, whose notifications are received from now on."""
+        self._token = token = self._handlers.watch_progress_params(partial(self.receive, _PROGRESS))
+        return token
+
+    def receive(self, method: str, params: JsonObject) -> None:
+        """Take a notification."""
         if self._listener is not None:
-            self._listener(params)
+            self._listener(method, params)
             return
-        self._waiting.append(params)
+        if self._waiting is None:
+            self._waiting = deque(maxlen=_MAX_WAITING)
+        self._waiting.append((method, params))
         if self.call is not None and len(self._waiting) == 1:
             self.call.renew()
 
-    def pass_on(self, listener: Callable[[JsonObject], None]) -> None:
+    def pass_on(self, listener: OnNotification) -> None:
         """Call this with each notification from now on, first with those that were received already."""
         self._listener = listener
-        while self._waiting:
-            listener(self._waiting.popleft())
+        waiting = self._waiting or ()
+        self._waiting = None
+        for method, params in waiting:
+            listener(method, params)
 
     def end(self) -> None:
-        """Listen no more."""
-        self._handlers.forget_progress(self.token)
+        """Receive no more progress."""
+        if self._token is not None:
+            self._handlers.forget_progress(self._token)
 
 
 class DirectCalls:
-    """Sends calls of tools at once over one connection, where its server is a process.
+    """Sends calls of tools at once over one connection.
 
     Args:
         config: The server; counted calls, calls with a total bound, and those whose results must need no repair are not
@@ -126,9 +139,9 @@ class DirectCalls:
             return None
         return supervisor.line
 
-    def watch_progress(self) -> ProgressWatch:
-        """Return what listens for the progress of a call that is sent next."""
-        return ProgressWatch(self._supervisor.handlers)
+    def news(self) -> CallNews:
+        """Return what receives the notifications of a call that is sent next."""
+        return CallNews(self._supervisor.handlers)
 
     def send(
         self,
@@ -136,7 +149,7 @@ class DirectCalls:
         name: str,
         members: bytes,
         loop: asyncio.AbstractEventLoop,
-        progress: ProgressWatch | None = None,
+        news: CallNews | None = None,
     ) -> DirectCall | None:
         """Send a call; None, and nothing was sent, where its transport would have to wait or cannot do this.
 
@@ -145,12 +158,20 @@ class DirectCalls:
             name: The name by which the server calls the tool.
             members: The members of the request behind its id, from the comma to the last bracket, as JSON.
             loop: The running event loop.
-            progress: Listens for its progress, if `members` have its token.
+            news: Receives its progress, if `members` have its token.
         """
-        wire = line.session.wire
-        if not isinstance(wire, ChannelWire):
+        session = line.session
+        wire = session.wire
+        if isinstance(wire, ChannelWire):
+            posted = wire.post(members)
+        elif isinstance(wire, HttpWire):
+            if news is None:
+                news = self.news()
+            target = self._catalog.original_target(name)
+            revision = session.agreement.version if session.agreement.modern else None
+            posted = wire.post(members, name, target.schema, revision, news.receive)
+        else:
             return None
-        posted = wire.post(members)
         if posted is None:
             return None
         key, answer = posted
@@ -168,10 +189,10 @@ class DirectCalls:
             wire=wire,
             key=key,
             answer=answer,
-            progress=progress,
+            news=news,
         )
-        if progress is not None:
-            progress.call = call
+        if news is not None:
+            news.call = call
         deadlines.add(call, loop)
         return call
 
@@ -192,16 +213,16 @@ class DirectCall(Deadline, kw_only=True, eq=False):
         wire: The wire of that.
         key: Its id there.
         answer: Its outcome: a `RawResult`, a dict, or an error.
-        progress: Listens for its progress; None if it has no progress token.
+        news: Receives its notifications; None over a channel if it has no progress token.
     """
 
     calls: DirectCalls
     name: str
     line: OpenSession
-    wire: ChannelWire
+    wire: ChannelWire | HttpWire
     key: int
     answer: asyncio.Future[Any]
-    progress: ProgressWatch | None = None
+    news: CallNews | None = None
 
     def expire(self) -> None:
         """End the wait for the answer, once."""
@@ -214,8 +235,8 @@ class DirectCall(Deadline, kw_only=True, eq=False):
         """End the deadline and forget the request, which was answered."""
         self.deadlines.running.discard(self)
         self.wire.forget(self.key)
-        if self.progress is not None:
-            self.progress.end()
+        if self.news is not None:
+            self.news.end()
         answer = self.answer
         if not answer.done() or answer.cancelled():
             return
@@ -226,8 +247,8 @@ class DirectCall(Deadline, kw_only=True, eq=False):
     async def give_up(self) -> None:
         """Notify the server that the answer is not wanted any more; bounded."""
         self.deadlines.running.discard(self)
-        if self.progress is not None:
-            self.progress.end()
+        if self.news is not None:
+            self.news.end()
         await self.wire.give_up(self.key, methods.TOOLS_CALL)
 
     def renew(self) -> None:

@@ -36,7 +36,7 @@ from toolweave.connect._health import PendingRequest
 from toolweave.connect._off_loop import make_off_loop
 from toolweave.connect._output_check import checked_result, without_secrets
 from toolweave.connect._progress_feed import ProgressWatch
-from toolweave.connect._session import Declared
+from toolweave.connect._session import Declared, wait_as_asked
 from toolweave.connect._supervisor import Supervisor
 from toolweave.connect._transports import OpenSession
 from toolweave.connect._wire.responses import object_result
@@ -518,8 +518,9 @@ class Requester:
                 token = handlers.watch_progress_params(progressed)
                 stack.callback(handlers.forget_progress, token)
                 meta = {**meta, "progressToken": token}
-                if request.sent is not None and request.sent.progress is not None:
-                    request.sent.progress.pass_on(progressed)  # under its own token; a retry has that above
+            if request.sent is not None and request.sent.news is not None:
+                # under its own token; a retry has the one above
+                request.sent.news.pass_on(partial(_pass_on, request, deadline))
             if request.sole and request.on_news is not None:
                 stack.enter_context(handlers.sole_listener(request.on_news))
             attempt = _ForwardAttempt(line, target, deadline, request, meta)
@@ -550,7 +551,10 @@ class Requester:
 
         async def send(more: JsonObject) -> Json:
             if (call := next(attempts, None)) is not None:
-                return await call.result()
+                try:
+                    return await call.result()
+                except ProtocolError as exc:
+                    await wait_as_asked(exc, deadline.at)
             return await line.session.request(
                 request.method,
                 {**params, **more},
@@ -633,6 +637,16 @@ class Requester:
 def _wants_visit(failed: BaseException) -> TypeGuard[ProtocolError]:
     """Return whether a call was refused until its user has visited a page."""
     return isinstance(failed, ProtocolError) and failed.code == URL_ELICITATION_REQUIRED
+
+
+def _pass_on(request: ForwardedRequest, deadline: Deadline, method: str, params: JsonObject) -> None:
+    """Pass a notification on to the client of a request."""
+    if method == methods.NOTIFICATIONS_PROGRESS:
+        deadline.touch()
+        if request.on_progress is not None:
+            request.on_progress(params)
+    elif request.on_news is not None and not request.sole:
+        request.on_news(method, params)
 
 
 def _ignore(_progress: Progress) -> None:

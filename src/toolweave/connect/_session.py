@@ -420,10 +420,7 @@ async def ask(
     deadline: float = math.inf,
     on_notification: OnNotification | None = None,
 ) -> Json:
-    """Send a request, and send it again when the server says when: 429 or 503 with Retry-After (RFC 9110, 10.2.3).
-
-    A wait that would pass the caller's deadline is not started: the server's answer is raised at once.
-    """
+    """Send a request, and send it again when the server says when: 429 or 503 with Retry-After (RFC 9110, 10.2.3)."""
     repeats = 0
     while True:
         try:
@@ -431,14 +428,22 @@ async def ask(
                 method, params, schema=schema, request_id=request_id, on_notification=on_notification
             )
         except ProtocolError as exc:
-            seconds = _retry_after(exc)
-            if seconds is None or repeats >= _REPEATS:
+            if repeats >= _REPEATS:
                 raise
-            if anyio.current_time() + seconds >= min(deadline, anyio.current_effective_deadline()):
-                raise
-            _log.info("server %r: %s; sent again in %g s", exc.server, printable(exc.message), seconds)
+            await wait_as_asked(exc, deadline)
         repeats += 1
-        await anyio.sleep(seconds)
+
+
+async def wait_as_asked(exc: ProtocolError, deadline: float) -> None:
+    """Wait until a request may be sent again, as the server's refusal says; raise that if it says nothing of it.
+
+    A wait that would pass the caller's deadline is not started: the server's answer is raised at once.
+    """
+    seconds = _retry_after(exc)
+    if seconds is None or anyio.current_time() + seconds >= min(deadline, anyio.current_effective_deadline()):
+        raise exc
+    _log.info("server %r: %s; sent again in %g s", exc.server, printable(exc.message), seconds)
+    await anyio.sleep(seconds)
 
 
 def _retry_after(exc: ProtocolError) -> float | None:

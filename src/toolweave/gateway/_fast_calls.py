@@ -1,6 +1,6 @@
 """Plain calls of tools, sent at once: the fast path of a gateway (`serve/_http/fast_path.py` is the way there).
 
-A call is sent where its upstream is a process, its session can take it, and nothing but the answer and progress is
+A call is sent where the session of its upstream can take it, and nothing but the answer and progress is
 expected: no task, no question that may come over the same pipe, no log messages, no arguments in headers. What its
 `_meta` has beside the envelope goes up with it. Its result goes to the caller as the text that arrived, with the
 members that differ from hop to hop exchanged. Every other call takes the full path through `Endpoint`, `Calls` and
@@ -20,7 +20,7 @@ from toolweave._json import JsonDecoder
 from toolweave._json_types import as_object
 from toolweave._masking import mask_json
 from toolweave.connect import McpConnection
-from toolweave.connect._direct import DirectCall, DirectCalls, ProgressWatch
+from toolweave.connect._direct import CallNews, DirectCall, DirectCalls
 from toolweave.connect._session import Declared, Session
 from toolweave.errors import ProtocolError
 from toolweave.gateway._relay import Relay
@@ -203,16 +203,16 @@ class FastCalls:
             return None
         tail = self._tail(client, connection, route.server, line.session)
         end = tail.bare
-        progress: ProgressWatch | None = None
+        news: CallNews | None = None
         if end is not None and call.has_more:
-            end, progress = _with_own(call, tail, direct)
+            end, news = _with_own(call, tail, direct)
         if end is None:
             return None
         text = _text(target, call, end)
-        sent = None if text is None else direct.send(line, route.name, text, loop, progress)
+        sent = None if text is None else direct.send(line, route.name, text, loop, news)
         if sent is None:
-            if progress is not None:
-                progress.end()
+            if news is not None:
+                news.end()
             return None
         return SentToolCall(self, call, client, route, connection, sent)
 
@@ -483,8 +483,8 @@ def _text(target: _Target, call: PlainToolCall, end: bytes) -> bytes | None:
         return None
 
 
-def _with_own(call: PlainToolCall, tail: _Tail, direct: DirectCalls) -> tuple[bytes | None, ProgressWatch | None]:
-    """Return the end of a call with what its `_meta` has beside the envelope, and what listens for its progress.
+def _with_own(call: PlainToolCall, tail: _Tail, direct: DirectCalls) -> tuple[bytes | None, CallNews | None]:
+    """Return the end of a call with what its `_meta` has beside the envelope, and what receives its progress.
 
     The end is None where something in the `_meta` decides about the call, which the full path reads. A progress token
     is the caller's own, and another one is sent in its place.
@@ -492,17 +492,17 @@ def _with_own(call: PlainToolCall, tail: _Tail, direct: DirectCalls) -> tuple[by
     own = {name: value for name, value in (call.meta or {}).items() if name not in ENVELOPE}
     if not _DECIDING.isdisjoint(own):
         return None, None
-    progress: ProgressWatch | None = None
+    news: CallNews | None = None
     if _PROGRESS in own:
         if not is_progress_token(own[_PROGRESS]):
             return None, None
-        progress = direct.watch_progress()
-        own[_PROGRESS] = progress.token
+        news = direct.news()
+        own[_PROGRESS] = news.progress_token()
     try:
-        return tail.with_members(own), progress
+        return tail.with_members(own), news
     except (TypeError, ValueError):  # no JSON: middleware may have made them
-        if progress is not None:
-            progress.end()
+        if news is not None:
+            news.end()
         return None, None
 
 

@@ -17,7 +17,7 @@ import re
 import ssl
 import time
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Self, cast
 from urllib.parse import urlsplit
@@ -313,20 +313,44 @@ class HttpClient:
         head = self.head(method, target, headers, content=content)
         return await self.ask(head, body if content else None, repeatable=repeatable, lasting=lasting)
 
+    def begin(self, head: bytes, body: bytes, on_news: Callable[[], None]) -> Socket | None:
+        """Send a request on an idle connection; return that, or None if it would have to wait, with nothing sent.
+
+        `on_news` is called at each event of the exchange. The one who began it ends it: by `release` once the answer is
+        complete, by `abandon`, or by `ask` with the connection, which waits for the answer.
+        """
+        if self._turns or not self._free:
+            return None
+        socket = self._take_idle()
+        if socket is None:
+            return None
+        self._free -= 1
+        socket.begin(_request(head, body), on_news=on_news)
+        return socket
+
+    def abandon(self, socket: Socket) -> None:
+        """End an exchange whose answer nobody wants any more, by closing its connection."""
+        self._drop(socket)
+        self._leave(lasting=False)
+
     async def ask(
-        self, head: bytes, body: bytes | None, *, repeatable: bool = False, lasting: bool = False
+        self,
+        head: bytes,
+        body: bytes | None,
+        *,
+        repeatable: bool = False,
+        lasting: bool = False,
+        begun: Socket | None = None,
     ) -> Response:
-        """Send a request whose head was made by `head`, with a body if that is for one with content; see `send`."""
-        request = head + b"\r\n" if body is None else b"%b%d\r\n\r\n%b" % (head, len(body), body)
-        socket: Socket | None = None
-        if lasting:
-            self._lasting += 1
-        # `_free` counts permits, not sockets: a permit is taken before any await, so no two requests take the same one.
-        # Every path below gives it back, by `release` or `_leave`.
-        elif self._free:
-            self._free -= 1
+        """Send a request whose head was made by `head`, with a body if that is for one with content; see `send`.
+
+        `begun` is the connection on which `begin` sent it already.
+        """
+        request = _request(head, body)
+        if begun is None:
+            socket = await self._admitted(request, lasting=lasting)
         else:
-            socket = await self._wait_for_turn(request)
+            socket = begun
         try:
             if socket is None:
                 socket = self._begin_on_idle(request, lasting=lasting)
@@ -355,6 +379,20 @@ class HttpClient:
         response = Response(self, None, socket.head, socket.drain())
         self.release(socket)
         return response
+
+    async def _admitted(self, request: bytes, *, lasting: bool) -> Socket | None:
+        """Wait for the request's turn; return the connection it was sent on, or None where it was not sent yet.
+
+        `_free` counts permits, not sockets: a permit is taken before any await, so no two requests take the same one.
+        `ask` gives it back on every path, by `release` or `_leave`.
+        """
+        if lasting:
+            self._lasting += 1
+        elif self._free:
+            self._free -= 1
+        else:
+            return await self._wait_for_turn(request)
+        return None
 
     def _begin_on_idle(self, request: bytes, *, lasting: bool) -> Socket | None:
         socket = self._take_idle()
@@ -573,6 +611,13 @@ class HttpClient:
     def _check_open(self) -> None:
         if self._closed:
             raise NoAnswer("ConnectError", "the client is closed", sent=False)
+
+
+def _request(head: bytes, body: bytes | None) -> bytes:
+    """Return the bytes of a request."""
+    if body is None:
+        return head + b"\r\n"
+    return b"%b%d\r\n\r\n%b" % (head, len(body), body)
 
 
 def _credentials(proxy: HttpProxy) -> dict[str, str]:

@@ -82,6 +82,7 @@ class Socket(asyncio.BufferedProtocol):
         idle_since: The time at which the last exchange ended, on the monotonic clock.
         idle_until: The time at which the server closes it, on the monotonic clock.
         arrivals: The number of pieces that have arrived, of all exchanges.
+        on_news: Called at each event of the exchange, if that was begun so: nobody waits for it then.
     """
 
     def __init__(self, buffer: memoryview | None = None) -> None:
@@ -92,6 +93,7 @@ class Socket(asyncio.BufferedProtocol):
         self.idle_since: float = 0.0
         self.idle_until: float = 0.0
         self.arrivals: int = 0
+        self.on_news: Callable[[], None] | None = None
         self._buffer = receive_buffer() if buffer is None else buffer
         # The parser calls these for each piece: methods of lists run no Python code.
         self.pieces: list[bytes] = []
@@ -109,10 +111,17 @@ class Socket(asyncio.BufferedProtocol):
         self.complete = self.has_head = self.reusable = self._got_bytes = False
         self.held: int = 0
 
-    def begin(self, request: bytes, waiter: asyncio.Future[None] | None = None, *, lasting: bool = False) -> None:
-        """Begin an exchange by sending its request; `waiter` is done at the first news.
+    def begin(
+        self,
+        request: bytes,
+        waiter: asyncio.Future[None] | None = None,
+        *,
+        lasting: bool = False,
+        on_news: Callable[[], None] | None = None,
+    ) -> None:
+        """Begin an exchange by sending its request; `waiter` is done at the first news, `on_news` is called at each.
 
-        If the connection is closed, `news` raises the error.
+        If the connection is closed, `news` raises the error, and neither is told of it by this call but `waiter`.
         """
         # What the last exchange has left. `head` and `reusable` are set before they are read; after an error no other
         # exchange follows.
@@ -121,6 +130,7 @@ class Socket(asyncio.BufferedProtocol):
         self.held = 0
         self.lasting: bool = lasting
         self._waiter = waiter
+        self.on_news = on_news
         transport = self.transport
         if transport is not None and not self.ended:
             transport.write(request)
@@ -243,11 +253,17 @@ class Socket(asyncio.BufferedProtocol):
             self._fail("RemoteProtocolError", f"its headers are larger than {_MAX_HEAD_BYTES} bytes")
         if self.held > _PAUSE_BYTES:
             self._pause_reading()
+        self._tell()
+        if self._settled is not None:
+            self._settle()
+
+    def _tell(self) -> None:
+        """Wake who waits for the exchange, or call back."""
         waiter = self._waiter
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
-        if self._settled is not None:
-            self._settle()
+        if self.on_news is not None:
+            self.on_news()
 
     def _pause_reading(self) -> None:
         """Let the server wait until the body is read, which bounds the memory of an unread response."""
@@ -276,8 +292,7 @@ class Socket(asyncio.BufferedProtocol):
             self.complete: bool = True  # the body ends with the connection
         else:
             self._fail("RemoteProtocolError", "peer closed connection without sending complete message body")
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        self._tell()
         if self._settled is not None:
             self._settle()
 

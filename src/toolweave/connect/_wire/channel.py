@@ -15,7 +15,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import anyio
 import anyio.abc
@@ -25,11 +25,12 @@ from toolweave._json_types import Json, JsonObject
 from toolweave.connect._channel import Channel, NotSent
 from toolweave.connect._session import UNCANCELLABLE, ClientHandlers, Loss, OnNotification
 from toolweave.connect._wire.dispatcher import IncomingDispatcher
+from toolweave.connect._wire.posted import PostedRequest, posted_result, posted_text
 from toolweave.connect._wire.request_encoder import request_text
 from toolweave.connect._wire.responses import invalid, result_of
 from toolweave.errors import ServerError
 from toolweave.protocol import methods
-from toolweave.protocol.jsonrpc import REQUEST_HEAD, ForeignId, RequestId, encode_notification, value_of
+from toolweave.protocol.jsonrpc import ForeignId, RequestId, encode_notification
 from toolweave.protocol.lenient_messages import (
     MAX_DIGITS,
     LenientMessage,
@@ -43,13 +44,9 @@ from toolweave.protocol.lenient_messages import (
     without_deep_entries,
 )
 
-PostedRequest: TypeAlias = tuple[int, asyncio.Future[Any]]
-"""A request that was sent at once: its id, and its outcome: a `RawResult`, a dict or an error."""
-
 _log = logging.getLogger("toolweave.connect")
 _COURTESY_SECONDS = 1.0
 _AT_ONCE = 4
-_REQUEST_FORM = REQUEST_HEAD + b"%d%b"
 _DOUBT_SECONDS = 0.5
 _MAX_GIVEN_UP = 1000
 _SMALL_BYTES = 4096  # a larger one gains nothing by sharing a write, and is seen to be unsent when it waits alone
@@ -150,7 +147,7 @@ class ChannelWire:
         key = self._last_id
         answer = self.renew(key)
         try:
-            sent = self._write(key, _REQUEST_FORM % (key, members))
+            sent = self._write(key, posted_text(key, members))
         except NotSent:
             sent = False
         if not sent:
@@ -172,17 +169,8 @@ class ChannelWire:
         return answer
 
     def result_in(self, answer: RawResult | Json) -> Json:
-        """Return the result in the answer to a posted request.
-
-        Raises:
-            ProtocolError: It cannot be read.
-        """
-        if isinstance(answer, dict):
-            return answer
-        try:
-            return {name: value_of(member) for name, member in answer.result.items()}
-        except ValueError as exc:
-            raise invalid(self._server, str(exc)) from None
+        """Return the result in the answer to a posted request; see `posted_result`."""
+        return posted_result(answer, self._server)
 
     async def give_up(self, key: int | str, method: str) -> None:
         """Cancel a request at the server, and forget it."""

@@ -43,6 +43,7 @@ from toolweave.http import (
     NoAnswer,
     Response,
     SharedHeaders,
+    Socket,
     Unreadable,
     came_through,
     http_proxy_for,
@@ -243,8 +244,11 @@ class HttpEndpoint:
         *,
         repeatable: bool = False,
         lasting: bool = False,
+        begun: Socket | None = None,
     ) -> Response:
         """Send one request, follow redirects within the origin, and return the answer's head.
+
+        `begun` is the connection on which `begin` sent it already.
 
         Raises:
             ConnectionLostError: The server does not answer, or the credentials could not be made.
@@ -269,7 +273,10 @@ class HttpEndpoint:
                     else:
                         credentials = await self._made(hook.headers(method, url))
                     head = self._head(request, url, own, credentials)
-                    response = await self._client.ask(head, request.body, repeatable=repeatable, lasting=lasting)
+                    response = await self._client.ask(
+                        head, request.body, repeatable=repeatable, lasting=lasting, begun=begun
+                    )
+                    begun = None  # a redirect is another request
                     self._process_head(self._client, url, response)
                     if hook is not None:
                         response = await self._accepted(hook, response, request, url, own, credentials)
@@ -282,6 +289,29 @@ class HttpEndpoint:
             raise self.error(exc, url=url) from None
         text = f"it redirects more than {_MAX_REDIRECTS} times"
         raise http_error(HttpFault(status=status, text=text), server=self._server)
+
+    def begin(self, headers: Mapping[str, str], body: bytes, on_news: Callable[[], None]) -> Socket | None:
+        """Send one POST at once, on an idle connection; None, with nothing sent, where it would have to wait.
+
+        So it is where no connection is idle, and where headers or credentials are made for each request. What follows
+        is that of `HttpClient.begin`; `send` continues it.
+        """
+        settings = self._settings
+        if self._fixed is None or settings.hook is not None or settings.flow is not None:
+            return None
+        try:
+            head = self._head(_Request("POST", headers, body, False, False), settings.url, self._fixed, _NONE)
+        except ServerError:  # which `send` raises
+            return None
+        return self._client.begin(head, body, on_news)
+
+    def release(self, socket: Socket) -> None:
+        """Take a connection back whose exchange was begun by `begin` and is complete."""
+        self._client.release(socket)
+
+    def abandon(self, socket: Socket) -> None:
+        """End an exchange that was begun by `begin` and is not wanted any more."""
+        self._client.abandon(socket)
 
     async def _by_flow(self, flow: AuthFlow, request: _Request, url: str, own: Mapping[str, str]) -> Response:
         """Send a request as the authorization object of a library requires."""

@@ -10,8 +10,9 @@ import itertools
 import logging
 import os
 from codecs import BOM_UTF8
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
+from typing import Any
 
 import anyio
 import anyio.abc
@@ -24,10 +25,11 @@ from toolweave.connect._session import UNCANCELLABLE, ClientHandlers, Loss, OnNo
 from toolweave.connect._wire.dispatcher import IncomingDispatcher
 from toolweave.connect._wire.endpoint import EVENTS, JSON, HttpEndpoint
 from toolweave.connect._wire.event_streams import EventStreams
+from toolweave.connect._wire.posted import PostedRequest, posted_result, posted_text
 from toolweave.connect._wire.request_encoder import request_text
 from toolweave.connect._wire.responses import invalid, result_of
 from toolweave.errors import AuthRequiredError, ConnectionLostError, ProtocolError, ServerError
-from toolweave.http import NoAnswer, Response, SharedHeaders
+from toolweave.http import NoAnswer, Response, SharedHeaders, Socket
 from toolweave.protocol import methods
 from toolweave.protocol.headers import (
     NAME_PARAMETERS,
@@ -40,8 +42,10 @@ from toolweave.protocol.headers import (
 from toolweave.protocol.jsonrpc import VERSION_MEMBER, encode_notification
 from toolweave.protocol.lenient_messages import (
     LenientMessage,
+    RawResult,
     answer_id,
     decode_lenient,
+    decode_raw_result,
     has_leading_method,
     is_json,
     own_id,
@@ -99,6 +103,61 @@ _NOTICE_SECONDS = 30.0
 _LASTING = methods.SUBSCRIPTIONS_LISTEN
 
 
+class _PostedCall(msgspec.Struct, eq=False):
+    """A call that was sent at once, without a task.
+
+    Its connection calls `note_news` until the answer is whole, or turns out to need more: an event stream, an error, a
+    body in parts, another content type, a lost connection. From there on a task continues the exchange, as for any
+    other request. Either of them ends the exchange, so that the connection returns once.
+
+    Attributes:
+        read: Returns the result of a plain answer, and the connection to the others.
+        go_on: Starts the task.
+        key: Its id.
+        headers: Its headers.
+        text: Its text.
+        answer: Its outcome.
+        socket: Its connection.
+        scope: The scope of the task, once that was started.
+    """
+
+    read: Callable[[_PostedCall, Socket], RawResult | None]
+    go_on: Callable[[_PostedCall, Socket], None]
+    key: int
+    headers: Mapping[str, str]
+    text: bytes
+    answer: asyncio.Future[Any]
+    socket: Socket | None = None
+    scope: anyio.CancelScope | None = None
+
+    def note_news(self) -> None:
+        """Take the answer if it is there, or let a task continue."""
+        socket = self.socket
+        if socket is None:
+            return
+        raw: RawResult | None = None
+        if socket.error is None:
+            if not socket.has_head:
+                return
+            if socket.complete:
+                raw = self.read(self, socket)
+        socket.on_news = None
+        if raw is None:
+            self.go_on(self, socket)
+        else:
+            self.succeed(raw)
+
+    def succeed(self, result: RawResult | Json) -> None:
+        """Give the result to the one who waits, if anybody does."""
+        if not self.answer.done():
+            self.answer.set_result(result)
+
+    def fail(self, error: ServerError) -> None:
+        """Give the error to the one who waits, if anybody does."""
+        if not self.answer.done():
+            self.answer.set_exception(error)
+
+
 class HttpWire:
     """One conversation over Streamable HTTP.
 
@@ -136,6 +195,8 @@ class HttpWire:
             server=server,
         )
         self._listeners: dict[int | str, OnNotification | None] = {}
+        self._posted: dict[int | str, _PostedCall] = {}
+        self._loop = asyncio.get_running_loop()  # asking for it costs a system call, on Python 3.11
         self._ids = itertools.count(1)
         self._over = anyio.Event()
         self._revision: str | None = None
@@ -169,15 +230,24 @@ class HttpWire:
             raise self._loss(False)
         key = next(self._ids) if request_id is None else request_id
         text = request_text(key, method, params)
-        initializes = method == methods.INITIALIZE
-        if initializes:  # the probe's headers no longer apply
+        if method == methods.INITIALIZE:  # the probe's headers no longer apply
             self._enter(None, None)
         headers = self._headers(method, params, schema)
         self._listeners[key] = on_notification
+        try:
+            return await self._exchange(key, method, headers, text)
+        finally:
+            del self._listeners[key]
+
+    async def _exchange(
+        self, key: int | str, method: str, headers: Mapping[str, str], text: bytes, begun: Socket | None = None
+    ) -> Json:
+        """Send a request and return its result; `begun` is the connection on which it was sent already."""
+        initializes = method == methods.INITIALIZE
         response: Response | None = None
         try:
             response = await self._endpoint.send(
-                "POST", headers, text, repeatable=method != methods.TOOLS_CALL, lasting=method == _LASTING
+                "POST", headers, text, repeatable=method != methods.TOOLS_CALL, lasting=method == _LASTING, begun=begun
             )
             if initializes:
                 self._enter(response.headers.get("mcp-session-id"), None)
@@ -191,12 +261,117 @@ class HttpWire:
             exc.mask(self._settings.redact)  # only this module knows the tokens that callables made
             raise
         finally:
-            del self._listeners[key]
             if response is not None and response.body is None:
                 response.close()
         if initializes:
             self._enter(self._session, as_text(result.get("protocolVersion")))
         return result
+
+    # calls that are sent at once
+
+    def post(
+        self,
+        members: bytes,
+        name: str,
+        schema: JsonObject | None,
+        revision: str | None,
+        on_notification: OnNotification,
+    ) -> PostedRequest | None:
+        """Send a call of a tool at once; None, with nothing sent, where it would have to wait.
+
+        Its outcome is as that of `ChannelWire.post`; the sender waits for it, then calls `forget`, or `give_up`.
+
+        Args:
+            members: The members of the message behind its id, from the comma on to the last bracket.
+            name: The name of the tool, which the headers of the modern era name.
+            schema: Its input schema.
+            revision: The revision of the modern era that is spoken; None in a session.
+            on_notification: Gets the notifications on the stream of its answer.
+        """
+        if self.over:
+            return None
+        key = next(self._ids)
+        if revision is None:
+            headers: Mapping[str, str] = self._in_session
+        else:
+            self._stateless = True
+            headers = self._modern.of(methods.TOOLS_CALL, {"name": name}, revision, schema)
+        text = posted_text(key, members)
+        answer: asyncio.Future[Any] = self._loop.create_future()
+        posted = _PostedCall(self._read_at_once, self._continue, key, headers, text, answer)
+        posted.socket = self._endpoint.begin(headers, text, posted.note_news)
+        if posted.socket is None:
+            return None
+        self._posted[key] = posted
+        self._listeners[key] = on_notification
+        return key, answer
+
+    def renew(self, key: int | str) -> asyncio.Future[Any]:
+        """Return a future for the outcome of a posted call, which replaces an earlier one."""
+        answer: asyncio.Future[Any] = self._loop.create_future()
+        posted = self._posted.get(key)
+        if posted is not None:
+            posted.answer = answer
+        return answer
+
+    def result_in(self, answer: RawResult | Json) -> Json:
+        """Return the result in the answer to a posted call; see `posted_result`."""
+        return posted_result(answer, self._server)
+
+    def forget(self, key: int | str) -> None:
+        """Forget a posted call that was answered."""
+        self._posted.pop(key, None)
+        self._listeners.pop(key, None)
+
+    async def give_up(self, key: int | str, method: str) -> None:
+        """Cancel a posted call at the server, and forget it."""
+        posted = self._posted.get(key)
+        self.forget(key)
+        if posted is None:
+            return
+        if posted.scope is not None:
+            posted.scope.cancel()
+        elif posted.socket is not None and posted.socket.on_news is not None:
+            # Nobody reads the answer but the call itself, so its connection ends with it, which notifies a modern
+            # server.
+            posted.socket.on_news = None
+            self._endpoint.abandon(posted.socket)
+            if "mcp-method" not in posted.headers and not self.over:
+                self._cancel_soon(key, method)
+
+    def _read_at_once(self, posted: _PostedCall, socket: Socket) -> RawResult | None:
+        """Return the result in an answer that has arrived whole, and return its connection; None for any other answer.
+
+        All that is not the plain answer of a server that keeps to the specification is read by `_answer`.
+        """
+        head = socket.head
+        if head.status != 200 or head.cookies or "content-encoding" in head.headers:
+            return None
+        if not head.headers.get("content-type", "").lower().startswith(JSON):
+            return None
+        body = socket.pieces[0] if len(socket.pieces) == 1 else b"".join(socket.pieces)
+        if len(body) > self._settings.max_bytes:
+            return None
+        raw = decode_raw_result(body)
+        if raw is None or raw.id != posted.key:
+            return None
+        socket.drain()
+        self._endpoint.release(socket)
+        return raw
+
+    def _continue(self, posted: _PostedCall, socket: Socket) -> None:
+        """Read the answer of a posted call in a task, or send it again where that is safe, as for any request."""
+        scope = posted.scope = anyio.CancelScope()
+        self._tasks.start_soon(self._finish, posted, socket, scope)
+
+    async def _finish(self, posted: _PostedCall, socket: Socket, scope: anyio.CancelScope) -> None:
+        with scope:
+            try:
+                result = await self._exchange(posted.key, methods.TOOLS_CALL, posted.headers, posted.text, socket)
+            except ServerError as exc:
+                posted.fail(exc)
+            else:
+                posted.succeed(result)
 
     async def notify(self, method: str, params: JsonObject) -> None:
         """Send a notification; nothing is raised when the server is gone.
@@ -233,6 +408,8 @@ class HttpWire:
         """Mark the conversation as over and end the session on the server; bounded."""
         gone = self.over
         self._end()
+        for posted in self._posted.values():
+            posted.fail(self._loss(True))
         if self._session is None or gone:
             return
         with anyio.CancelScope(shield=True):
