@@ -7,7 +7,6 @@ import json
 import sys
 import tempfile
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +15,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.connect.sent_calls import WAYS, Way, outcome_of
 from tests.connect.targets import Json, connected, eventually
-from toolweave import McpConnection
-from toolweave.connect._direct import DirectCall
-from toolweave.connect._forwarding import ForwardedRequest
-from toolweave.errors import ProtocolError, ServerError
-from toolweave.protocol.jsonrpc import encode_value
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
@@ -49,7 +44,18 @@ def died_before(name):
     with open(log_path) as lines:
         return sum(f'"name": "{name}"' in line for line in lines) > 1
 
-def call(key, name):
+def token_of(message):
+    return message["params"].get("_meta", {}).get("progressToken")
+
+def progress_text(token, number):
+    params = {"progressToken": token, "progress": number}
+    return json.dumps({"jsonrpc": "2.0", "method": "notifications/progress", "params": params})
+
+def report(token, number):
+    if token is not None:
+        write(progress_text(token, number))
+
+def call(key, name, message):
     if name == "text":
         answer(key, text_result("done"))
     elif name == "hidden":
@@ -87,6 +93,15 @@ def call(key, name):
         write('{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}')
         write('{"jsonrpc":"2.0","id":"s1","method":"ping"}')
         answer(key, text_result("done"))
+    elif name == "progress":
+        token = token_of(message)
+        for number in range(3):
+            report(token, number)
+        answer(key, text_result("done"))
+    elif name == "progress in one write":
+        token = token_of(message)
+        parts = [progress_text(token, number) for number in range(200)]
+        write("\n".join([*parts, json.dumps({"jsonrpc": "2.0", "id": key, "result": text_result("done")})]))
     elif name == "input":
         answer(key, {"resultType": "input_required", "requestState": "s", "inputRequests": {}})
     elif name == "dies" or (name == "safe, dies once" and not died_before(name)):
@@ -109,7 +124,7 @@ for line in sys.stdin:
     elif method == "tools/call":
         log.write(json.dumps(message, sort_keys=True) + "\n")
         log.flush()
-        call(key, message["params"]["name"])
+        call(key, message["params"]["name"], message)
     elif method == "notifications/cancelled":
         log.write(json.dumps(message, sort_keys=True) + "\n")
         log.flush()
@@ -118,12 +133,11 @@ for line in sys.stdin:
 """
 ANSWERED = ("text", "hidden", "large", "failed", "error", "list", "null", "nothing", "broken", "not a number")
 STRANGE = ("too large a number", "deep", "text as id", "twice", "junk", "other messages", "input")
+REPORTING = ("progress", "progress in one write")
 DYING = ("dies", "safe, dies once", "safe, dies")
-NAMES = (*ANSWERED, *STRANGE, *DYING, "silent")
+NAMES = (*ANSWERED, *STRANGE, *REPORTING, *DYING, "silent")
 ERAS = ("legacy", "modern")
 SECRET = "secret-of-the-config"
-Outcome = tuple[Any, ...]
-"""The result of a call, or the facts of its error."""
 
 
 def server(log: Path, era: str, **options: Any) -> Json:
@@ -133,41 +147,16 @@ def server(log: Path, era: str, **options: Any) -> Json:
     return {**command, "timeout": {"call": 10.0}, **options}
 
 
-def posted(connection: McpConnection, name: str, arguments: Json) -> DirectCall | None:
-    """Send a call at once; None if it cannot be sent so."""
-    direct = connection.gateway_side.direct_calls
-    loop = asyncio.get_running_loop()
-    session = direct.line(name, loop)
-    if session is None:
-        return None
-    members = {"name": name, "arguments": arguments}
-    params = encode_value(session.session.stamped(members, None, None))
-    return direct.send(session, name, b',"method":"tools/call","params":%b}' % params, loop)
-
-
-async def outcome_of(connection: McpConnection, name: str, *, at_once: bool) -> Outcome:
-    """Call a tool, and return what came of it."""
-    arguments: Json = {"a": [1, "é"]}
-    sent = posted(connection, name, arguments) if at_once else None
-    params = {"name": name, "arguments": arguments}
-    try:
-        result = await connection.forward(ForwardedRequest(method="tools/call", params=params, meta={}, sent=sent))
-    except ProtocolError as exc:
-        return type(exc), exc.message, exc.code, json.dumps(exc.data)
-    except ServerError as exc:
-        return type(exc), exc.message, getattr(exc, "sent", None), getattr(exc, "exit_code", None)
-    return "result", json.dumps(result, sort_keys=True)
-
-
-async def played(folder: Path, era: str, names: Sequence[str], *, at_once: bool, **options: Any) -> Json:
+async def played(
+    folder: Path, era: str, names: Sequence[str], way: Way, *, progress: bool = False, **options: Any
+) -> Json:
     """Call tools one after the other over one connection; return the outcomes and what is left of the calls."""
-    log = folder / f"{at_once}.log"
+    log = folder / f"{way}.log"
     log.touch()
     async with connected(server(log, era, **options), seconds=60) as connection:
-        assert (
-            not at_once or connection.gateway_side.direct_calls.line(names[0], asyncio.get_running_loop()) is not None
-        )
-        outcomes = [await outcome_of(connection, name, at_once=at_once) for name in names]
+        if way != "forwarded":
+            assert connection.gateway_side.direct_calls.line(names[0], asyncio.get_running_loop()) is not None
+        outcomes = [await outcome_of(connection, name, way, progress=progress) for name in names]
         facts: Json = {"restarts": connection.restarts, "busy": connection.busy}
         facts["problems"] = sorted(map(str, connection.problems))
         facts["findings"] = sorted(map(str, connection.findings))
@@ -178,18 +167,29 @@ def received_in(log: Path) -> list[Json]:
     """Return the calls and their cancellations; the ping that follows a timeout is cancelled as the connection ends."""
     messages = [json.loads(line) for line in log.read_text().splitlines()]
     calls = {message["id"] for message in messages if "id" in message}
-    return [message for message in messages if message.get("id", message["params"].get("requestId")) in calls]
+    known = [message for message in messages if message.get("id", message["params"].get("requestId")) in calls]
+    for message in known:
+        message["params"].get("_meta", {}).pop("progressToken", None)  # each way makes tokens of its own
+    return known
 
 
 @settings(max_examples=10)
-@example(era="legacy", names=[*ANSWERED, *STRANGE])
-@example(era="modern", names=[*ANSWERED, *STRANGE])
-@example(era="modern", names=[*DYING, "text"])
-@given(era=st.sampled_from(ERAS), names=st.lists(st.sampled_from(NAMES[:-1]), min_size=1, max_size=6))
-def test_calls_that_are_sent_at_once_end_like_those_that_are_forwarded(era: str, names: list[str]) -> None:
+@example(era="legacy", way="sent", progress=False, names=[*ANSWERED, *STRANGE])
+@example(era="modern", way="awaited", progress=False, names=[*ANSWERED, *STRANGE])
+@example(era="legacy", way="awaited", progress=True, names=[*ANSWERED, *STRANGE, *REPORTING])
+@example(era="modern", way="sent", progress=True, names=[*REPORTING, *DYING, "text"])
+@given(
+    era=st.sampled_from(ERAS),
+    way=st.sampled_from(WAYS),
+    progress=st.booleans(),
+    names=st.lists(st.sampled_from(NAMES[:-1]), min_size=1, max_size=6),
+)
+def test_calls_that_are_sent_at_once_end_like_those_that_are_forwarded(
+    era: str, way: Way, progress: bool, names: list[str]
+) -> None:
     async def compare(folder: Path) -> None:
-        forwarded = await played(folder, era, names, at_once=False)
-        sent = await played(folder, era, names, at_once=True)
+        forwarded = await played(folder, era, names, "forwarded", progress=progress)
+        sent = await played(folder, era, names, way, progress=progress)
         assert sent == forwarded
         assert not sent["busy"]
 
@@ -201,9 +201,9 @@ def test_calls_that_are_sent_at_once_end_like_those_that_are_forwarded(era: str,
 async def test_a_call_that_is_not_answered_in_time_ends_and_is_cancelled_whichever_way_it_was_sent(
     era: str, tmp_path: Path
 ) -> None:
-    options = {"timeout": {"call": 1.0}}
-    forwarded = await played(tmp_path, era, ["silent", "text"], at_once=False, **options)
-    sent = await played(tmp_path, era, ["silent", "text"], at_once=True, **options)
+    options: Json = {"timeout": {"call": 1.0}}
+    forwarded = await played(tmp_path, era, ["silent", "text"], "forwarded", **options)
+    sent = await played(tmp_path, era, ["silent", "text"], "sent", **options)
 
     assert sent == forwarded
     assert "within 1 s" in sent["outcomes"][0][1]
@@ -214,20 +214,20 @@ async def test_a_call_that_is_not_answered_in_time_ends_and_is_cancelled_whichev
     ]
 
 
-@pytest.mark.parametrize("at_once", [True, False])
+@pytest.mark.parametrize("way", ["forwarded", "sent"])
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_call_whose_caller_leaves_is_cancelled_whichever_way_it_was_sent(
-    era: str, at_once: bool, tmp_path: Path
+    era: str, way: Way, tmp_path: Path
 ) -> None:
     log = tmp_path / "log"
     log.touch()
     async with connected(server(log, era), seconds=60) as connection:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(partial(outcome_of, connection, "silent", at_once=at_once))
+            tasks.start_soon(outcome_of, connection, "silent", way)
             await eventually(log.read_text)
             tasks.cancel_scope.cancel()
         assert not connection.busy
-        assert (await outcome_of(connection, "text", at_once=at_once))[0] == "result"
+        assert (await outcome_of(connection, "text", way))[0] == "result"
     received = received_in(log)
     assert [message["method"] for message in received] == ["tools/call", "notifications/cancelled", "tools/call"]
     assert received[1]["params"]["requestId"] == received[0]["id"]

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -27,7 +26,7 @@ from toolweave.connect._wire.http import HttpWire
 from toolweave.errors import RequestTimeoutError
 from toolweave.protocol import methods
 
-_MAX_WAITING = 256  # notifications; the newest are kept
+_MAX_WAITING = 256  # notifications that arrive in one turn of the event loop, since the next one passes them on
 _PROGRESS = methods.NOTIFICATIONS_PROGRESS
 
 
@@ -35,8 +34,8 @@ class CallNews:
     """Receives the notifications of a call that was sent at once, until the requester does.
 
     Most calls get none, also those with a progress token. The first one ends the wait for the answer, so that the call
-    is completed by the requester, which receives the notification then. None is lost or overtaken: they are kept in
-    order until `pass_on`.
+    is completed by the requester, which receives the notification then. None is overtaken: they are kept in order until
+    `pass_on`.
 
     Args:
         handlers: Receive the notifications of the connection.
@@ -52,7 +51,7 @@ class CallNews:
         self._handlers = handlers
         self._token: str | None = None
         self._listener: OnNotification | None = None
-        self._waiting: deque[tuple[str, JsonObject]] | None = None
+        self._waiting: list[tuple[str, JsonObject]] | None = None
 
     def progress_token(self) -> str:
         """Return a progress token, whose notifications are received from now on."""
@@ -65,7 +64,9 @@ class CallNews:
             self._listener(method, params)
             return
         if self._waiting is None:
-            self._waiting = deque(maxlen=_MAX_WAITING)
+            self._waiting = []
+        if len(self._waiting) >= _MAX_WAITING:
+            self._waiting.pop()  # the newest one says more than the one before
         self._waiting.append((method, params))
         if self.call is not None and len(self._waiting) == 1:
             self.call.renew()
