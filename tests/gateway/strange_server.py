@@ -92,13 +92,15 @@ BROKEN_RESULTS: dict[str, Json] = {
     "exponent": {"content": [], "extra": "NUMBER 1e400"},
     "digits": {"content": [], "structuredContent": {"n": f"NUMBER {'9' * 310}.5"}},
 }
-ODD_RESULTS: dict[str, Json] = {
+ODD_RESULTS: dict[str, Any] = {
     "bare": {"count": 1},
     "word": {"content": "made"},
     "untyped": {"content": [{"text": "made"}]},
     "flagged": {"content": [{"type": "text", "text": "no"}], "isError": "true"},
     "data_url": {"content": [{"type": "image", "data": "data:image/png;base64,AA==", "mimeType": "image/png"}]},
     "unstructured": {"content": [{"type": "text", "text": '{"n": 1}'}]},
+    "listed": [1, {"a": 2}],
+    "said": "made",
 }
 """Results that are nearly right."""
 ERRORS: dict[str, Json] = {
@@ -196,7 +198,7 @@ def greeting(era: str) -> Json:
     }
 
 
-def called(params: Json) -> Json:
+def called(params: Json) -> Any:
     """Return the result of a call."""
     if params["name"] == "echo":
         return {"content": [], "structuredContent": {"arguments": params.get("arguments"), "meta": kept(params)}}
@@ -223,14 +225,14 @@ def listed(method: str, cursor: str | None) -> Json:
     return page | ({"nextCursor": _NEXT[cursor]} if cursor in _NEXT else {})
 
 
-def stamped(era: str, method: str, result: Json) -> Json:
+def stamped(era: str, method: str, result: Json | list[Any] | str) -> Any:
     """Add the members that every result of the era has."""
-    if era == "legacy":
+    if era == "legacy" or not isinstance(result, dict):
         return result
     made: Json = {"resultType": "complete", **result}
     if method in PAGES or method in ("server/discover", "resources/read"):
         made |= {"ttlMs": 12345, "cacheScope": "public"}
-    own = result.get("_meta", {})
+    own: Json | list[Any] | str = result.get("_meta", {})
     return {**made, "_meta": {**own, f"{META}serverInfo": INFO}} if isinstance(own, dict) else made
 
 

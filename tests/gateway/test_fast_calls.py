@@ -60,6 +60,7 @@ def probes(client: Plain) -> dict[str, Probe]:
         deep = [deep]
     results = ("blocks", "numbers", "failed", "empty", "many", "app", "params", "internal", "own", "full", "headers")
     results = (*results, "array_meta", "text_meta", "exponent", "digits")
+    results = (*results, "bare", "word", "untyped", "flagged", "data_url", "listed", "said")
     made = {f"the tool {name}": client.call(name, {}) for name in results}
     made |= {
         "arguments": client.call("echo", {"a": [1, 2.5, -0.0, 2**70, "ü\n\x00\u2028"], "b": None, "": {"": [[]]}}),

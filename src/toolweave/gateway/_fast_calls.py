@@ -33,6 +33,7 @@ from toolweave.protocol.eras import ALL_BLOCKS_SINCE, abilities, legacy_result, 
 from toolweave.protocol.headers import mirrored_arguments
 from toolweave.protocol.jsonrpc import RequestId, encode_result, encode_value, value_of
 from toolweave.protocol.lenient_messages import RawResult
+from toolweave.protocol.lenient_results import BareResult
 from toolweave.protocol.meta import LOG_LEVEL, RELATED_TASK, SUBSCRIPTION_ID
 from toolweave.protocol.tasks import declares_tasks, is_task
 from toolweave.protocol.versions import MODERN_VERSION
@@ -447,6 +448,8 @@ class SentToolCall(msgspec.Struct, eq=False):
         except ProtocolError:
             return None
         if result.get("resultType", _COMPLETE) != _COMPLETE or is_task(result):
+            return None
+        if isinstance(result, BareResult):  # the relay reads it leniently, and notes that
             return None
         # A result that is passed on unread is not scanned. This one is read, so it is scanned as on the full path.
         self.connection.gateway_side.note_forwarded(self.route.name, result)
