@@ -17,9 +17,10 @@ PARAMETERS = 8
 LINES = 600
 
 LONG_MODULES: dict[str, int] = {  # by decision 146: statements that do one thing take more lines
-    "toolweave.connect._requester": 637,
+    "toolweave.connect._requester": 653,
     "toolweave.gateway._manager": 641,
     "toolweave.gateway._relay": 623,
+    "toolweave.http._client": 641,
     "toolweave.protocol.client_requests": 614,
     "toolweave.tools._wrappers": 620,
 }

@@ -76,7 +76,7 @@ def probes(client: Plain) -> dict[str, Probe]:
         "an unknown member": client.call("echo", {}, future={"a": [1]}),
         "a token of progress": client.call("echo", {}, _meta={**META, "progressToken": 1}),
         "a token of progress at a tool that reports": client.call("numbers", {}, _meta={**META, "progressToken": "p"}),
-        "a token that is none": client.call("echo", {}, _meta={**META, "progressToken": 1.5}),
+        "a token of another type": client.call("echo", {}, _meta={**META, "progressToken": 1.5}),
         "a long token": client.call("echo", {}, _meta={**META, "progressToken": "p" * 2000}),
         "a level of logs": client.call("echo", {}, _meta={**META, "io.modelcontextprotocol/logLevel": "info"}),
         "a trace context": client.call("echo", {}, _meta={**META, "traceparent": f"00-{'a' * 32}-{'b' * 16}-01"}),

@@ -92,7 +92,7 @@ class _Tail(msgspec.Struct, frozen=True, eq=False):
     bare: bytes | None
 
     def with_members(self, own: Json) -> bytes:
-        """Return the end of a call with members of its own, which stand before those of the session."""
+        """Return the end of a call with its own members before those of the session."""
         text = encode_value(own)[1:-1]
         if self.members:
             text += b"," + self.members
@@ -489,8 +489,8 @@ def _text(target: _Target, call: PlainToolCall, end: bytes) -> bytes | None:
 def _with_own(call: PlainToolCall, tail: _Tail, direct: DirectCalls) -> tuple[bytes | None, CallNews | None]:
     """Return the end of a call with what its `_meta` has beside the envelope, and what receives its progress.
 
-    The end is None where something in the `_meta` decides about the call, which the full path reads. A progress token
-    is the caller's own, and another one is sent in its place.
+    `(None, None)` stands for a `_meta` that decides about the call, which the full path reads. A progress token is the
+    caller's own, and another one is sent in its place.
     """
     own = {name: value for name, value in (call.meta or {}).items() if name not in ENVELOPE}
     if not _DECIDING.isdisjoint(own):

@@ -121,7 +121,8 @@ class Socket(asyncio.BufferedProtocol):
     ) -> None:
         """Begin an exchange by sending its request; `waiter` is done at the first news, `on_news` is called at each.
 
-        If the connection is closed, `news` raises the error, and neither is told of it by this call but `waiter`.
+        If the connection is closed, `waiter` is done at once, and `news` raises the error; `on_news` is called when the
+        event loop has closed it.
         """
         # What the last exchange has left. `head` and `reusable` are set before they are read; after an error no other
         # exchange follows.
@@ -253,12 +254,12 @@ class Socket(asyncio.BufferedProtocol):
             self._fail("RemoteProtocolError", f"its headers are larger than {_MAX_HEAD_BYTES} bytes")
         if self.held > _PAUSE_BYTES:
             self._pause_reading()
-        self._tell()
+        self._wake()
         if self._settled is not None:
             self._settle()
 
-    def _tell(self) -> None:
-        """Wake who waits for the exchange, or call back."""
+    def _wake(self) -> None:
+        """Wake the task that waits for the exchange, or call back."""
         waiter = self._waiter
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
@@ -292,7 +293,7 @@ class Socket(asyncio.BufferedProtocol):
             self.complete: bool = True  # the body ends with the connection
         else:
             self._fail("RemoteProtocolError", "peer closed connection without sending complete message body")
-        self._tell()
+        self._wake()
         if self._settled is not None:
             self._settle()
 

@@ -10,7 +10,7 @@ import itertools
 import logging
 import os
 from codecs import BOM_UTF8
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -25,7 +25,7 @@ from toolweave.connect._session import UNCANCELLABLE, ClientHandlers, Loss, OnNo
 from toolweave.connect._wire.dispatcher import IncomingDispatcher
 from toolweave.connect._wire.endpoint import EVENTS, JSON, HttpEndpoint
 from toolweave.connect._wire.event_streams import EventStreams
-from toolweave.connect._wire.posted import PostedRequest, posted_result, posted_text
+from toolweave.connect._wire.posted import PostedCall, PostedRequest, posted_result, posted_text
 from toolweave.connect._wire.request_encoder import request_text
 from toolweave.connect._wire.responses import invalid, result_of
 from toolweave.errors import AuthRequiredError, ConnectionLostError, ProtocolError, ServerError
@@ -103,61 +103,6 @@ _NOTICE_SECONDS = 30.0
 _LASTING = methods.SUBSCRIPTIONS_LISTEN
 
 
-class _PostedCall(msgspec.Struct, eq=False):
-    """A call that was sent at once, without a task.
-
-    Its connection calls `note_news` until the answer is whole, or turns out to need more: an event stream, an error, a
-    body in parts, another content type, a lost connection. From there on a task continues the exchange, as for any
-    other request. Either of them ends the exchange, so that the connection returns once.
-
-    Attributes:
-        read: Returns the result of a plain answer, and the connection to the others.
-        go_on: Starts the task.
-        key: Its id.
-        headers: Its headers.
-        text: Its text.
-        answer: Its outcome.
-        socket: Its connection.
-        scope: The scope of the task, once that was started.
-    """
-
-    read: Callable[[_PostedCall, Socket], RawResult | None]
-    go_on: Callable[[_PostedCall, Socket], None]
-    key: int
-    headers: Mapping[str, str]
-    text: bytes
-    answer: asyncio.Future[Any]
-    socket: Socket | None = None
-    scope: anyio.CancelScope | None = None
-
-    def note_news(self) -> None:
-        """Take the answer if it is there, or let a task continue."""
-        socket = self.socket
-        if socket is None:
-            return
-        raw: RawResult | None = None
-        if socket.error is None:
-            if not socket.has_head:
-                return
-            if socket.complete:
-                raw = self.read(self, socket)
-        socket.on_news = None
-        if raw is None:
-            self.go_on(self, socket)
-        else:
-            self.succeed(raw)
-
-    def succeed(self, result: RawResult | Json) -> None:
-        """Give the result to the one who waits, if anybody does."""
-        if not self.answer.done():
-            self.answer.set_result(result)
-
-    def fail(self, error: ServerError) -> None:
-        """Give the error to the one who waits, if anybody does."""
-        if not self.answer.done():
-            self.answer.set_exception(error)
-
-
 class HttpWire:
     """One conversation over Streamable HTTP.
 
@@ -195,7 +140,7 @@ class HttpWire:
             server=server,
         )
         self._listeners: dict[int | str, OnNotification | None] = {}
-        self._posted: dict[int | str, _PostedCall] = {}
+        self._posted: dict[int | str, PostedCall] = {}
         self._loop = asyncio.get_running_loop()  # asking for it costs a system call, on Python 3.11
         self._ids = itertools.count(1)
         self._over = anyio.Event()
@@ -298,7 +243,7 @@ class HttpWire:
             headers = self._modern.of(methods.TOOLS_CALL, {"name": name}, revision, schema)
         text = posted_text(key, members)
         answer: asyncio.Future[Any] = self._loop.create_future()
-        posted = _PostedCall(self._read_at_once, self._continue, key, headers, text, answer)
+        posted = PostedCall(self._read_at_once, self._continue, key, headers, text, answer)
         posted.socket = self._endpoint.begin(headers, text, posted.note_news)
         if posted.socket is None:
             return None
@@ -331,21 +276,24 @@ class HttpWire:
             return
         if posted.scope is not None:
             posted.scope.cancel()
-        elif posted.socket is not None and posted.socket.on_news is not None:
-            # Nobody reads the answer but the call itself, so its connection ends with it, which notifies a modern
-            # server.
-            posted.socket.on_news = None
-            self._endpoint.abandon(posted.socket)
+            return
+        # Nobody reads the answer but the call itself, so its connection ends with it, which notifies a modern server.
+        socket = posted.unanswered()
+        if socket is not None:
+            socket.on_news = None
+            self._endpoint.abandon(socket)
             if "mcp-method" not in posted.headers and not self.over:
                 self._cancel_soon(key, method)
 
-    def _read_at_once(self, posted: _PostedCall, socket: Socket) -> RawResult | None:
+    def _read_at_once(self, posted: PostedCall, socket: Socket) -> RawResult | None:
         """Return the result in an answer that has arrived whole, and return its connection; None for any other answer.
 
         All that is not the plain answer of a server that keeps to the specification is read by `_answer`.
         """
         head = socket.head
-        if head.status != 200 or head.cookies or "content-encoding" in head.headers:
+        if head.status != 200 or head.cookies:
+            return None
+        if "content-encoding" in head.headers:
             return None
         if not head.headers.get("content-type", "").lower().startswith(JSON):
             return None
@@ -359,12 +307,12 @@ class HttpWire:
         self._endpoint.release(socket)
         return raw
 
-    def _continue(self, posted: _PostedCall, socket: Socket) -> None:
+    def _continue(self, posted: PostedCall, socket: Socket) -> None:
         """Read the answer of a posted call in a task, or send it again where that is safe, as for any request."""
         scope = posted.scope = anyio.CancelScope()
         self._tasks.start_soon(self._finish, posted, socket, scope)
 
-    async def _finish(self, posted: _PostedCall, socket: Socket, scope: anyio.CancelScope) -> None:
+    async def _finish(self, posted: PostedCall, socket: Socket, scope: anyio.CancelScope) -> None:
         with scope:
             try:
                 result = await self._exchange(posted.key, methods.TOOLS_CALL, posted.headers, posted.text, socket)

@@ -1,12 +1,18 @@
-"""Calls that a wire sends at once: what it returns for them, and the text that it sends. Knows no transport."""
+"""Calls that a wire sends at once: their text, their result, and the state of one over HTTP. Sends nothing."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
+
+import anyio
+import msgspec
 
 from toolweave._json_types import Json
 from toolweave.connect._wire.responses import invalid
+from toolweave.errors import ServerError
+from toolweave.http import Socket
 from toolweave.protocol.jsonrpc import REQUEST_HEAD, value_of
 from toolweave.protocol.lenient_messages import RawResult
 
@@ -38,3 +44,65 @@ def posted_result(answer: RawResult | Json, server: str) -> Json:
         return {name: value_of(member) for name, member in answer.result.items()}
     except ValueError as exc:
         raise invalid(server, str(exc)) from None
+
+
+class PostedCall(msgspec.Struct, eq=False):
+    """A call that was sent at once, without a task.
+
+    Its connection calls `note_news` until the answer is whole, or turns out to need more: an event stream, an error, a
+    body in parts, another content type, a lost connection. From there on a task continues the exchange, as for any
+    other request. Either of them ends the exchange, so that the connection returns once.
+
+    Attributes:
+        read: Returns the result of a plain answer, and the connection to the others.
+        go_on: Starts the task.
+        key: Its id.
+        headers: Its headers.
+        text: Its text.
+        answer: Its outcome.
+        socket: Its connection.
+        scope: The scope of the task, once that was started.
+    """
+
+    read: Callable[[PostedCall, Socket], RawResult | None]
+    go_on: Callable[[PostedCall, Socket], None]
+    key: int
+    headers: Mapping[str, str]
+    text: bytes
+    answer: asyncio.Future[Any]
+    socket: Socket | None = None
+    scope: anyio.CancelScope | None = None
+
+    def note_news(self) -> None:
+        """Take the answer if it is there, or let a task continue."""
+        socket = self.socket
+        if socket is None:
+            return
+        raw: RawResult | None = None
+        if socket.error is None:
+            if not socket.has_head:
+                return
+            if socket.complete:
+                raw = self.read(self, socket)
+        socket.on_news = None
+        if raw is None:
+            self.go_on(self, socket)
+        else:
+            self.succeed(raw)
+
+    def unanswered(self) -> Socket | None:
+        """Return its connection while the answer is not there; None from then on, or once a task reads it."""
+        socket = self.socket
+        if socket is None or socket.on_news is None:
+            return None
+        return socket
+
+    def succeed(self, result: RawResult | Json) -> None:
+        """Give the result to the one who waits, if anybody does."""
+        if not self.answer.done():
+            self.answer.set_result(result)
+
+    def fail(self, error: ServerError) -> None:
+        """Give the error to the one who waits, if anybody does."""
+        if not self.answer.done():
+            self.answer.set_exception(error)
