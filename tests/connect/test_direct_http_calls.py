@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Any
@@ -261,11 +262,13 @@ async def played(era: str, names: Sequence[str], way: Way, *, progress: bool, **
                 outcomes.append(await outcome_of(connection, name, way, progress=progress))
             facts: Json = {"busy": connection.busy, "problems": sorted(map(str, connection.problems))}
         world.ended.set()
-    return (
-        {"outcomes": [[str(part).replace(url, "URL") for part in one] for one in outcomes]}
-        | facts
-        | {"received": world.received()}
-    )
+    shown = [[shown_part(part, url) for part in one] for one in outcomes]
+    return {"outcomes": shown, **facts, "received": world.received()}
+
+
+def shown_part(part: object, url: str) -> str:
+    """Return a part of an outcome without the server's port, and the ids that an error quotes."""
+    return re.sub(r'"id": \d+', '"id": N', str(part).replace(url, "URL"))
 
 
 ALL = tuple(ANSWERS)
