@@ -23,6 +23,7 @@ PROGRAMS: dict[str, tuple[str, ...]] = {
     "toolweave --version": ("-m", "toolweave", "--version"),
     "toolweave --help": ("-m", "toolweave", "--help"),
     "toolweave call": ("-m", "toolweave", "call", "payload", "size=1", "--", sys.executable, "-S", "-E", str(ECHO)),
+    "toolweave tools": ("-m", "toolweave", "tools", "--", sys.executable, "-S", "-E", str(ECHO)),
     "import mcp": ("-c", "import mcp"),
 }
 

@@ -82,8 +82,12 @@ def started(transport: str) -> None:
 def plain(transport: str) -> None:
     """Serve a plain function with ours, which runs in a worker thread."""
     from toolweave import tool
+    from toolweave.serve import create_mcp_server
 
-    run_http(tool(payload))
+    if transport == "stdio":
+        create_mcp_server(name="bench", version="1", tools=[tool(payload)]).run_stdio()
+    else:
+        run_http(tool(payload))
 
 
 def run_http(served: Any) -> None:

@@ -117,9 +117,9 @@ class Case:
             return [name for name in names if name in LISTED]
         if self.kind:
             return [name for name in names if name in ("raw", "toolweave", "toolweave, run_http")]
-        if self.transport == "http":
+        if self.transport.startswith("http"):
             return list(names)
-        return [name for name in names if "," not in name]
+        return [name for name in names if name != "toolweave, run_http"]
 
 
 CASES = (

@@ -56,10 +56,59 @@ def over(*shapes: str) -> tuple[str, ...]:
     return tuple(f"{transport}, {shape}" for transport in ("http", "http legacy") for shape in shapes)
 
 
-def through(era: str = "") -> tuple[str, ...]:
-    """Return the cases of calls through a gateway."""
-    return tuple(
-        f"config served, 100 B, {callers}{era}" for callers in ("1 caller", "16 callers", "64 callers", "256 callers")
+def named(callers: int) -> str:
+    """Return callers as the names of cases have them."""
+    return f"{callers} caller{'s' * (callers > 1)}"
+
+
+def calls_of(contender: str, cases: Callable[..., tuple[str, ...]], limits: dict[int, float]) -> list[Target]:
+    """Return the limits on the CPU of calls of 100 B, by the number of callers."""
+    return [
+        Target(
+            text=f"{contender}: {cases('100 B')[0]}, {named(callers)}: CPU of raw",
+            limit=limit,
+            applies=limited("calls", contender, *cases(f"100 B, {named(callers)}")),
+            value=cpu,
+        )
+        for callers, limit in limits.items()
+    ]
+
+
+def limited(benchmark: str, contender: str, *cases: str) -> Callable[[Figure], bool]:
+    """Return what picks the rows of one contender in some cases."""
+    return lambda row: row.benchmark == benchmark and row.contender == contender and row.case in cases
+
+
+def served(limit: float, contender: str, *cases: str) -> Target:
+    """Return a limit on the CPU of a served call."""
+    return Target(
+        text=f"{contender}: {cases[0]}: CPU of raw",
+        limit=limit,
+        applies=limited("serving", contender, *cases),
+        value=cpu,
+    )
+
+
+def through(limits: dict[int, float], more: str = "", contender: str = "toolweave") -> list[Target]:
+    """Return the limits on the CPU of calls through a gateway, by the number of callers."""
+    return [
+        Target(
+            text=f"{contender}: a call through a gateway{more}, {named(callers)}: CPU of the pass-through",
+            limit=limit,
+            applies=limited("gateway", contender, f"config served, 100 B, {named(callers)}{more}"),
+            value=cpu,
+        )
+        for callers, limit in limits.items()
+    ]
+
+
+def process(contender: str, limit: float) -> Target:
+    """Return a limit on the CPU of a whole process, in units of a Python that does nothing."""
+    return Target(
+        text=f"{contender}: CPU of `python -c pass`",
+        limit=limit,
+        applies=lambda row: row.case == "whole process" and row.contender == contender,
+        value=cpu,
     )
 
 
@@ -71,23 +120,39 @@ TARGETS = (
         applies=ours("durable", "empty run"),
         value=cpu,
     ),
+    *calls_of("toolweave", on, {1: 1.3, 16: 2.3, 64: 2.4, 256: 2.5, 1_000: 2.6}),
+    *calls_of("toolweave progress", on, {1: 1.4, 16: 3.8, 64: 4, 256: 4, 1_000: 4}),
+    *calls_of("toolweave", over, dict.fromkeys((1, 16, 64, 256, 1_000), 1.1)),
+    *calls_of("toolweave progress", over, dict.fromkeys((1, 16, 64, 256, 1_000), 1.3)),
     Target(
-        text="one call over stdio, 100 B: CPU of raw", limit=2, applies=ours("calls", *on("100 B, 1 caller")), value=cpu
-    ),
-    Target(
-        text="one call over HTTP, 100 B: CPU of raw",
-        limit=2.5,
-        applies=ours("calls", *over("100 B, 1 caller")),
+        text="20 structured rows, output validated: CPU of raw",
+        limit=2,
+        applies=ours("calls", *on("20 rows, 1 caller"), *over("20 rows, 1 caller")),
         value=cpu,
     ),
+    served(
+        2, "toolweave, run_http", "served over http, 100 B, 16 callers", "served over http legacy, 100 B, 16 callers"
+    ),
+    served(2.7, "toolweave, run_http, def", "served over http, 100 B, 16 callers"),
+    served(2.1, "toolweave, run_http", "served over http, 100 B, 16 callers, a bearer token"),
+    served(2.8, "toolweave, run_http", "served over http, 100 B, 16 callers, a progress token"),
+    served(4, "toolweave", "served over stdio, 100 B, 16 callers", "served over stdio modern, 100 B, 16 callers"),
+    served(6, "toolweave, run_http, def", "served over stdio, 100 B, 16 callers"),
+    *through({16: 1.2, 64: 1.2}),
+    *through({16: 1.5, 64: 1.5}, ", handshake-era clients"),
+    *through({16: 1.3, 64: 1.4}, ", a `_meta` key"),
+    *through({16: 1.4, 64: 1.4}, ", a progress token"),
+    *through({16: 1.3, 64: 1.4}, ", a bearer token"),
+    *through({16: 1.6, 64: 1.8}, ", upstreams over HTTP"),
+    *through({16: 1.8, 64: 2.2}, ", upstreams over HTTP, a progress token"),
+    *through({16: 2.6, 64: 2.9}, ", upstreams over HTTP with streams"),
+    *through({16: 2.7, 64: 2.9}, contender="toolweave,rules"),
+    *through({16: 3.3, 64: 3.9}, ", upstreams over HTTP", contender="toolweave,rules"),
+    process("toolweave call", 15),
+    process("toolweave tools", 16),
+    process("from toolweave import connect_mcp", 9),
     Target(
         text="one call over stdio, 1 MB: CPU of raw", limit=1.5, applies=ours("calls", *on("1 MB, 1 caller")), value=cpu
-    ),
-    Target(
-        text="20 structured rows over stdio, output validated: CPU of raw",
-        limit=3,
-        applies=ours("calls", *on("20 rows, 1 caller")),
-        value=cpu,
     ),
     Target(
         text="16 callers, 100 B: time of raw (calls/s at least 0.4 of raw)",
@@ -156,18 +221,6 @@ TARGETS = (
         value=lambda row: row.wall,
     ),
     Target(
-        text="a call through a gateway: CPU of raw ASGI",
-        limit=1.4,
-        applies=ours("gateway", *through()),
-        value=cpu,
-    ),
-    Target(
-        text="a call of a handshake-era client through a gateway: CPU of raw ASGI",
-        limit=1.5,
-        applies=ours("gateway", *through(", handshake-era clients")),
-        value=cpu,
-    ),
-    Target(
         text="16 callers of a gateway: time of raw ASGI (calls/s at least 0.7)",
         limit=1.43,
         applies=ours("gateway", "config served, 100 B, 16 callers"),
@@ -188,7 +241,7 @@ TARGETS = (
     Target(
         text="memory of a gateway, MB",
         limit=110,
-        applies=ours("gateway", *through(), *through(", handshake-era clients")),
+        applies=lambda row: row.benchmark == "gateway" and row.contender == "toolweave",
         value=lambda row: row.memory / 1e6 if row.memory else None,
     ),
 )
@@ -221,7 +274,7 @@ def pairs(figures: Sequence[Figure]) -> list[Verdict]:
         if hangs is not None and healthy is not None:
             text = "one of 20 servers hangs: time to the first tool of the healthy case"
             verdicts.append(verdict(text, 1.2, hangs / healthy, f"{kind} server"))
-    verdicts += served(figures) + agents(figures)
+    verdicts += piped(figures) + agents(figures)
     posts = {row.contender: row.cpu for row in figures if row.benchmark == "post"}
     if {"toolweave", "aiohttp"} <= set(posts):
         text = "one POST through the lean lane: CPU of aiohttp"
@@ -229,17 +282,15 @@ def pairs(figures: Sequence[Figure]) -> list[Verdict]:
     return verdicts
 
 
-def served(figures: Sequence[Figure]) -> list[Verdict]:
-    """Return the verdicts on the server: its own CPU over HTTP, its client's wait over stdio."""
+def piped(figures: Sequence[Figure]) -> list[Verdict]:
+    """Return the verdicts on the time that a client of a server over stdio waits."""
     rows = {(row.case, row.contender): row for row in figures if row.benchmark == "serving"}
     verdicts: list[Verdict] = []
     for (case, contender), row in rows.items():
         other = rows.get((case, "sdk"))
-        if contender != "toolweave":
+        if contender != "toolweave" or "over http" in case:
             continue
-        if "over http" in case:
-            verdicts.append(verdict("served tool over modern HTTP: CPU of raw ASGI", 3, row.cpu_ratio, case))
-        elif other is not None and row.p50 is not None and other.p50:
+        if other is not None and row.p50 is not None and other.p50:
             text = "served tool over stdio: time of the SDK's MCPServer"
             verdicts.append(verdict(text, 1 / 3, row.p50 / other.p50, case))
     return verdicts

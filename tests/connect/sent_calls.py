@@ -34,8 +34,6 @@ def posted(connection: McpConnection, name: str, arguments: Json, *, progress: b
     meta = {} if news is None else {"progressToken": news.progress_token()}
     params = encode_value(session.session.stamped({"name": name, "arguments": arguments}, meta, None))
     sent = direct.send(session, name, b',"method":"tools/call","params":%b}' % params, loop, news)
-    if sent is None and news is not None:
-        news.end()
     return sent
 
 

@@ -21,8 +21,7 @@ from toolweave.connect._deadline import Deadline, SharedTimer
 from toolweave.connect._session import ClientHandlers, OnNotification
 from toolweave.connect._supervisor import Supervisor
 from toolweave.connect._transports import OpenSession
-from toolweave.connect._wire.channel import ChannelWire
-from toolweave.connect._wire.http import HttpWire
+from toolweave.connect._wire.posted import HttpCall, PostsCalls
 from toolweave.errors import RequestTimeoutError
 from toolweave.protocol import methods
 
@@ -141,7 +140,7 @@ class DirectCalls:
         return supervisor.line
 
     def news(self) -> CallNews:
-        """Return what receives the notifications of a call that is sent next."""
+        """Return a receiver of the notifications of the next call."""
         return CallNews(self._supervisor.handlers)
 
     def send(
@@ -162,18 +161,20 @@ class DirectCalls:
             news: Receives its progress, if `members` have its token.
         """
         session = line.session
-        wire = session.wire
-        if isinstance(wire, ChannelWire):
-            posted = wire.post(members)
-        elif isinstance(wire, HttpWire):
+        wire = session.poster
+        if wire is None:
+            return None
+        if wire.has_streams:
             if news is None:
                 news = self.news()
             target = self._catalog.original_target(name)
             revision = session.agreement.version if session.agreement.modern else None
-            posted = wire.post(members, name, target.schema, revision, news.receive)
+            posted = wire.post(members, HttpCall(name, target.schema, revision, news.receive))
         else:
-            return None
+            posted = wire.post(members)
         if posted is None:
+            if news is not None:
+                news.end()
             return None
         key, answer = posted
         at = loop.time() + self._seconds
@@ -220,7 +221,7 @@ class DirectCall(Deadline, kw_only=True, eq=False):
     calls: DirectCalls
     name: str
     line: OpenSession
-    wire: ChannelWire | HttpWire
+    wire: PostsCalls
     key: int
     answer: asyncio.Future[Any]
     news: CallNews | None = None

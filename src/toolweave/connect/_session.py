@@ -29,6 +29,7 @@ from toolweave.connect._client_features.server_requests import (
     client_capabilities,
 )
 from toolweave.connect._deadline import Deadline
+from toolweave.connect._wire.posted import PostsCalls
 from toolweave.errors import ProtocolError, ServerError, printable
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INVALID_REQUEST
@@ -350,10 +351,18 @@ class Declared(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Session:
-    """A conversation after its handshake, which adds the `_meta` of its era to every request."""
+    """A conversation after its handshake, which adds the `_meta` of its era to every request.
+
+    Attributes:
+        wire: The wire.
+        poster: The wire, if it can send calls at once; else None.
+        agreement: The result of the handshake.
+    """
 
     def __init__(self, wire: Wire, agreement: Agreement, envelope: JsonObject) -> None:
         self.wire = wire
+        # found out once and not for each call: a check against a protocol compares all of its members
+        self.poster: PostsCalls | None = wire if isinstance(wire, PostsCalls) else None
         self.agreement = agreement
         self._meta: JsonObject = envelope if agreement.modern else {}
 

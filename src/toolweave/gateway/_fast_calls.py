@@ -196,24 +196,23 @@ class FastCalls:
             target.connection = connection
             target.direct = connection.gateway_side.direct_calls
         direct = target.direct
-        line = None if direct is None else direct.line(route.name, loop)
-        if direct is None or line is None:
+        if direct is None:
+            return None
+        line = direct.line(route.name, loop)
+        if line is None:
             return None
         # What a modern session answers has to be wrapped for this caller, for which it is read.
         if target.wraps and client.version != MODERN_VERSION and line.session.agreement.modern:
             return None
         tail = self._tail(client, connection, route.server, line.session)
-        end = tail.bare
-        news: CallNews | None = None
-        if end is not None and call.has_more:
-            end, news = _with_own(call, tail, direct)
+        beginning = _beginning(target, call)
+        if beginning is None:
+            return None
+        end, news = _end(call, tail, direct)
         if end is None:
             return None
-        text = _text(target, call, end)
-        sent = None if text is None else direct.send(line, route.name, text, loop, news)
+        sent = direct.send(line, route.name, beginning + end, loop, news)
         if sent is None:
-            if news is not None:
-                news.end()
             return None
         return SentToolCall(self, call, client, route, connection, sent)
 
@@ -474,24 +473,26 @@ _decode_object = JsonDecoder(dict[str, Any])
 _NO_TAIL = _Tail(None, None, None)
 
 
-def _text(target: _Target, call: PlainToolCall, end: bytes) -> bytes | None:
-    """Return the text of a call behind its id; None where its arguments are no JSON."""
+def _beginning(target: _Target, call: PlainToolCall) -> bytes | None:
+    """Return the text of a call behind its id and before its `_meta`; None where its arguments are no JSON."""
     arguments = call.arguments
     if arguments is None:
-        return target.bare + end
+        return target.bare
     try:
-        return target.before + encode_value(arguments) + end
+        return target.before + encode_value(arguments)
     # Nothing was sent yet, so the full path may still answer with a proper error.
     except (TypeError, ValueError):  # nested too deeply, or no JSON: middleware may have made them
         return None
 
 
-def _with_own(call: PlainToolCall, tail: _Tail, direct: DirectCalls) -> tuple[bytes | None, CallNews | None]:
-    """Return the end of a call with what its `_meta` has beside the envelope, and what receives its progress.
+def _end(call: PlainToolCall, tail: _Tail, direct: DirectCalls) -> tuple[bytes | None, CallNews | None]:
+    """Return the end of a call, with the further members of its `_meta`, and the receiver of its progress.
 
     `(None, None)` stands for a `_meta` that decides about the call, which the full path reads. A progress token is the
     caller's own, and another one is sent in its place.
     """
+    if tail.bare is None or not call.has_more:
+        return tail.bare, None
     own = {name: value for name, value in (call.meta or {}).items() if name not in ENVELOPE}
     if not _DECIDING.isdisjoint(own):
         return None, None

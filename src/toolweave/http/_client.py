@@ -329,7 +329,7 @@ class HttpClient:
         return socket
 
     def abandon(self, socket: Socket) -> None:
-        """End an exchange whose answer nobody wants any more, by closing its connection."""
+        """End an exchange whose answer is not wanted any more, by closing its connection."""
         self._drop(socket)
         self._leave(lasting=False)
 

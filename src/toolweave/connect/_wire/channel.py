@@ -15,7 +15,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import anyio
 import anyio.abc
@@ -25,7 +25,7 @@ from toolweave._json_types import Json, JsonObject
 from toolweave.connect._channel import Channel, NotSent
 from toolweave.connect._session import UNCANCELLABLE, ClientHandlers, Loss, OnNotification
 from toolweave.connect._wire.dispatcher import IncomingDispatcher
-from toolweave.connect._wire.posted import PostedRequest, posted_result, posted_text
+from toolweave.connect._wire.posted import HttpCall, PostedRequest, posted_result, posted_text
 from toolweave.connect._wire.request_encoder import request_text
 from toolweave.connect._wire.responses import invalid, result_of
 from toolweave.errors import ServerError
@@ -68,7 +68,10 @@ class ChannelWire:
     Attributes:
         over: Whether the conversation is over.
         late_answers: The number of answers to no pending request: late, repeated, or with a wrong id.
+        has_streams: Whether each answer has headers and a stream.
     """
+
+    has_streams: ClassVar[bool] = False
 
     def __init__(
         self, channel: Channel, handlers: ClientHandlers, tasks: anyio.abc.TaskGroup, *, server: str, loss: Loss
@@ -132,14 +135,11 @@ class ChannelWire:
             if not sent and answer.done():
                 answer.exception()  # retrieved, so that asyncio does not report it as lost
 
-    def post(self, members: bytes) -> PostedRequest | None:
-        """Send a request at once; None, and nothing is sent, where it would have to wait or the server is gone.
+    def post(self, members: bytes, call: HttpCall | None = None) -> PostedRequest | None:
+        """Send a request at once; see `PostsCalls`.
 
         Its result is left undecoded where its type is plain (`RawResult`), and is a dict otherwise. The
         sender waits for the answer, then calls `forget`, or `give_up`.
-
-        Args:
-            members: The members of the message behind its id, from the comma on to the last bracket.
         """
         if self.over:
             return None

@@ -12,7 +12,7 @@ import os
 from codecs import BOM_UTF8
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, ClassVar
 
 import anyio
 import anyio.abc
@@ -25,7 +25,7 @@ from toolweave.connect._session import UNCANCELLABLE, ClientHandlers, Loss, OnNo
 from toolweave.connect._wire.dispatcher import IncomingDispatcher
 from toolweave.connect._wire.endpoint import EVENTS, JSON, HttpEndpoint
 from toolweave.connect._wire.event_streams import EventStreams
-from toolweave.connect._wire.posted import PostedCall, PostedRequest, posted_result, posted_text
+from toolweave.connect._wire.posted import HttpCall, PostedCall, PostedRequest, posted_result, posted_text
 from toolweave.connect._wire.request_encoder import request_text
 from toolweave.connect._wire.responses import invalid, result_of
 from toolweave.errors import AuthRequiredError, ConnectionLostError, ProtocolError, ServerError
@@ -109,7 +109,10 @@ class HttpWire:
     Attributes:
         over: Whether the conversation is over.
         late_answers: The number of answers to no pending request.
+        has_streams: Whether each answer has headers and a stream.
     """
+
+    has_streams: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -214,33 +217,16 @@ class HttpWire:
 
     # calls that are sent at once
 
-    def post(
-        self,
-        members: bytes,
-        name: str,
-        schema: JsonObject | None,
-        revision: str | None,
-        on_notification: OnNotification,
-    ) -> PostedRequest | None:
-        """Send a call of a tool at once; None, with nothing sent, where it would have to wait.
-
-        Its outcome is as that of `ChannelWire.post`; the sender waits for it, then calls `forget`, or `give_up`.
-
-        Args:
-            members: The members of the message behind its id, from the comma on to the last bracket.
-            name: The name of the tool, which the headers of the modern era name.
-            schema: Its input schema.
-            revision: The revision of the modern era that is spoken; None in a session.
-            on_notification: Gets the notifications on the stream of its answer.
-        """
-        if self.over:
+    def post(self, members: bytes, call: HttpCall | None = None) -> PostedRequest | None:
+        """Send a call of a tool on an idle connection at once; see `PostsCalls`."""
+        if self.over or call is None:
             return None
         key = next(self._ids)
-        if revision is None:
+        if call.revision is None:
             headers: Mapping[str, str] = self._in_session
         else:
             self._stateless = True
-            headers = self._modern.of(methods.TOOLS_CALL, {"name": name}, revision, schema)
+            headers = self._modern.of(methods.TOOLS_CALL, {"name": call.name}, call.revision, call.schema)
         text = posted_text(key, members)
         answer: asyncio.Future[Any] = self._loop.create_future()
         posted = PostedCall(self._read_at_once, self._continue, key, headers, text, answer)
@@ -248,7 +234,7 @@ class HttpWire:
         if posted.socket is None:
             return None
         self._posted[key] = posted
-        self._listeners[key] = on_notification
+        self._listeners[key] = call.on_notification
         return key, answer
 
     def renew(self, key: int | str) -> asyncio.Future[Any]:
