@@ -33,8 +33,7 @@ def posted(connection: McpConnection, name: str, arguments: Json, *, progress: b
     news = direct.news() if progress else None
     meta = {} if news is None else {"progressToken": news.progress_token()}
     params = encode_value(session.session.stamped({"name": name, "arguments": arguments}, meta, None))
-    sent = direct.send(session, name, b',"method":"tools/call","params":%b}' % params, loop, news)
-    return sent
+    return direct.send(session, name, b',"method":"tools/call","params":%b}' % params, loop, news)
 
 
 async def outcome_of(connection: McpConnection, name: str, way: Way, *, progress: bool = False) -> Outcome:
