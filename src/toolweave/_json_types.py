@@ -1,9 +1,11 @@
-"""JSON values: the types of an object, and functions that return untrusted values if they have a type. Pure."""
+"""JSON values: the types of an object, functions that return untrusted values if they have a type, and copies. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias, cast
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeAlias, TypeVar, cast
+
+_Value = TypeVar("_Value")
 
 Json: TypeAlias = dict[str, Any]
 """A JSON object."""
@@ -72,3 +74,23 @@ def object_entries(value: object) -> list[JsonObject]:
 def text_or_empty(value: object) -> str:
     """Return a JSON string, or an empty one for any other value."""
     return as_text(value) or ""
+
+
+def text_entries(value: object) -> list[str]:
+    """Return the strings of a JSON array, without its other values; empty for a value that is not an array."""
+    return [entry for entry in array_or_empty(value) if isinstance(entry, str)]
+
+
+def without_members(members: Mapping[str, _Value], *names: str) -> dict[str, _Value]:
+    """Return a copy of an object without the members of these names."""
+    return {name: value for name, value in members.items() if name not in names}
+
+
+def without_none(members: Mapping[str, _Value | None]) -> dict[str, _Value]:
+    """Return a copy of an object without the members that are None."""
+    return {name: value for name, value in members.items() if value is not None}
+
+
+def only_members(members: Mapping[str, _Value], names: Iterable[str]) -> dict[str, _Value]:
+    """Return a copy of an object with those of these members that it has, in the order of the names."""
+    return {name: members[name] for name in names if name in members}

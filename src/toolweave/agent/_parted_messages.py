@@ -13,7 +13,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from toolweave._json_types import JsonObject, as_object, as_sequence, as_text, object_or_empty, text_or_empty
+from toolweave._json_types import (
+    JsonObject,
+    as_object,
+    as_sequence,
+    as_text,
+    object_or_empty,
+    text_or_empty,
+    without_none,
+)
 from toolweave.agent._message_content import UnknownForm, block_of, blocks_of, part_members, part_type
 from toolweave.agent._message_forms import ReadMessages, by_role, call_of, outcome_of
 from toolweave.models._messages import (
@@ -121,7 +129,7 @@ def _add_gemini_part(turn: PartedTurn, members: JsonObject, place: int) -> None:
     data = as_object(_either(members, "inlineData", "inline_data"))
     text = as_text(members.get("text"))
     if call is not None:
-        named = {"id": "", **{name: value for name, value in call.items() if value is not None}}
+        named = {"id": "", **without_none(call)}
         turn.add_part(call_of(named, "id", "args", within=f"'parts[{place}].functionCall'"))
     elif response is not None:
         name = text_or_empty(response.get("name"))

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias, cast
 
-from toolweave._json_types import Json, JsonObject, as_number, object_or_empty, text_or_empty
+from toolweave._json_types import Json, JsonObject, as_number, object_or_empty, only_members, text_or_empty
 from toolweave.agent._events import RunResult
 from toolweave.agent._journal import RunStart
 from toolweave.errors import RunError, StoreError
@@ -293,7 +293,7 @@ def record_of(found: Document) -> RunRecord:
     try:
         value: Json = dict(found.value)
         check_form(value, what)
-        known: Json = {name: value[name] for name in RunRecord.__dataclass_fields__ if name in value}
+        known: Json = only_members(value, RunRecord.__dataclass_fields__)
         known["usage"] = usage_from_json(value["usage"])
         known["revision"] = found.revision
         return RunRecord(**known)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from toolweave._json_types import Json, JsonObject
+from toolweave._json_types import Json, JsonObject, without_members
 from toolweave.agent import _events as events
 from toolweave.agent._agent_tools import CombinedToolset
 from toolweave.agent._events import Event, RunResult, RunStatus, StopReason
@@ -446,4 +446,4 @@ class RunLoop:
 
 def _inherited(meta: JsonObject) -> Json:
     """Return the members of a call's `meta` that nested calls inherit: all but its idempotency key."""
-    return {name: member for name, member in meta.items() if name != IDEMPOTENCY_KEY}
+    return without_members(meta, IDEMPOTENCY_KEY)

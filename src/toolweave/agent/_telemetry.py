@@ -21,7 +21,7 @@ from opentelemetry.context import Context
 from opentelemetry.metrics import Histogram, MeterProvider
 from opentelemetry.trace import Link, Span, SpanKind, StatusCode, Tracer
 
-from toolweave._json_types import Json, JsonObject
+from toolweave._json_types import Json, JsonObject, without_none
 from toolweave._value import Value
 from toolweave.agent._events import StopReason
 from toolweave.errors import ModelError
@@ -335,7 +335,7 @@ def _settings_of(request: ModelRequest) -> Json:
         "gen_ai.request.max_tokens": settings.max_tokens,
         "gen_ai.request.top_p": settings.top_p,
     }
-    return {name: value for name, value in found.items() if value is not None}
+    return without_none(found)
 
 
 def _usage_of(usage: Usage) -> Json:

@@ -11,7 +11,7 @@ from typing import Protocol, TypeAlias
 
 import anyio
 
-from toolweave._json_types import JsonObject
+from toolweave._json_types import JsonObject, without_members
 from toolweave.agent import _events as events
 from toolweave.agent._durable import Durable
 from toolweave.agent._idempotency import part_key
@@ -216,7 +216,7 @@ def parallelize(tool: Tool, *, name: str | None = None, limit: int = 8, max_call
         "properties": {
             "calls": {
                 "type": "array",
-                "items": {key: value for key, value in tool.input_schema.items() if key not in ("$schema", "$defs")},
+                "items": without_members(tool.input_schema, "$schema", "$defs"),
                 "minItems": 1,
                 "maxItems": max_calls,
                 "description": f"The arguments of each call of {tool.name}.",

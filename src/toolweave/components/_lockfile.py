@@ -92,7 +92,7 @@ def _original(name: str, path: str, value: Any) -> str:
     file = members(value, LOCK, f"file {path!r} of component {name!r}")
     lines = file.get("original")
     if isinstance(lines, list):
-        text = "\n".join(str(line) for line in cast("list[Any]", lines))
+        text = "\n".join(map(str, cast("list[Any]", lines)))
     else:
         text = ""
     if not is_portable(path) or not _has_hash(text, file.get("sha256")):

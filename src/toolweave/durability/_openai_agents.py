@@ -185,7 +185,7 @@ class RecordedAgents:
             tools=self._tools(agent.tools),
             handoffs=[],
         )
-        view.handoffs.extend(self._handoff(one) for one in agent.handoffs)
+        view.handoffs.extend(map(self._handoff, agent.handoffs))
         return view
 
     def _model(self, agent: Agent[Any]) -> Model:

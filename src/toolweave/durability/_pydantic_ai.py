@@ -33,7 +33,7 @@ from pydantic_ai.messages import ToolCallPart as TheirCall
 from pydantic_ai.models import ModelRequestContext
 from pydantic_ai.tools import DeferredToolResults, ToolApproved, ToolDefinition, ToolDenied
 
-from toolweave._json_types import Json
+from toolweave._json_types import Json, without_members
 from toolweave.durability._durable_agent import FrameworkInput, FrameworkOutcome
 from toolweave.durability._recorder import APPROVED, KeptOutcome, RunRecorder
 from toolweave.models._base import Usage
@@ -84,7 +84,7 @@ class PydanticAiAgent:
         self, kept: FrameworkInput, options: Mapping[str, Any], recorder: RunRecorder, answer: Any
     ) -> AgentRunResult[Any]:
         prompt = kept.text
-        given = {name: value for name, value in options.items() if name not in _INPUT}
+        given = without_members(options, *_INPUT)
         if kept.value is not None:
             data = json.loads(kept.value)
             prompt = _PROMPT.validate_python(data["prompt"])

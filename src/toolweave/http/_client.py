@@ -26,6 +26,7 @@ import anyio
 import anyio.to_thread
 import msgspec
 
+from toolweave._json_types import without_members
 from toolweave.http._connect import Address, connect_tcp
 from toolweave.http._connection import Head, NoAnswer, Socket, receive_buffer
 from toolweave.http._inflate import PIECE_BYTES, Inflater, NotInflated
@@ -166,7 +167,7 @@ class Response(msgspec.Struct, eq=False):
 
     def with_body(self, body: bytes) -> Response:
         """Return the answer with a body that was read, and inflated, before."""
-        headers = {name: value for name, value in self.head.headers.items() if name != "content-encoding"}
+        headers = without_members(self.head.headers, "content-encoding")
         return Response(self._client, None, msgspec.structs.replace(self.head, headers=headers), body)
 
     def finish(self) -> None:

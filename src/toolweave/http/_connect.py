@@ -68,7 +68,7 @@ async def connect_tcp(host: str, port: int, addresses: Sequence[Address] = ()) -
         raise
     if winner:
         return winner[0]
-    texts = list(dict.fromkeys(str(failure) for failure in failures))
+    texts = list(dict.fromkeys(map(str, failures)))
     raise failures[0] if len(texts) == 1 else OSError("; ".join(texts))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, MutableMapping
 from types import MappingProxyType
 
+from toolweave._json_types import without_members
 from toolweave.config import ServerConfig
 from toolweave.errors import AuthRequiredError
 
@@ -46,7 +47,7 @@ class CallerServers:
     def forget(self, name: str) -> None:
         """Forget a server, if it is one of these."""
         if name in self.configs:
-            self._change({one: config for one, config in self.configs.items() if one != name})
+            self._change(without_members(self.configs, name))
 
     def _change(self, configs: Mapping[str, ServerConfig]) -> None:
         self.configs = MappingProxyType(configs)

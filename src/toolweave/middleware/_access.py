@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Literal, TypeAlias, cast
 
 import msgspec
 
+from toolweave._json_types import only_members, without_members
 from toolweave._value import Value
 from toolweave.errors import ConfigError, ErrorKind, RequestError, ToolError
 from toolweave.middleware._options import as_tuples, one_of
@@ -299,9 +300,9 @@ class _Compiled:
             return b""
         claims = identity.claims
         if self._claims is None:
-            read = {name: value for name, value in claims.items() if name not in _VOLATILE}
+            read = without_members(claims, *_VOLATILE)
         else:
-            read = {name: claims[name] for name in self._claims if name in claims}
+            read = only_members(claims, self._claims)
         who = (identity.client_id, identity.issuer, identity.subject, identity.scopes)
         return msgspec.json.encode((who, read), order="deterministic")
 
@@ -400,7 +401,7 @@ def _caller(identity: Identity | None) -> Mapping[str, Any]:
         "subject": identity.subject or "",
         "issuer": identity.issuer or "",
         "scopes": list(identity.scopes),
-        "claims": {name: value for name, value in identity.claims.items() if name not in _VOLATILE},
+        "claims": without_members(identity.claims, *_VOLATILE),
     }
 
 

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, cast
 import anyio
 import msgspec
 
+from toolweave._json_types import without_members
 from toolweave._value import Value
 from toolweave.errors import ErrorKind, RequestError, ToolError, printable, shortened
 from toolweave.middleware._options import as_tuples, least
@@ -162,7 +163,7 @@ def _read(question: Elicitation, answer: object) -> ElicitationResult:
 
 def _inner_params(params: Mapping[str, Any], state: object, responses: Json) -> Json:
     """Return the parameters of the call itself: its own state and answers, and nothing of the approval."""
-    inner = {name: value for name, value in params.items() if name not in (REQUEST_STATE, INPUT_RESPONSES)}
+    inner = without_members(params, REQUEST_STATE, INPUT_RESPONSES)
     if state is not None:
         inner[REQUEST_STATE] = state
     if responses:

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, NamedTuple, TypeAlias, cast
 import msgspec
 
 from toolweave._json import decode_json
+from toolweave._json_types import without_members
 from toolweave._value import Value
 from toolweave.middleware._options import as_tuples, least
 from toolweave.middleware._outcome import is_failed
@@ -171,7 +172,7 @@ class ResponseCache(Value, frozen=True, kw_only=True):
 
 def _question(request: Request) -> bytes:
     """Return all that a result depends on but its caller."""
-    params = {name: value for name, value in request.params.items() if name != "_meta"}
+    params = without_members(request.params, "_meta")
     capabilities = request.client.capabilities
     return msgspec.json.encode((request.method, request.client.version, params, capabilities), order="deterministic")
 
@@ -183,5 +184,5 @@ def _caller(client: Client) -> bytes | None:
         if client.key is None:
             return None
         return client.key.encode()
-    claims = {name: value for name, value in identity.claims.items() if name not in _VOLATILE}
+    claims = without_members(identity.claims, *_VOLATILE)
     return msgspec.json.encode((client.principal, identity.scopes, claims), order="deterministic")

@@ -151,7 +151,7 @@ class OfferSelection(Value, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             return True
         if target.kind == "resources":
             plain = [unquote(name).casefold() for name in target.names]
-            if any(_DOTS.search(name) for name in plain):
+            if any(map(_DOTS.search, plain)):
                 return odd
             return any(glob_pattern(unquote(glob).casefold()).match(name) for glob in self.names for name in plain)
         return any(fits(self.names, name) for name in target.names)

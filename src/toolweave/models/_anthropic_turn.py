@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from toolweave._json_types import Json, JsonObject
+from toolweave._json_types import Json, JsonObject, without_members
 from toolweave.models._anthropic_messages import CONTAINER
 from toolweave.models._base import (
     Finished,
@@ -256,7 +256,7 @@ class TurnReader:
 
     def _call(self, block: _PartialBlock, text: str, reason: StopReason) -> ToolCallPart:
         arguments, malformed = read_arguments(text)
-        added = {name: value for name, value in block.raw.items() if name not in _CALL_MEMBERS}
+        added = without_members(block.raw, *_CALL_MEMBERS)
         given = _text(block.raw, "id")
         # The id by which this server knows the call. One that it gave to two calls of a turn cannot pair their results.
         if given and given != wire_id(block.id) and [_text(one.raw, "id") for one in self._blocks].count(given) == 1:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from toolweave._json_types import Json, JsonObject, object_or_empty, text_or_empty
+from toolweave._json_types import Json, JsonObject, object_or_empty, text_or_empty, without_members
 from toolweave._repairs import Repair
 from toolweave.models._base import ModelEvent, StopReason, StreamedToolCall, ToolCallDelta
 from toolweave.models._history import CALL_ID
@@ -47,11 +47,16 @@ class _PartialCall:
     def text(self) -> str:
         """The arguments so far: the pieces joined, or the last one if each repeats the one before."""
         joined = "".join(self.pieces)
-        if len(self.pieces) < 2 or not _is_whole(self.pieces[-1]) or _is_whole(joined):
+        if len(self.pieces) < 2:
             return joined
-        if all(later.startswith(earlier) for earlier, later in pairwise(self.pieces)):
-            return self.pieces[-1]
-        return joined
+        # Some servers repeat all arguments so far in each piece: the last one is whole then, and the pieces joined
+        # are not.
+        if not _is_whole(self.pieces[-1]) or _is_whole(joined):
+            return joined
+        for earlier, later in pairwise(self.pieces):
+            if not later.startswith(earlier):
+                return joined
+        return self.pieces[-1]
 
     def is_whole(self) -> bool:
         """Return whether the arguments so far are complete JSON."""
@@ -98,15 +103,18 @@ class StreamedCalls:
             for earlier in self._calls[:before]:
                 if earlier.name:
                     yield from self._announce(earlier)
-        call.extra |= {key: value for key, value in members.items() if key not in _CALL_MEMBERS}
+        call.extra |= without_members(members, *_CALL_MEMBERS)
         if call.given is None and piece.given is not None:
             call.given = piece.given
+            # The id that was announced stays: the reader of the stream knows the call by it.
             if not call.announced:
                 call.id = self._free_id(piece.given)
-        if piece.name and piece.name != call.name:
+        if piece.name != call.name:
             call.name += piece.name
         text = _new_text(call, piece)
-        if call.name and (text or not self._is_beginning(call.name)):
+        # A name may come in fragments. It is whole once arguments follow, or if no tool's name begins with it.
+        is_named = bool(text) or not self._is_beginning(call.name)
+        if call.name and is_named:
             yield from self._announce(call)
         if text:
             call.pieces.append(text)
@@ -180,17 +188,19 @@ class StreamedCalls:
 
     def _continues(self, piece: _Piece, call: _PartialCall) -> bool:
         """Return whether a piece belongs to the call that its id or index leads to, and does not begin another one."""
-        if not piece.name or not call.name:
+        if "" in (piece.name, call.name):
             return True
-        is_of_other_id = None not in (piece.given, call.given) and piece.given != call.given
-        if is_of_other_id:
+        ids = {piece.given, call.given}
+        if len(ids - {None}) == 2:
             return call.is_open() and not _is_whole(piece.text)
         if piece.name != call.name:
             return not call.pieces and self._is_rest_of_name(call.name, piece.name)
         # The same name once more: of the same call while its arguments are open, else of another call of the tool.
-        if not call.is_whole() or not piece.text.strip():
+        if not call.is_whole():
             return True
-        if piece.given is None and call.given is None:
+        if not piece.text.strip():
+            return True
+        if ids == {None}:
             return self._continues_without_ids(piece, call)
         if call.text in (piece.text, _EMPTY):
             return True
@@ -254,8 +264,9 @@ def _new_text(call: _PartialCall, piece: _Piece) -> str:
     if known.strip() == _EMPTY:
         call.pieces.clear()
         return text
-    repeated = text == known or not _begins_call(text)
-    if repeated and _is_whole(known):
+    if text != known and _begins_call(text):
+        return text
+    if _is_whole(known):
         return ""
     return text
 

@@ -109,7 +109,7 @@ def _usage(tool: ToolSpec) -> str:
 def _listed(tools: Sequence[ToolSpec]) -> str:
     if not tools:
         return "there are no tools."
-    return "\n".join(_line(tool) for tool in tools)
+    return "\n".join(map(_line, tools))
 
 
 def _found(text: str, tools: Sequence[ToolSpec]) -> str:

@@ -89,7 +89,7 @@ class FallbackModel:
         telling = next((one for one in failures if one.retryable), failures[-1])
         waits = [one.retry_after for one in failures if one.retry_after is not None]
         return ModelError(
-            f"no model could answer: {'; '.join(str(one) for one in failures)}",
+            f"no model could answer: {'; '.join(map(str, failures))}",
             model=self.name,
             kind=telling.kind,
             status=telling.status,
@@ -97,4 +97,4 @@ class FallbackModel:
         )
 
     def __repr__(self) -> str:
-        return f"FallbackModel({', '.join(repr(model) for model in self.models)})"
+        return f"FallbackModel({', '.join(map(repr, self.models))})"

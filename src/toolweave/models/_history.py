@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from toolweave._json_types import Json
+from toolweave._json_types import Json, without_members
 from toolweave.models._messages import (
     AssistantMessage,
     Message,
@@ -81,7 +81,7 @@ def added_members(part: TextPart | ToolCallPart, provider: str) -> Json:
     """Return the members that a provider added to its own part; they are sent back to it."""
     if part.provider != provider:
         return {}
-    return {name: value for name, value in part.extra.items() if name != CALL_ID}
+    return without_members(part.extra, CALL_ID)
 
 
 def _answers(asked: AssistantMessage | None, outcomes: Iterable[ToolOutcome]) -> list[Message]:

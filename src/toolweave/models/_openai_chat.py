@@ -11,7 +11,16 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from toolweave._json_types import Json, JsonObject, array_or_empty, as_object, object_or_empty, text_or_empty
+from toolweave._json_types import (
+    Json,
+    JsonObject,
+    array_or_empty,
+    as_object,
+    object_entries,
+    object_or_empty,
+    only_members,
+    text_or_empty,
+)
 from toolweave.models._base import (
     Finished,
     ModelEvent,
@@ -75,7 +84,7 @@ _MISTRAL_ID = 9
 
 def is_mistral(*names: str) -> bool:
     """Return whether a provider's or a model's name is Mistral's, whose API and templates are stricter."""
-    return any(_MISTRAL.search(name) for name in names)
+    return any(map(_MISTRAL.search, names))
 
 
 def chat_messages(
@@ -185,14 +194,22 @@ def _assistant(message: AssistantMessage, wire: WireTools, provider: str, ids: W
     elif out["content"] is None:
         out["content"] = ""
     for part in message.parts:
-        if isinstance(part, ThinkingPart) and part.raw is not None and part.provider == provider:
-            kept = (*(_THOUGHTS if thoughts else ()), _DETAILS, _ADDED)
-            out.update({key: value for key, value in part.raw.items() if key in kept})
-            if thoughts and INLINE in part.raw:
-                out["content"] = part.raw[INLINE]
-            if thoughts and _CHUNKS in part.raw:
-                out["content"] = _with_text(part.raw[_CHUNKS], message.text)
+        if isinstance(part, ThinkingPart) and part.provider == provider:
+            out |= _thought(part, message.text, thoughts=thoughts)
     return out
+
+
+def _thought(part: ThinkingPart, text: str, *, thoughts: bool) -> Json:
+    """Return the members that send a thought back; without `thoughts` only those that a provider verifies."""
+    raw = part.raw or {}
+    if not thoughts:
+        return only_members(raw, (_DETAILS, _ADDED))
+    made = only_members(raw, (*_THOUGHTS, _DETAILS, _ADDED))
+    if INLINE in raw:
+        made["content"] = raw[INLINE]
+    if _CHUNKS in raw:
+        made["content"] = _with_text(raw[_CHUNKS], text)
+    return made
 
 
 def _with_text(chunks: Iterable[Json], text: str) -> list[Json]:
@@ -340,11 +357,10 @@ class ChatTurn:
             yield StreamedText(text=content)
         for part in map(object_or_empty, array_or_empty(content)):
             if part.get("type") == "text":
-                yield from self._take_content(str(part.get("text") or ""))
+                yield from self._take_content(text_or_empty(part.get("text")))
             elif part.get("type") == "thinking":
-                text = "".join(
-                    str(object_or_empty(one).get("text") or "") for one in array_or_empty(part.get("thinking"))
-                )
+                chunks = object_entries(part.get("thinking"))
+                text = "".join(text_or_empty(chunk.get("text")) for chunk in chunks)
                 self._thoughts.append(text)
                 self._take_chunk(part, text)
                 yield StreamedThinking(text=text)
@@ -359,9 +375,12 @@ class ChatTurn:
 
 def _is_same_block(begun: JsonObject, detail: JsonObject) -> bool:
     """Return whether two fragments of `reasoning_details` are of one block."""
-    if begun.get("type") != detail.get("type") or begun.get("index") != detail.get("index"):
+    if begun.get("type") != detail.get("type"):
         return False
-    if begun.get("id") and detail.get("id") and begun["id"] != detail["id"]:
+    if begun.get("index") != detail.get("index"):
+        return False
+    known_id = begun.get("id")
+    if known_id and detail.get("id", known_id) not in (None, "", known_id):
         return False
     # Blocks without an index follow one another, and a signature ends a block.
     return detail.get("index") is not None or not begun.get("signature")

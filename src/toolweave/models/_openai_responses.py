@@ -9,7 +9,15 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from toolweave._json_types import Json, JsonObject, array_or_empty, object_or_empty
+from toolweave._json_types import (
+    Json,
+    JsonObject,
+    array_or_empty,
+    object_or_empty,
+    text_or_empty,
+    without_members,
+    without_none,
+)
 from toolweave.models._base import (
     Finished,
     ModelEvent,
@@ -155,7 +163,7 @@ class ResponsesTurn:
     def finish(self) -> Iterator[ModelEvent]:
         """Yield the remaining events of the turn, `Finished` last."""
         parts: list[AssistantPart] = []
-        times = Counter(_given_id(item) for item in self._items)
+        times = Counter(map(_given_id, self._items))
         for item in self._items:
             match item.kind:
                 case "function_call":
@@ -216,7 +224,7 @@ class ResponsesTurn:
         return str(object_or_empty(self._response.get("incomplete_details")).get("reason") or "incomplete")
 
     def _message(self, item: StreamedItem) -> TextPart:
-        added = {name: value for name, value in item.raw.items() if name not in _TEXT_MEMBERS and value is not None}
+        added = without_none(without_members(item.raw, *_TEXT_MEMBERS))
         return TextPart(text=item.text, extra=added, provider=self._provider if added else None)
 
     def _is_cut(self, item: StreamedItem) -> bool:
@@ -225,7 +233,9 @@ class ResponsesTurn:
         A call of which nothing but its beginning was reported is incomplete, too: its arguments are unknown.
         """
         status = item.raw.get("status")
-        if status == "incomplete" or not item.is_reported:
+        if status == "incomplete":
+            return True
+        if not item.is_reported:
             return True
         is_open = not self.complete and not item.done
         if is_open and read_arguments(item.arguments)[1] is not None:
@@ -238,7 +248,8 @@ class ResponsesTurn:
         """Yield the beginning of a call, once; at the end of the turn also of one without a name."""
         if item.kind != "function_call" or item.id:
             return
-        name = item.raw.get("name")
+        name = text_or_empty(item.raw.get("name"))
+        # Without its name a call is not announced before the end: the name may come in a later event.
         if not name and not at_end:
             return
         given = _given_id(item)
@@ -247,7 +258,7 @@ class ResponsesTurn:
         else:
             item.id = fresh_id()
         self._ids.add(item.id)
-        yield StreamedToolCall(id=item.id, name=self._wire.call_name(str(name or "")))
+        yield StreamedToolCall(id=item.id, name=self._wire.call_name(name))
 
     def _call(self, item: StreamedItem, *, unique: bool) -> ToolCallPart:
         given = item.raw.get("arguments")
@@ -256,12 +267,12 @@ class ResponsesTurn:
         else:
             text = json_text(given)
         arguments, malformed = read_arguments(text)
-        name = self._wire.call_name(str(item.raw.get("name") or ""))
-        extra = {key: value for key, value in item.raw.items() if key not in _CALL_MEMBERS and value is not None}
+        name = self._wire.call_name(text_or_empty(item.raw.get("name")))
+        extra: Json = without_none(without_members(item.raw, *_CALL_MEMBERS))
         given_id = _given_id(item)
         # The id by which this provider knows the call. One that it gave to two calls of a turn cannot pair their
         # results.
-        if unique and given_id is not None and given_id != wire_id(item.id):
+        if unique and given_id not in (None, wire_id(item.id)):
             extra[CALL_ID] = given_id
         return ToolCallPart(
             id=item.id,
@@ -277,10 +288,7 @@ class ResponsesTurn:
 def _given_id(item: StreamedItem) -> str | None:
     if item.kind != "function_call":
         return None
-    given = item.raw.get("call_id") or item.raw.get("id")
-    if not isinstance(given, str):
-        return None
-    return given or None
+    return text_or_empty(item.raw.get("call_id") or item.raw.get("id")) or None
 
 
 def _count(value: object) -> int:

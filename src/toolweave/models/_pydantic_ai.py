@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import anyio.to_thread
 
-from toolweave._json_types import Json, JsonObject
+from toolweave._json_types import Json, JsonObject, only_members, without_none
 from toolweave.errors import ConfigError, ModelError
 from toolweave.models._base import (
     Finished,
@@ -147,7 +147,7 @@ def _response_parts(parts: Iterable[AssistantPart], tools: WireTools) -> list[wi
                 out.append(wire.ToolCallPart(tools.names.wire(part.name), args=args, tool_call_id=call_id, **added))
             case ThinkingPart(raw=raw, provider="pydantic_ai") | ProviderPart(raw=raw, provider="pydantic_ai") if raw:
                 if raw.get("part_kind") == _OF_NEXT:
-                    added = {name: raw[name] for name in _ADDED if name in raw}
+                    added = only_members(raw, _ADDED)
                     continue
                 out.append(_adapter().validate_python(dict(raw)))
             case _:
@@ -365,7 +365,7 @@ class PydanticAIModel:
                 message = f"tool_choice {wanted!r} cannot be called: {reason}"
                 raise ModelError(message, model=self.name, kind="invalid_request")
             given["tool_choice"] = [tools.names.wire(wanted)]
-        return cast("WireSettings", {name: value for name, value in given.items() if value is not None})
+        return cast("WireSettings", without_none(given))
 
     def _error(self, exc: Exception, seconds: float) -> ModelError:
         from pydantic_ai import exceptions

@@ -12,7 +12,15 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from toolweave._json_types import Json, JsonObject, array_or_empty, as_object, object_or_empty, text_or_empty
+from toolweave._json_types import (
+    Json,
+    JsonObject,
+    array_or_empty,
+    as_object,
+    object_or_empty,
+    text_entries,
+    text_or_empty,
+)
 from toolweave.tools._arguments import read_arguments
 
 ARGUMENTS = "response.function_call_arguments"
@@ -153,7 +161,7 @@ class StreamedItems:
     def end_piece(self, name: str, event: JsonObject) -> None:
         """Take the whole text or arguments from the event that ends them, if that has more than the pieces."""
         kind = _OF_DELTA.get(name)
-        whole = next(filter(None, (text_or_empty(event.get(one)) for one in _TEXT_MEMBERS)), None)
+        whole = next(filter(None, text_entries([event.get(one) for one in _TEXT_MEMBERS])), None)
         if kind is None or whole is None:
             return
         item = self._of_piece(kind, event)
@@ -207,7 +215,7 @@ class StreamedItems:
             if index is not None:
                 is_at = one.index == index
             else:
-                is_at = not item_id or not known_id
+                is_at = not (item_id and known_id)
             # Later items replace earlier ones: of several that fit equally well, the last one is open.
             if is_named and is_at:
                 by_certainty[0] = one
@@ -243,8 +251,9 @@ def _first(
 
 def _is_named(item: StreamedItem, index: int | None, members: JsonObject) -> bool:
     """Return whether an item has the call id or the id of these members, and no other place."""
-    elsewhere = None not in (index, item.index) and index != item.index
-    return not elsewhere and _has_id(item, index, members)
+    if len({index, item.index} - {None}) == 2:
+        return False
+    return _has_id(item, index, members)
 
 
 def _has_id(item: StreamedItem, _: int | None, members: JsonObject) -> bool:
@@ -268,8 +277,7 @@ def _is_like(item: StreamedItem, index: int | None, members: JsonObject) -> bool
     if item.kind != _kind(members):
         return False
     known = item.raw.get("call_id")
-    given = members.get("call_id")
-    return not known or not given or known == given
+    return not known or members.get("call_id") in (None, "", known)
 
 
 def _is_another_call(item: StreamedItem, members: JsonObject) -> bool:
@@ -285,7 +293,7 @@ def _is_there(value: Any) -> bool:
 
 
 def _kind(members: JsonObject) -> str:
-    return str(members.get("type") or "")
+    return text_or_empty(members.get("type"))
 
 
 def _part(name: str, event: JsonObject) -> tuple[str, int]:

@@ -8,7 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import cast
 
-from toolweave._json_types import JsonObject, as_array, as_object, as_text
+from toolweave._json_types import (
+    JsonObject,
+    array_or_empty,
+    as_object,
+    object_entries,
+    object_or_empty,
+    text_or_empty,
+)
 from toolweave.models._base import Finished, Model, ModelRequest, ModelSettings, complete
 from toolweave.models._messages import (
     AssistantMessage,
@@ -65,7 +72,7 @@ class SamplingModel:
         asked = sampling_fields(params)
         most = min(asked["max_tokens"] or self.max_tokens, self.max_tokens)
         settings = ModelSettings(max_tokens=most, temperature=asked["temperature"], stop=sampling_stops(params))
-        tools = [_tool(one) for one in map(as_object, as_array(params.get("tools")) or ()) if one is not None]
+        tools = [_tool(one) for one in object_entries(params.get("tools"))]
         request = ModelRequest(
             messages=_messages(asked["messages"]),
             system=asked["system_prompt"],
@@ -81,8 +88,8 @@ class SamplingModel:
 
 def _tool(definition: JsonObject) -> ToolSpec:
     schema = as_object(definition.get("inputSchema")) or {"type": "object", "properties": {}}
-    description = as_text(definition.get("description")) or ""
-    return ToolSpec(name=as_text(definition.get("name")) or "", description=description, input_schema=schema)
+    description = text_or_empty(definition.get("description"))
+    return ToolSpec(name=text_or_empty(definition.get("name")), description=description, input_schema=schema)
 
 
 def _messages(asked: Sequence[SamplingMessage]) -> list[Message]:
@@ -91,16 +98,22 @@ def _messages(asked: Sequence[SamplingMessage]) -> list[Message]:
     found: list[Message] = []
     for message in asked:
         if message.role == "assistant":
-            parts = tuple(_part(block) for block in message.content)
+            parts = tuple(map(_part, message.content))
             names |= {part.id: part.name for part in parts if isinstance(part, ToolCallPart)}
             found.append(AssistantMessage(parts=parts))
             continue
-        results = [block for block in message.content if _is(block, "tool_result")]
-        if results:
-            found.append(ToolMessage(outcomes=tuple(_outcome(block, names) for block in results)))
-        said = tuple(block for block in message.content if not _is(block, "tool_result"))
-        if said:
-            found.append(UserMessage(content=said))
+        outcomes: list[ToolOutcome] = []
+        content: list[ContentBlock] = []
+        for block in message.content:
+            if _is(block, "tool_result"):
+                outcomes.append(_outcome(block, names))
+            else:
+                content.append(block)
+        # The results first: they answer the calls of the turn before, and providers refuse other content between.
+        if outcomes:
+            found.append(ToolMessage(outcomes=tuple(outcomes)))
+        if content:
+            found.append(UserMessage(content=tuple(content)))
     return found
 
 
@@ -111,17 +124,17 @@ def _is(block: ContentBlock, kind: str) -> bool:
 def _part(block: ContentBlock) -> TextPart | ToolCallPart:
     if isinstance(block, UnknownContent) and block.type == "tool_use":
         called = block.raw
-        arguments = as_object(called.get("input")) or {}
+        arguments = object_or_empty(called.get("input"))
         return ToolCallPart(
-            id=as_text(called.get("id")) or "", name=as_text(called.get("name")) or "", arguments=arguments
+            id=text_or_empty(called.get("id")), name=text_or_empty(called.get("name")), arguments=arguments
         )
     return TextPart(text=block.render())
 
 
 def _outcome(block: ContentBlock, names: Mapping[str, str]) -> ToolOutcome:
     raw = cast("UnknownContent", block).raw
-    call = as_text(raw.get("toolUseId")) or ""
-    content = tuple(map(content_block, as_array(raw.get("content")) or ()))
+    call = text_or_empty(raw.get("toolUseId"))
+    content = tuple(map(content_block, array_or_empty(raw.get("content"))))
     result = ToolResult(content=content, structured_content=raw.get("structuredContent"))
     if raw.get("isError") is True:
         result = ToolResult.failure(result.text)

@@ -72,7 +72,7 @@ def messages_from_json(data: Sequence[Json]) -> tuple[Message, ...]:
     Raises:
         StoreError: This version cannot read it.
     """
-    return tuple(message_from_json(one) for one in data)
+    return tuple(map(message_from_json, data))
 
 
 def message_to_json(message: Message) -> Json:
@@ -233,11 +233,11 @@ def _made(made: type[T], data: Json) -> T:
 def _message(data: Json) -> Message:
     match data["role"]:
         case "user":
-            return UserMessage(content=tuple(_block(one) for one in data["content"]))
+            return UserMessage(content=tuple(map(_block, data["content"])))
         case "assistant":
             return AssistantMessage(parts=tuple(_made(_PARTS[one["type"]], one) for one in data["parts"]))
         case "tool":
-            return ToolMessage(outcomes=tuple(_outcome(one) for one in data["outcomes"]))
+            return ToolMessage(outcomes=tuple(map(_outcome, data["outcomes"])))
         case role:
             raise ValueError(f"role {role!r}")
 
@@ -260,7 +260,7 @@ def _block(data: Json) -> Any:
 
 def _result(data: Json) -> ToolResult:
     error = data.get("error")
-    content = tuple(_block(one) for one in data["content"])
+    content = tuple(map(_block, data["content"]))
     return ToolResult(
         content=content,
         structured_content=content[0].text if data.get(_TEXT_IS_STRUCTURED) else data.get("structured_content"),

@@ -14,7 +14,7 @@ from typing import Any
 
 import anyio.to_thread
 
-from toolweave._json_types import Json, JsonObject, as_array, as_object, text_or_empty
+from toolweave._json_types import Json, JsonObject, as_array, as_object, only_members, text_or_empty
 from toolweave.openapi._body_schemas import FORM, Body, BodyPart, is_json
 from toolweave.openapi._styles import in_query, joined, text_of
 from toolweave.tools._arguments import encode
@@ -70,7 +70,7 @@ class BodyWriter:
             if body.whole not in arguments:
                 return None
             return await self._whole(body, arguments[body.whole])
-        given = {name: arguments[name] for name in body.members if name in arguments}
+        given = only_members(arguments, body.members)
         if not given and not is_json(body.media_type):
             return None
         parts: dict[str, BodyPart] = {}

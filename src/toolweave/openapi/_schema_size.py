@@ -5,14 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from toolweave._json_types import (
-    Json,
-    JsonObject,
-    as_array,
-    as_object,
-    object_or_empty,
-    text_or_empty,
-)
+from toolweave._json_types import Json, JsonObject, as_array, as_object, object_or_empty, text_or_empty, without_members
 from toolweave._repairs import Repair
 from toolweave.errors import shortened
 from toolweave.schema import Validator
@@ -69,7 +62,7 @@ class _Cut:
         self._waiting: deque[str] = deque()
 
     def schema(self) -> Json:
-        made = self._cut({key: part for key, part in self._root.items() if key != "$defs"}, 0)
+        made = self._cut(without_members(self._root, "$defs"), 0)
         kept: Json = {}
         while self._waiting:
             name = self._waiting.popleft()
@@ -115,7 +108,7 @@ class _Cut:
             target = object_or_empty(self._definitions[name])
             name = _definition_name(target.get("$ref"))
         if not _INNER & target.keys():
-            return {**target, **{key: part for key, part in members.items() if key != "$ref"}}
+            return {**target, **without_members(members, "$ref")}
         description = text_or_empty(members.get("description")) or text_or_empty(target.get("description"))
         made: Json = {}
         if target.get("type") is not None:

@@ -19,7 +19,10 @@ from toolweave._json_types import (
     as_array,
     as_object,
     object_or_empty,
+    only_members,
+    text_entries,
     text_or_empty,
+    without_members,
 )
 from toolweave.schema._limits import local_target
 
@@ -52,7 +55,7 @@ def is_swagger(document: JsonObject) -> bool:
 
 def converted(document: JsonObject) -> Json:
     """Return a Swagger 2.0 document as one of OpenAPI 3.0.3."""
-    made = _without(document, _REWRITTEN)
+    made = without_members(document, *_REWRITTEN)
     made["openapi"] = "3.0.3"
     made["servers"] = _servers(document)
     schemes = object_or_empty(document.get("securityDefinitions"))
@@ -88,7 +91,7 @@ def _scheme(old: JsonObject) -> Json:
         return {"type": "http", "scheme": "basic"}
     if old.get("type") != "oauth2":
         return dict(old)
-    flow = _selected(old, ("authorizationUrl", "tokenUrl"))
+    flow = only_members(old, ("authorizationUrl", "tokenUrl"))
     flow["scopes"] = old.get("scopes") or {}
     kind = _FLOWS.get(str(old.get("flow")), "implicit")
     return {"type": "oauth2", "flows": {kind: flow}}
@@ -154,7 +157,7 @@ class _PathConverter:
             return response
         if "schema" not in node:
             return node
-        kept = _without(node, ("schema", "examples"))
+        kept = without_members(node, "schema", "examples")
         schema = _schema(object_or_empty(node["schema"]))
         # no reader of ours uses them, and their form differs
         kept["headers"] = {}
@@ -184,7 +187,7 @@ def _body(parameters: Sequence[Any], consumes: Sequence[str]) -> Json | None:
     for one in parameters:
         node = object_or_empty(one)
         if node.get("in") == "body":
-            body = _selected(node, ("description", "required"))
+            body = only_members(node, ("description", "required"))
             body["content"] = {kind: {"schema": node.get("schema", {})} for kind in consumes or [_JSON]}
             return body
         name = node.get("name")
@@ -227,7 +230,7 @@ def _parameter(parameter: object) -> Any:
     node = as_object(parameter)
     if node is None or "$ref" in node:
         return parameter
-    made = _selected(node, ("name", "in", "description", "required"))
+    made = only_members(node, ("name", "in", "description", "required"))
     made["schema"] = _own_schema(node)
     if node.get("type") != "array":
         return made
@@ -245,19 +248,9 @@ def _parameter(parameter: object) -> Any:
     return made
 
 
-def _selected(node: JsonObject, names: Sequence[str]) -> Json:
-    """Return the members with these names."""
-    return {name: node[name] for name in names if name in node}
-
-
-def _without(node: JsonObject, names: Container[str]) -> Json:
-    """Return the members without these names."""
-    return {name: value for name, value in node.items() if name not in names}
-
-
 def _own_schema(parameter: JsonObject) -> Json:
     """Return the schema of a parameter, which Swagger 2.0 writes among its other members."""
-    return _schema(_without(parameter, _NOT_OF_SCHEMA))
+    return _schema(without_members(parameter, *_NOT_OF_SCHEMA))
 
 
 def _is_repeated(parameter: JsonObject) -> bool:
@@ -280,7 +273,7 @@ def _separated(parameter: JsonObject, separator: str) -> Json:
 
 def _schema(old: JsonObject) -> Json:
     """Return a schema of a parameter or a response: a file is bytes, and `collectionFormat` is not a keyword."""
-    made = _without(old, ("collectionFormat",))
+    made = without_members(old, "collectionFormat")
     if made.get("type") == "file":
         made["type"] = "string"
         made["format"] = "binary"
@@ -295,4 +288,4 @@ def _schema(old: JsonObject) -> Json:
 def _media_types(given: object) -> list[str]:
     if isinstance(given, str):
         return [given]
-    return [one for one in array_or_empty(given) if isinstance(one, str)]
+    return text_entries(given)

@@ -18,6 +18,7 @@ from toolweave._json_types import (
     as_text,
     object_entries,
     object_or_empty,
+    without_members,
 )
 from toolweave._value import Value
 from toolweave.protocol.apps import APP_TYPE, AppCsp, is_origin
@@ -131,7 +132,7 @@ def without_result_type(result: JsonObject) -> Json:
     """
     if result.get("resultType", "complete") != "complete":
         raise ValueError("the response is not a complete result")
-    return {name: value for name, value in result.items() if name != "resultType"}
+    return without_members(result, "resultType")
 
 
 def _html(uri: str, content: JsonObject) -> str:

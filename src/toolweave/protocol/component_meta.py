@@ -19,6 +19,7 @@ from toolweave._json_types import (
     as_text,
     object_or_empty,
     text_or_empty,
+    without_members,
 )
 
 __all__ = [
@@ -127,7 +128,7 @@ def versioned(name: str, version: str) -> str:
 
 def with_versions(meta: JsonObject | None, versions: Sequence[str]) -> Json:
     """Return the `_meta` of the newest version, with all that are offered, newest first; with one there is nothing."""
-    made = {name: value for name, value in (meta or {}).items() if name != VERSIONS}
+    made = without_members(meta or {}, VERSIONS)
     if len(versions) > 1:
         return made | {VERSIONS: list(versions)}
     return made

@@ -15,11 +15,12 @@ import msgspec
 from toolweave._json_types import (
     Json,
     JsonObject,
-    array_or_empty,
     as_object,
     as_text,
     object_or_empty,
+    text_entries,
     text_or_empty,
+    without_none,
 )
 from toolweave._value import Value
 
@@ -73,7 +74,7 @@ class Block(Value, frozen=True, kw_only=True):
         annotations = self.annotations
         if annotations is None:
             annotations = object_or_empty(self.raw.get("annotations"))
-        named = [one for one in array_or_empty(annotations.get("audience")) if isinstance(one, str)]
+        named = text_entries(annotations.get("audience"))
         return _ROLES.intersection(named) or _ROLES
 
 
@@ -351,7 +352,7 @@ def _link_json(link: ResourceLink) -> Json:
         "mimeType": link.mime_type,
         "size": link.size,
     }
-    return made | {name: value for name, value in optional.items() if value is not None}
+    return made | without_none(optional)
 
 
 def _size(base64_text: str) -> str:

@@ -6,11 +6,10 @@ Pure. What a revision does not know is left out or said in text; everything else
 from __future__ import annotations
 
 import json
-from collections.abc import Container
 from secrets import token_hex
 from typing import Any
 
-from toolweave._json_types import Json, JsonObject, as_array, as_integer, as_object, object_or_empty
+from toolweave._json_types import Json, JsonObject, as_array, as_integer, as_object, object_or_empty, without_members
 from toolweave.protocol import methods
 from toolweave.protocol.client_requests import ABILITIES, CAPABILITY_OF, can_answer, required_pages
 from toolweave.protocol.codes import (
@@ -70,10 +69,10 @@ def passed_capabilities(declared: JsonObject, *, version: str, tasks: bool, root
         tasks: Whether the extension for tasks is declared, regardless of who follows them.
         roots_changes: Whether the server is notified when the client's roots change.
     """
-    made = _without_members(declared, ("tasks", "extensions"))
+    made = without_members(declared, "tasks", "extensions")
     roots = as_object(made.get("roots"))
     if roots is not None and not roots_changes:
-        made["roots"] = _without_members(roots, ("listChanged",))
+        made["roots"] = without_members(roots, "listChanged")
     if "elicitation" in made and version < LATEST_HANDSHAKE_VERSION:
         if version < _FORMS_SINCE:
             del made["elicitation"]
@@ -97,7 +96,7 @@ def capabilities_at(revision: str, declared: JsonObject) -> Json:
     forms = can_answer(ABILITIES["elicitation"], declared)
     if forms or revision >= LATEST_HANDSHAKE_VERSION:
         return dict(declared)
-    return _without_members(declared, ("elicitation",))
+    return without_members(declared, "elicitation")
 
 
 def abilities(declared: JsonObject) -> Json:
@@ -143,7 +142,7 @@ def legacy_result(method: str, result: JsonObject, version: str, *, wraps: bool 
             known, and to be taken from the result.
     """
     is_modern = "resultType" in result
-    made = _without_members(_without_hops(result), _OF_MODERN_RESULTS)
+    made = without_members(_without_hops(result), *_OF_MODERN_RESULTS)
     if method == methods.TOOLS_CALL:
         content = as_array(made.setdefault("content", []))
         if content is not None:
@@ -189,15 +188,11 @@ def _without_hops(result: JsonObject) -> Json:
     if "_meta" not in made:
         return made
     meta = object_or_empty(made.pop("_meta"))
-    kept = _without_members(meta, _HOPS)
+    kept = without_members(meta, *_HOPS)
     # A server's own empty `_meta` is passed on; one that only the hops had filled is not.
     if kept or result["_meta"] == {}:
         made["_meta"] = kept
     return made
-
-
-def _without_members(members: JsonObject, excluded: Container[str]) -> Json:
-    return {name: value for name, value in members.items() if name not in excluded}
 
 
 def _known_message(message: Any, version: str) -> Any:
@@ -253,8 +248,8 @@ def question_for(method: str, params: JsonObject, version: str) -> Json:
 
     Only 2025-11-25 has an id of a visit to a web page: later revisions get none, this one always gets one.
     """
-    made = _without_members(params, ("_meta", "task"))
-    meta = _without_members(object_or_empty(params.get("_meta")), _HOPS)
+    made = without_members(params, "_meta", "task")
+    meta = without_members(object_or_empty(params.get("_meta")), *_HOPS)
     if meta:
         made["_meta"] = meta
     if method != methods.ELICITATION_CREATE:

@@ -11,7 +11,15 @@ import json
 from types import NoneType
 from typing import Any
 
-from toolweave._json_types import Json, JsonObject, array_or_empty, as_array, as_object, object_or_empty
+from toolweave._json_types import (
+    Json,
+    JsonObject,
+    array_or_empty,
+    as_array,
+    as_object,
+    object_or_empty,
+    without_members,
+)
 from toolweave._repairs import Repair
 
 __all__ = ["RESULT_REPAIRS", "BareResult", "readable_result"]
@@ -129,7 +137,7 @@ def readable_result(raw: JsonObject) -> tuple[Json, tuple[str, ...]]:
     # Phrases in the order of their first use, each once, however many blocks need the same repair.
     changes: dict[str, None] = {}
     if not made.keys() & _MEMBERS:
-        data = {name: value for name, value in made.items() if name not in _ENVELOPE}
+        data = without_members(made, *_ENVELOPE)
         if not data:
             return made, ()
         kept = {name: made[name] for name in made if name in _ENVELOPE}

@@ -14,14 +14,15 @@ import msgspec
 from toolweave._json_types import (
     Json,
     JsonObject,
-    array_or_empty,
     as_array,
     as_integer,
     as_object,
     as_text,
     object_entries,
     object_or_empty,
+    text_entries,
     text_or_empty,
+    without_none,
 )
 from toolweave._value import Value
 from toolweave.protocol.component_meta import tags_in, version_in
@@ -142,7 +143,7 @@ def definition(item: Resource | ResourceTemplate | Prompt) -> Json:
         made["icons"] = list(item.icons)
     if item.meta:
         made["_meta"] = item.meta
-    return {name: value for name, value in made.items() if value is not None}
+    return without_none(made)
 
 
 def _argument_json(argument: PromptArgument) -> Json:
@@ -321,7 +322,7 @@ def read_completion(result: JsonObject) -> Completion:
     found = object_or_empty(result.get("completion"))
     total = found.get("total")
     return Completion(
-        values=tuple(value for value in array_or_empty(found.get("values")) if isinstance(value, str)),
+        values=tuple(text_entries(found.get("values"))),
         total=total if isinstance(total, int) else None,
         has_more=found.get("hasMore") is True,
     )

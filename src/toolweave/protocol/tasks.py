@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from toolweave._json_types import Json, JsonObject, as_number, as_object, as_text, object_or_empty
+from toolweave._json_types import Json, JsonObject, as_number, as_object, as_text, object_or_empty, only_members
 from toolweave._value import Value
 from toolweave.errors import RequestError
 from toolweave.protocol.input_required import INPUT_REQUESTS, INPUT_REQUIRED
@@ -132,7 +132,7 @@ def _error_json(error: RequestError) -> Json:
 
 def in_core(shown: JsonObject) -> Json:
     """Return a task as revision 2025-11-25 writes it."""
-    task = {name: shown[name] for name in _IN_CORE if name in shown}
+    task = only_members(shown, _IN_CORE)
     if object_or_empty(shown.get("result")).get("isError") is True:
         task["status"] = "failed"  # in that revision, for errors of a tool as well
     for new, old in _LIFETIMES.items():
@@ -144,7 +144,7 @@ def in_core(shown: JsonObject) -> Json:
 
 def in_extension(task: JsonObject) -> Json:
     """Return a task as the extension writes it, from its form in 2025-11-25, where its outcome is asked for."""
-    shown = {name: task[name] for name in _IN_CORE if name in task}
+    shown = only_members(task, _IN_CORE)
     for new, old in _LIFETIMES.items():
         if old in task:
             shown[new] = task[old]

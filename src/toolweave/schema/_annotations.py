@@ -22,7 +22,7 @@ Annotation: TypeAlias = Any
 Function: TypeAlias = Callable[..., Any]
 """A function, a method, a `functools.partial`, a class or an object with `__call__`."""
 EMPTY = inspect.Parameter.empty
-_PYTHONS_OWN = frozenset(inspect.getdoc(slot) for slot in (type.__call__, object.__init__, object))
+_PYTHONS_OWN = frozenset(map(inspect.getdoc, (type.__call__, object.__init__, object)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+from toolweave._json_types import without_members
 from toolweave._repairs import Repair
 from toolweave.errors import SchemaError
 from toolweave.schema._combining import as_text, either, joined
@@ -226,7 +227,7 @@ class _Lowering:
             raise SchemaError(_too_deep())
         path = (*path, id(node))
         # The arguments are always an object, whatever their schema allows about null.
-        flat = modern({key: value for key, value in node.items() if key != "nullable"}, partial(self._note, ""))
+        flat = modern(without_members(node, "nullable"), partial(self._note, ""))
         lost: list[str] = []
         reference = text(flat, "$ref")
         if reference is not None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import isfinite
 from typing import Any, TypeAlias, TypeGuard
 
+from toolweave._json_types import without_members
 from toolweave._repairs import Repair
 from toolweave.schema._json_values import JsonValue, SchemaNode, SchemaView, listed, named, texts
 from toolweave.schema._limits import local_target
@@ -106,7 +107,7 @@ def modern(schema: SchemaView, note: Note) -> dict[str, Any]:
 
     Identifiers (`$id`, `$schema`, ...) are removed; references are left to the caller.
     """
-    node = {key: value for key, value in schema.items() if key not in _IDENTITY}
+    node = without_members(schema, *_IDENTITY)
     _bounds(node)
     _tuples(node)
     _dependencies(node)
@@ -235,7 +236,7 @@ def _impossible_branches(node: SchemaNode) -> None:
 
 def _put_in_place(node: SchemaNode, keyword: str, branch: SchemaView) -> None:
     """Replace a union of one branch by the branch, in place, unless both have the same constraint."""
-    own = {key: value for key, value in branch.items() if key not in _IDENTITY}
+    own = without_members(branch, *_IDENTITY)
     if (own.keys() - {"description", "title"}).isdisjoint(node):
         del node[keyword]
         for key, value in own.items():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from toolweave._json_types import only_members, without_members
 from toolweave.schema._json_values import JsonValue, SchemaNode, SchemaView, named
 
 _SHARED = ("$defs", "definitions")
@@ -30,7 +31,7 @@ def object_around(schema: SchemaView | bool, member: str) -> SchemaNode:
     if isinstance(inner, dict) and "$id" not in inner:
         place = f"#/properties/{member}"
         shared = _moved_members(_at_root(inner), place)
-        inner = _moved_members({key: value for key, value in inner.items() if key not in _AT_ROOT}, place)
+        inner = _moved_members(without_members(inner, *_AT_ROOT), place)
     return {
         **shared,
         "type": "object",
@@ -57,7 +58,7 @@ def schema_inside(schema: SchemaView, member: str) -> SchemaView | bool | None:
 
 def _at_root(schema: SchemaView) -> SchemaNode:
     """Return the parts of a schema that stay at its root."""
-    return {key: schema[key] for key in _AT_ROOT if key in schema}
+    return only_members(schema, _AT_ROOT)
 
 
 def _moved(node: JsonValue, place: str, start: str) -> JsonValue:

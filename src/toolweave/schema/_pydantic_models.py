@@ -13,6 +13,7 @@ import typing
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from toolweave._json_types import without_members
 from toolweave.errors import SchemaError, printable
 from toolweave.schema._annotations import Annotation
 from toolweave.schema._json_values import JsonValue, SchemaNode, SchemaView, listed, members, named, text, texts
@@ -235,10 +236,10 @@ class _SchemaReader:
 
     def _merged(self, schema: SchemaNode) -> SchemaNode:
         """Return a schema with its `allOf` parts joined into it, references followed once."""
-        result = {key: value for key, value in schema.items() if key != "allOf"}
+        result = without_members(schema, "allOf")
         for part in map(members, listed(schema, "allOf")):
             target = members(local_target(self._root, part.get("$ref")))
-            beside = {key: value for key, value in part.items() if key != "$ref"}
+            beside = without_members(part, "$ref")
             result = _join(result, {**target, **beside})
         return result
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
+from toolweave._json_types import without_members
 from toolweave._repairs import Repair
 from toolweave.schema._json_values import JsonValue, SchemaNode, SchemaView, text
 from toolweave.schema._limits import Find, TooManySteps, containers, finder
@@ -80,7 +81,7 @@ def repaired(schema: SchemaView) -> tuple[SchemaNode, tuple[str, ...]]:
     def level(node: SchemaNode) -> SchemaNode:
         if is_old and isinstance(node.get("$ref"), str):
             # Until draft 7 everything beside a reference was ignored.
-            node = {key: value for key, value in node.items() if key not in KEYWORDS}
+            node = without_members(node, *KEYWORDS)
         node = _identity(node) | modern(node, note)
         reference = text(node, "$ref")
         if reference is not None and not _leads_somewhere(find, reference):
@@ -109,7 +110,7 @@ def without(schema: SchemaNode, path: list[str | int]) -> SchemaNode | None:
     part = path[0]
     inner = schema.get(part) if isinstance(part, str) else None
     if len(path) == 1 and part in schema:
-        return {key: value for key, value in schema.items() if key != part}
+        return without_members(schema, part)
     rest = _without(inner, path[1:]) if len(path) > 1 else None
     if rest is None:
         return None

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
+from toolweave._json_types import without_members
 from toolweave.errors import SchemaError, printable
 from toolweave.schema._annotations import (
     EMPTY,
@@ -395,7 +396,7 @@ def _generator() -> type[GenerateJsonSchema]:
             made = super().default_schema(schema)
             if _is_json(made.get("default")):
                 return made
-            without = {name: value for name, value in made.items() if name != "default"}
+            without = without_members(made, "default")
             if self.mode == "serialization":
                 return {"anyOf": [without, {"type": "null"}]}
             return without

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from toolweave._json_types import without_members
 from toolweave.errors import SchemaError
 from toolweave.schema._json_values import JsonValue, SchemaNode, SchemaView, listed, members, named, texts
 from toolweave.schema._normalize import type_keyword, types_of, views
@@ -159,7 +160,7 @@ def parameter_counts(schema: SchemaView) -> tuple[int, int]:
     """
     optional = 0
     unions = 0
-    for node, _ in _objects({key: value for key, value in schema.items() if key != "$defs"}):
+    for node, _ in _objects(without_members(schema, "$defs")):
         properties = named(node, "properties")
         optional += len(properties.keys() - set(texts(node, "required")))
         unions += sum(map(_has_several_types, properties.values()))

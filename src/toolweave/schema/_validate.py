@@ -10,6 +10,7 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
+from toolweave._json_types import without_members
 from toolweave.errors import SchemaError, ToolError
 from toolweave.schema._explaining import is_explainable
 from toolweave.schema._json_values import JsonValue, SchemaNode
@@ -227,7 +228,7 @@ def _compile(
         raise SchemaError(f"a schema is an object or a boolean, not {type(schema).__name__}")
     draft = getattr(jsonschema_rs, _dialect(schema))
     # The dialect is chosen here; a `$schema` that the library does not know would make it refuse the schema.
-    body = {key: value for key, value in schema.items() if key != "$schema"}
+    body = without_members(schema, "$schema")
     # Before it is compiled: compiling follows the references, and it is the schema of a stranger.
     steps = check_schema(body)
     checked = dict(schema)

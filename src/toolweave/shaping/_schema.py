@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from toolweave._json_types import only_members
 from toolweave._value import Value
 from toolweave.errors import SchemaError
 from toolweave.schema import Validator
@@ -161,7 +162,7 @@ class _Rewriting:
         """Return whether the constant of a change fits the argument's schema; a value unknown before a call does."""
         if change.value is msgspec.UNSET or argument is True:
             return True
-        definitions = {key: self._root[key] for key in DEFINITIONS if key in self._root}
+        definitions = only_members(self._root, DEFINITIONS)
         try:
             return Validator({**definitions, "allOf": [argument]}).is_valid(change.value)
         except SchemaError:  # the schema as a whole cannot be used either, and nothing is checked

@@ -15,6 +15,7 @@ from typing import Any, cast
 
 import anyio
 
+from toolweave._json_types import without_members
 from toolweave._masking import mask_foreign
 from toolweave.connect._report import Report
 from toolweave.connect._session import ClientHandlers, OnNotification, Wire
@@ -195,7 +196,7 @@ def _error(exc: ProtocolError) -> dict[str, Any]:
 
 def _without_envelope(params: Mapping[str, Any]) -> dict[str, Any]:
     """Return the params without `_meta`, except its progress token: the rest differs between clients."""
-    kept = {key: value for key, value in params.items() if key != "_meta"}
+    kept = without_members(params, "_meta")
     meta = params.get("_meta")
     if isinstance(meta, Mapping) and "progressToken" in meta:
         kept["_meta"] = {"progressToken": meta["progressToken"]}

@@ -18,7 +18,7 @@ from typing import Any, cast
 import anyio
 import anyio.lowlevel
 
-from toolweave._json_types import Json, as_object
+from toolweave._json_types import Json, object_or_empty
 from toolweave.connect._report import Report
 from toolweave.connect._session import ClientHandlers, OnNotification, Wire
 from toolweave.connect._stdio.process import ServerProcess
@@ -202,7 +202,7 @@ class Replay:
         self, message: Json, exchanges: Collection[RecordedExchange], last: RecordedExchange | None
     ) -> list[Json]:
         """Return the `told` list for an unprompted message: that of the call whose progress it is, or of the last."""
-        token = (as_object(message.get("params")) or {}).get("progressToken")
+        token = (object_or_empty(message.get("params"))).get("progressToken")
         if token is not None:
             last = next((one for one in exchanges if one.token == token), last)
         if last is None:
@@ -231,8 +231,8 @@ def _answered(outcome: Entry | None) -> bool:
 
 
 def _exchange(message: Json, calls_before: int) -> RecordedExchange:
-    params = dict(as_object(message.get("params")) or {})
-    meta = as_object(params.pop("_meta", None)) or {}
+    params = dict(object_or_empty(message.get("params")))
+    meta = object_or_empty(params.pop("_meta", None))
     token = meta.get("progressToken")
     return RecordedExchange(method=message["method"], params=params, token=token, calls_before=calls_before)
 
@@ -258,7 +258,7 @@ class _ReplayWire:
         if self._over.is_set():
             raise ConnectionLostError("the connection ended", server=self._server, sent=False)
         sent: Json = json.loads(request_text(1, method, params))["params"]
-        meta = as_object(sent.pop("_meta", None)) or {}
+        meta = object_or_empty(sent.pop("_meta", None))
         exchange = self._tape.find(method, sent, self._server)
         again = exchange.played
         exchange.played = True
@@ -292,7 +292,7 @@ class _ReplayWire:
 
     async def tell(self, message: Json, token: Any = None) -> None:
         """Send an unprompted message of the server: a notification, or a request whose answer is ignored."""
-        params = dict(as_object(message.get("params")) or {})
+        params = dict(object_or_empty(message.get("params")))
         if "id" in message:
             with contextlib.suppress(ProtocolError):
                 await self._peer.request(message["method"], params)

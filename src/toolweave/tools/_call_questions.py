@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from typing import Protocol
 
-from toolweave._json_types import Json, JsonObject, as_object
+from toolweave._json_types import Json, JsonObject, object_or_empty
 from toolweave.errors import SchemaError, printable
 from toolweave.protocol.client_requests import ElicitationRequest, ElicitationResult
 
@@ -58,8 +58,8 @@ def filled_form(schema: JsonObject, given: JsonObject) -> tuple[Json, str]:
     from toolweave.schema._validate import Validator  # compiled code; only a question needs it
 
     content = dict(given)
-    for name, part in (as_object(schema.get("properties")) or {}).items():
-        described = as_object(part) or {}
+    for name, part in (object_or_empty(schema.get("properties"))).items():
+        described = object_or_empty(part)
         if name not in content and "default" in described:
             content[name] = described["default"]
     try:

@@ -12,7 +12,7 @@ from functools import lru_cache
 from hashlib import sha256
 from typing import Any, ClassVar, TypeAlias, TypeVar
 
-from toolweave._json_types import Json, JsonObject
+from toolweave._json_types import Json, JsonObject, only_members
 from toolweave.errors import ErrorKind, SchemaError, ToolError
 from toolweave.protocol import methods
 from toolweave.protocol.client_requests import (
@@ -127,7 +127,7 @@ def _field(schema: JsonObject, definitions: JsonObject) -> Json:
         found["enum"] = [found["const"]]
     if found.get("type") == "array" and isinstance(found.get("items"), Mapping):
         found["items"] = _field(found["items"], definitions)
-    made = {key: found[key] for key in _FIELD_KEYS if key in found}
+    made = only_members(found, _FIELD_KEYS)
     if found.get("format") in _FORMATS:
         made["format"] = found["format"]
     return made

@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable
 from typing import Any, cast
 
-from toolweave._json_types import Json, JsonObject, as_object, as_text
+from toolweave._json_types import Json, JsonObject, as_object, as_text, object_or_empty, text_or_empty, without_members
 from toolweave.errors import CODE_OF_KIND, ErrorKind, ProtocolError, ToolError, shortened
 from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.protocol.content import (
@@ -67,7 +67,7 @@ def tool_definition(spec: ToolSpec, *, modern: bool) -> Json:
     if spec.meta:
         kept = {name: value for name, value in spec.meta.items() if spec.server is not None or name != RESUMABLE}
         made |= {"_meta": kept} if kept else {}
-    return made | {name: value for name, value in spec.raw.items() if name not in _WRITTEN}
+    return made | without_members(spec.raw, *_WRITTEN)
 
 
 def handshake_output_schema(output: JsonObject | bool) -> JsonObject | bool:
@@ -86,7 +86,7 @@ def unwrapped_output(output: JsonObject | bool) -> JsonObject | bool:
     """Return an output schema without the wrapper for handshake-era clients; any other one unchanged."""
     if isinstance(output, bool) or output.get(WRAP_MARK) is not True:
         return output
-    inner = schema_inside({key: value for key, value in output.items() if key != WRAP_MARK}, RESULT)
+    inner = schema_inside(without_members(output, WRAP_MARK), RESULT)
     if inner is None:
         return output
     return inner
@@ -108,12 +108,12 @@ def read_definition(entry: JsonObject, *, server: str, prefix: str) -> ToolSpec:
         original_name=name,
         server=server,
         title=as_text(entry.get("title")),
-        description=as_text(entry.get("description")) or "",
+        description=text_or_empty(entry.get("description")),
         input_schema=schema if schema is not None else {"type": "object", "properties": {}},
         output_schema=output if isinstance(output, bool) else as_object(output),
         annotations=as_object(entry.get("annotations")),
         icons=safe_icons(entry["icons"]) if "icons" in entry else (),
-        meta=as_object(entry.get("_meta")) or {},
+        meta=object_or_empty(entry.get("_meta")),
         aliases=aliases(server, name),
         raw=entry,
     )
@@ -189,7 +189,7 @@ def _second_reading(raw: JsonObject, server: str, note: Callable[[str], None] | 
 def _result(raw: JsonObject, blocks: tuple[ContentBlock, ...]) -> ToolResult:
     meta: Any = raw.get("_meta")
     if type(meta) is not dict:
-        meta = as_object(meta) or {}
+        meta = object_or_empty(meta)
     result = ToolResult(content=blocks, structured_content=raw.get("structuredContent"), meta=meta, raw=raw)  # pyright: ignore[reportUnknownArgumentType]
     if raw.get("isError") is not True:
         return result
@@ -238,10 +238,10 @@ def _fit_handshake_era(made: Json, *, wraps: bool) -> None:
 
 def _foreign(raw: Json) -> Json:
     """Return a server's result without the members of that hop."""
-    made = {name: value for name, value in raw.items() if name != "resultType"}
+    made = without_members(raw, "resultType")
     meta = made.get("_meta")
     if isinstance(meta, dict) and SERVER_INFO in meta:
-        left = {name: value for name, value in cast("Json", meta).items() if name != SERVER_INFO}
+        left = without_members(cast("Json", meta), SERVER_INFO)
         if left:
             made["_meta"] = left
         else:

@@ -175,7 +175,7 @@ def unknown_tool(name: str, known: Iterable[str]) -> str:
     near = nearest(name, names, cutoff=0.5)
     name = shortened(name, _MAX_SHOWN)
     if near:
-        return f"no tool {name!r}; did you mean {' or '.join(repr(other) for other in near)}?"
+        return f"no tool {name!r}; did you mean {' or '.join(map(repr, near))}?"
     some = ", ".join(shortened(one, _MAX_SHOWN) for one in sorted(names)[:10]) + (", ..." if len(names) > 10 else "")
     return f"no tool {name!r}; there are {some or 'none'}"
 

@@ -11,7 +11,7 @@ from fnmatch import translate
 from functools import lru_cache
 from typing import Any, cast
 
-from toolweave._json_types import as_array, as_object
+from toolweave._json_types import object_or_empty, text_entries
 from toolweave.tools._names import aliases
 from toolweave.tools._spec import ToolSpec
 
@@ -67,10 +67,10 @@ def tags_of(spec: ToolSpec) -> frozenset[str]:
     """
     found: set[str] = set()
     for key, value in spec.meta.items():
-        lists: Any = (as_object(value) or {}).get(_TAGS)
+        lists: Any = (object_or_empty(value)).get(_TAGS)
         if key == _TAGS or key.endswith(f"/{_TAGS}"):
             lists = value
-        found.update(tag for tag in as_array(lists) or () if isinstance(tag, str))
+        found.update(text_entries(lists))
     return frozenset(found)
 
 

@@ -203,7 +203,7 @@ class WrapperToolset(BaseToolset):
         return await leave(self._toolsets, exc_type, exc, traceback)
 
     def __repr__(self) -> str:
-        return f"<toolset of {', '.join(repr(toolset) for toolset in self._toolsets)}>"
+        return f"<toolset of {', '.join(map(repr, self._toolsets))}>"
 
 
 def prefixed(toolset: Toolset, prefix: str, separator: str = "_") -> BaseToolset:

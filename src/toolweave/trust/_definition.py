@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
-from toolweave._json_types import Json, JsonObject
+from toolweave._json_types import Json, JsonObject, as_object, only_members, without_members
 from toolweave._value import Value
 from toolweave.protocol.server_features import Prompt, Resource, ResourceTemplate, definition
 from toolweave.tools._mcp import unwrapped_output
@@ -81,11 +81,10 @@ def definition_of(spec: ToolSpec) -> Json:
 def offer_definition(part: OfferPart, item: Prompt | Resource | ResourceTemplate) -> Json:
     """Return the visible members of the definition of a prompt, a resource or a template."""
     entry = definition(item)
-    made = {name: entry[name] for name in MEMBERS[part] if name in entry}
-    annotations = made.get("annotations")
-    if isinstance(annotations, Mapping):
-        kept: dict[Any, Any] = {key: value for key, value in annotations.items() if key not in _CONTENT_ANNOTATIONS}  # pyright: ignore[reportUnknownVariableType]
-        made["annotations"] = kept
+    made = only_members(entry, MEMBERS[part])
+    annotations = as_object(made.get("annotations"))
+    if annotations is not None:
+        made["annotations"] = without_members(annotations, *_CONTENT_ANNOTATIONS)
     return made
 
 

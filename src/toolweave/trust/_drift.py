@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal, cast
 
-from toolweave._json_types import JsonObject
+from toolweave._json_types import JsonObject, without_members
 from toolweave._text import shortened, visible
 from toolweave._value import Value
 from toolweave.schema._problems import path_text
@@ -225,11 +225,11 @@ def allow(pins: Pins, change: PinChange, identity: ServerIdentity) -> Pins:
     if change.kind == "renamed":
         gone = str((change.before or {}).get(NAME_MEMBERS[change.part], ""))
     if change.part == "tool":
-        tools = {name: tool for name, tool in server.tools.items() if name != gone}
+        tools = without_members(server.tools, gone)
         if change.after is not None:
             tools[change.name] = PinnedTool.pin(change.after)
         return pins.with_server(change.server, server.replace(tools=tools))
-    listed = {name: one for name, one in (server.listed(change.part) or {}).items() if name != gone}
+    listed = without_members(server.listed(change.part) or {}, gone)
     if change.after is not None:
         listed[change.name] = PinnedDefinition.pin(change.after)
     return pins.with_server(change.server, server.with_listed(change.part, listed))
@@ -252,7 +252,7 @@ def _known(identity: ServerIdentity) -> dict[str, str]:
 
 def _nameless(part: str, definition: JsonObject) -> str:
     member = NAME_MEMBERS[part]
-    return tool_hash({key: value for key, value in definition.items() if key != member})
+    return tool_hash(without_members(definition, member))
 
 
 def _change(

@@ -15,7 +15,7 @@ from typing import Any, Self, TypeAlias, TypeVar, cast
 import msgspec
 
 from toolweave._files import read_file
-from toolweave._json_types import Json, JsonObject
+from toolweave._json_types import Json, JsonObject, without_members
 from toolweave._value import Value
 from toolweave.config import ServerConfig, program_name
 from toolweave.config._naming import package_of
@@ -225,7 +225,7 @@ class Pins(Value, frozen=True, kw_only=True):
 
     def with_server(self, name: str, server: PinnedServer | None) -> Pins:
         """Return the pins with this entry for a server; None removes it."""
-        servers = {key: value for key, value in self.servers.items() if key != name}
+        servers = without_members(self.servers, name)
         return Pins(servers=servers if server is None else {**servers, name: server})
 
 
