@@ -99,7 +99,7 @@ async def test_after_a_tool_ran_it_says_what_came_of_it() -> None:
     bad = ToolOutcome(call_id="3", name="clock", result=ToolResult.failure("no battery"))
 
     assert await text_after(good) == "noon"
-    assert await text_after(good, silent, bad) == "noon\nclock is done; it said nothing.\nclock failed: no battery"
+    assert await text_after(good, silent, bad) == "noon\nclock is done; it returned no text.\nclock failed: no battery"
 
 
 async def test_the_text_is_streamed() -> None:

@@ -9,11 +9,11 @@ from contextlib import aclosing
 from typing import Any, Literal, cast
 from urllib.parse import urlsplit
 
-from toolweave._json_types import Json, JsonObject
+from toolweave._json_types import Json, JsonObject, text_or_empty
 from toolweave.errors import ConfigError, ModelError, SchemaError
 from toolweave.models._anthropic_messages import CONTAINER, PROVIDER, container_id, tools_used, wire_messages
 from toolweave.models._anthropic_turn import TurnReader
-from toolweave.models._base import ModelEvent, ModelRequest
+from toolweave.models._base import ModelEvent, ModelRequest, ModelSettings
 from toolweave.models._http import BODY, ProviderApi, SecretLike, until_end
 from toolweave.models._http_model import HttpModel, call_ids
 from toolweave.models._model_apis import ToolRules
@@ -155,14 +155,10 @@ class AnthropicModel(HttpModel):
         if definitions:
             body["tools"] = definitions
             body["tool_choice"] = choice
-        given = {"temperature": settings.temperature, "top_p": settings.top_p, "stop_sequences": list(settings.stop)}
         thinking = _within(self._thinking, body["max_tokens"])
         if thinking is not None and _may_think(thinking, choice, messages):
             body["thinking"] = thinking
-            given["temperature"] = None  # a model that thinks takes none, and a `top_p` from 0.95 on
-            if settings.top_p is not None and settings.top_p < _THINKING_TOP_P:
-                given["top_p"] = None
-        body |= {name: value for name, value in given.items() if value not in (None, [])}
+        body |= _sampling_parameters(settings, thinks="thinking" in body)
         if output is not None:
             body["output_config"] = {"format": output}
         container = self._container(request)
@@ -174,10 +170,10 @@ class AnthropicModel(HttpModel):
 
     def _container(self, request: ModelRequest) -> str | None:
         """Return the container in which the provider's code ran before, if a tool of the request runs code."""
-        kinds = [str(one.definition.get("type", "")) for one in request.provider_tools]
-        if not any(kind.startswith(_CODE) for kind in kinds):
-            return None
-        return container_id(request.messages, self.origin, now=time.time())
+        for tool in request.provider_tools:
+            if text_or_empty(tool.definition.get("type")).startswith(_CODE):
+                return container_id(request.messages, self.origin, now=time.time())
+        return None
 
     def _tool_choice(self, request: ModelRequest, tools: WireTools) -> Json:
         wanted = request.tool_choice
@@ -242,13 +238,27 @@ def _thinking(wanted: int | Literal["adaptive"] | None) -> Json | None:
     return {"type": "enabled", "budget_tokens": wanted}
 
 
+def _sampling_parameters(settings: ModelSettings, *, thinks: bool) -> Json:
+    """Return the parameters of sampling: a thinking model accepts no temperature, and a `top_p` from 0.95 on."""
+    made: Json = {}
+    top_p = settings.top_p
+    if thinks and top_p is not None and top_p < _THINKING_TOP_P:
+        top_p = None
+    if not thinks and settings.temperature is not None:
+        made["temperature"] = settings.temperature
+    if top_p is not None:
+        made["top_p"] = top_p
+    if settings.stop:
+        made["stop_sequences"] = list(settings.stop)
+    return made
+
+
 def _within(thinking: Json | None, max_tokens: int) -> Json | None:
     """Return the `thinking` member within `max_tokens`, towards which thoughts count; None if none fits."""
     if thinking is None:
-        budget = None
-    else:
-        budget = thinking.get("budget_tokens")
-    if thinking is None or budget is None or budget < max_tokens:
+        return None
+    budget = thinking.get("budget_tokens")
+    if budget is None or budget < max_tokens:
         return thinking
     if max_tokens > _MIN_THOUGHT:
         return {**thinking, "budget_tokens": max_tokens - 1}
@@ -285,7 +295,12 @@ def _definitions(request: ModelRequest, tools: WireTools, messages: list[Json], 
     if deferred:
         if not any(str(one.get("type", "")).startswith(_SEARCH_TYPES) for one in own):
             own.append(dict(_SEARCH_TOOL))
-        return own + [{**one, "defer_loading": True} if one["name"] in deferred else one for one in tools.definitions]
+        for definition in tools.definitions:
+            sent = dict(definition)
+            if definition["name"] in deferred:
+                sent["defer_loading"] = True
+            own.append(sent)
+        return own
     if own or tools.encoded:
         return [*own, *tools.encoded]
     # The API refuses a conversation with tool calls if their tools are not listed.

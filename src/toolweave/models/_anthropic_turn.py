@@ -6,6 +6,7 @@ that begins twice, a call's arguments at its beginning and in deltas, no end of 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -138,7 +139,11 @@ class TurnReader:
     def finished(self) -> Finished:
         """Return the whole turn."""
         reason = self._reason()
-        parts = [part for block in self._blocks if (part := self._part(block, reason)) is not None]
+        parts: list[AssistantPart] = []
+        for block in self._blocks:
+            part = self._part(block, reason)
+            if part is not None:
+                parts.append(part)
         if self._container is not None:
             parts.append(ProviderPart(provider=self._provider, raw={"type": CONTAINER, **self._container}))
         read = self._usage.get("cache_read_input_tokens", 0)
@@ -169,8 +174,9 @@ class TurnReader:
 
         https://platform.claude.com/docs/en/build-with-claude/handling-stop-reasons
         """
-        last = block is self._blocks[-1]
-        return (reason == "max_tokens" and last) or (reason in ("max_tokens", "other") and not block.closed)
+        if reason == "max_tokens" and block is self._blocks[-1]:
+            return True
+        return reason in ("max_tokens", "other") and not block.closed
 
     def _take_container(self, container: Any) -> None:
         if isinstance(container, dict) and cast("dict[str, Any]", container).get("id"):
@@ -259,8 +265,10 @@ class TurnReader:
         added = without_members(block.raw, *_CALL_MEMBERS)
         given = _text(block.raw, "id")
         # The id by which this server knows the call. One that it gave to two calls of a turn cannot pair their results.
-        if given and given != wire_id(block.id) and [_text(one.raw, "id") for one in self._blocks].count(given) == 1:
-            added[CALL_ID] = given
+        if given not in ("", wire_id(block.id)):
+            times = Counter(_text(one.raw, "id") for one in self._blocks)
+            if times[given] == 1:
+                added[CALL_ID] = given
         return ToolCallPart(
             id=block.id,
             name=block.name,
@@ -306,9 +314,11 @@ def _arguments_delta(block: _PartialBlock, text: str) -> list[ModelEvent]:
 
 def _begins_twice(block: _PartialBlock, raw: JsonObject) -> bool:
     """Return whether a block that begins is one that is open already, and not another one of the same index."""
-    empty = not (raw.get("text") or raw.get("thinking") or raw.get("input"))
+    if block.closed:
+        return False
+    has_content = any(map(raw.get, ("text", "thinking", "input")))
     same = block.raw.get("type") == raw.get("type") and block.raw.get("id") == raw.get("id")
-    return same and empty and not block.closed
+    return same and not has_content
 
 
 def _index(event: JsonObject, missing: int) -> int:

@@ -14,7 +14,7 @@ from toolweave.models._base import (
     StreamedToolCall,
     ToolCallDelta,
 )
-from toolweave.models._messages import AssistantMessage, TextPart, ToolCallPart, ToolMessage, UserMessage
+from toolweave.models._messages import AssistantMessage, TextPart, ToolCallPart, ToolMessage, ToolOutcome, UserMessage
 from toolweave.models._prices import FREE
 from toolweave.tools._names import unknown_tool
 from toolweave.tools._search import ToolIndex
@@ -58,8 +58,7 @@ class CommandModel:
 def _answer(request: ModelRequest) -> str | ToolCallPart:
     match request.messages[-1] if request.messages else None:
         case ToolMessage(outcomes=outcomes):
-            results = [(one.name, one.result.for_model()) for one in outcomes]
-            return "\n".join(_spoken_result(name, result.text, is_error=result.is_error) for name, result in results)
+            return "\n".join(map(_spoken_outcome, outcomes))
         case UserMessage() as message:
             text = message.text.strip()
         case _:
@@ -74,12 +73,13 @@ def _answer(request: ModelRequest) -> str | ToolCallPart:
     return _found(text, request.tools)
 
 
-def _spoken_result(name: str, text: str, *, is_error: bool) -> str:
-    if is_error:
-        return f"{name} failed: {text}"
-    if text.strip():
-        return text
-    return f"{name} is done; it said nothing."
+def _spoken_outcome(outcome: ToolOutcome) -> str:
+    result = outcome.result.for_model()
+    if result.is_error:
+        return f"{outcome.name} failed: {result.text}"
+    if result.text.strip():
+        return result.text
+    return f"{outcome.name} is done; it returned no text."
 
 
 def _call(rest: str, request: ModelRequest) -> str | ToolCallPart:
@@ -90,7 +90,7 @@ def _call(rest: str, request: ModelRequest) -> str | ToolCallPart:
     if tool is None:
         return unknown_tool(name, [one.name for one in request.tools])
     try:
-        arguments: Any = json.loads(written) if written.strip() else {}
+        arguments: Any = json.loads(written.strip() or "{}")
     except ValueError as exc:
         return f"the arguments of {tool.name} are not JSON: {exc}. {_usage(tool)}"
     if not isinstance(arguments, dict):
@@ -120,7 +120,7 @@ def _found(text: str, tools: Sequence[ToolSpec]) -> str:
         if text:
             return f"none of the {len(tools)} tools fits {text!r}. {_HELP}"
         return _HELP
-    return "\n".join([*(_line(tool) for tool in found), _usage(found[0])])
+    return "\n".join([*map(_line, found), _usage(found[0])])
 
 
 def _line(tool: ToolSpec) -> str:

@@ -64,13 +64,14 @@ class WireIds:
         self, messages: Iterable[Message], provider: str | None, *, legal: Callable[[str], str] = wire_id
     ) -> None:
         self._legal = legal
-        self._own = {
-            call.id: given
-            for message in messages
-            if isinstance(message, AssistantMessage)
-            for call in message.tool_calls
-            if call.provider == provider and isinstance(given := call.extra.get(CALL_ID), str)
-        }
+        self._own: dict[str, str] = {}
+        for message in messages:
+            if not isinstance(message, AssistantMessage):
+                continue
+            for call in message.tool_calls:
+                given = call.extra.get(CALL_ID)
+                if call.provider == provider and isinstance(given, str):
+                    self._own[call.id] = given
 
     def wire(self, call_id: str) -> str:
         """Return the id to send for a call and for its result."""
@@ -85,25 +86,22 @@ def added_members(part: TextPart | ToolCallPart, provider: str) -> Json:
 
 
 def _answers(asked: AssistantMessage | None, outcomes: Iterable[ToolOutcome]) -> list[Message]:
-    found: dict[str, ToolOutcome] = {}
-    strays: list[ToolOutcome] = []
+    # Each call of the turn has exactly one outcome, in the order of the calls: the first one wins, and a missing one
+    # is made. An outcome of no call of this turn becomes text, because providers refuse a conversation with it.
+    paired: dict[str, ToolOutcome | None] = {}
     if asked is not None:
-        known = {call.id for call in asked.tool_calls}
-    else:
-        known = set[str]()
+        paired = dict.fromkeys(call.id for call in asked.tool_calls)
+    strays: list[Message] = []
     for outcome in outcomes:
-        if outcome.call_id in known:
-            found.setdefault(outcome.call_id, outcome)
-        else:
-            strays.append(outcome)
-    answers: list[Message] = []
-    if asked is not None and asked.tool_calls:
-        kept = (found.get(call.id) or _missing(call.id, call.name) for call in asked.tool_calls)
-        answers.append(ToolMessage(outcomes=tuple(kept)))
-    answers += [
-        UserMessage.of(f"[result of an earlier call of {one.name!r}] {one.result.for_model().text}") for one in strays
-    ]
-    return answers
+        if outcome.call_id not in paired:
+            text = outcome.result.for_model().text
+            strays.append(UserMessage.of(f"[result of an earlier call of {outcome.name!r}] {text}"))
+        elif paired[outcome.call_id] is None:
+            paired[outcome.call_id] = outcome
+    if asked is None or not asked.tool_calls:
+        return strays
+    kept = [paired[call.id] or _missing(call.id, call.name) for call in asked.tool_calls]
+    return [ToolMessage(outcomes=tuple(kept)), *strays]
 
 
 def _missing(call_id: str, name: str) -> ToolOutcome:

@@ -274,11 +274,18 @@ class ProviderApi:
             body = raw.decode("utf-8", "replace")
         final = response.headers.get("x-should-retry", "").strip().lower() == "false"
         wait = math.inf if final else retry_after(response.headers)
-        client = self._client
-        through = ""
-        if isinstance(body, str) and client is not None and client.proxy is not None and client.forwarded:
-            through = came_through(self.url, client.proxy)
+        # A body that is not JSON may be a proxy's page.
+        through = self._proxy_note() if isinstance(body, str) else ""
         return refusal(self.model, body, status=response.status, retry_after=wait, redact=self.redact, through=through)
+
+    def _proxy_note(self) -> str:
+        """Return a note that the response may be of the proxy; empty without one."""
+        client = self._client
+        if client is None or client.proxy is None:
+            return ""
+        if not client.forwarded:
+            return ""
+        return came_through(self.url, client.proxy)
 
     def _silent(self, timeout: float) -> ModelError:
         text = f"{self.url} gave no sign of life for {timeout:g} s; `ModelSettings.timeout` sets how long to wait"

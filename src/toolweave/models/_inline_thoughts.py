@@ -76,16 +76,16 @@ class ThoughtSplitter:
     def _outside(self) -> Iterator[ModelEvent]:
         if not self.found:
             start = self._kept.lstrip()
-            opening = next((tag for tag in _CLOSING if start.startswith(tag)), None)
-            if opening is None and not any(tag.startswith(start) for tag in _CLOSING):
+            for opening in _CLOSING:
+                if start.startswith(opening):
+                    self._open(opening, start[len(opening) :])
+                    return
+            # A part of a tag may be all that arrived; every other text is an answer without thoughts.
+            if not any(tag.startswith(start) for tag in _CLOSING):
                 self._plain = True
                 yield from self.end()
-                return
-            if opening is None:
-                return
-            self._open(opening, start[len(opening) :])
             return
-        places = [(place, tag) for tag in _CLOSING if (place := self._kept.find(tag)) >= 0]
+        places = [(self._kept.find(tag), tag) for tag in _CLOSING if tag in self._kept]
         if places:
             place, opening = min(places)
             text = self._kept[:place]
@@ -144,10 +144,15 @@ def _split(part: TextPart, provider: str | None) -> Iterator[AssistantPart]:
 def _separated(text: str) -> tuple[str, str]:
     """Return the thoughts in a text, and the rest of it."""
     splitter = ThoughtSplitter()
-    events = [*splitter.feed(text), *splitter.end()]
+    thoughts = ""
+    answer = ""
+    for event in (*splitter.feed(text), *splitter.end()):
+        if isinstance(event, StreamedThinking):
+            thoughts += event.text
+        elif isinstance(event, StreamedText):
+            answer += event.text
     if splitter.found:
-        thoughts = "".join(event.text for event in events if isinstance(event, StreamedThinking))
-        return thoughts.strip(), "".join(event.text for event in events if isinstance(event, StreamedText)).lstrip()
+        return thoughts.strip(), answer.lstrip()
     for opening, closing in _TAGS:
         thought, closed, rest = text.partition(closing)
         if closed and opening not in thought and _is_alone(thought, rest):
@@ -159,9 +164,11 @@ def _is_alone(before: str, after: str) -> bool:
     """Return whether a closing tag between these texts is not part of a sentence about it."""
     if before.endswith(_QUOTES) and after.startswith(before[-1]):
         return False
-    if not before or before.endswith("\n") or after.lstrip(" ").startswith("\n"):
+    if not before or before.endswith("\n"):
         return True
-    return not before[-1].isspace() and not after[:1].isspace()
+    if after.lstrip(" ").startswith("\n"):
+        return True
+    return not (before[-1].isspace() or after[:1].isspace())
 
 
 def _without_beginning(text: str, tags: Iterable[str]) -> tuple[str, str]:

@@ -203,7 +203,8 @@ class OpenAICompatibleModel(HttpModel):
 
     def _taken(self, turn: _TurnParser, event: ServerSentEvent) -> Iterator[ModelEvent]:
         chunk = self._api.decode(event.data)
-        if chunk.get("error") or (event.type == "error" and not chunk.keys() & {"response", "choices"}):
+        is_error = event.type == "error" and chunk.keys().isdisjoint({"response", "choices"})
+        if is_error or chunk.get("error"):
             raise self._api.refusal(chunk)
         yield from turn.take(chunk)
         if turn.failure is not None:

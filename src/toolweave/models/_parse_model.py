@@ -98,7 +98,8 @@ def model_from(spec: str | Model) -> Model:
     provider, colon, model = spec.strip().partition(":")
     if provider == "command" and not model:
         return _command()
-    if not colon or not (model or provider == "test"):
+    may_be_empty = provider == "test"
+    if not colon or not (model or may_be_empty):
         raise ConfigError(f"{spec!r} names no model; write PROVIDER:MODEL, such as {_EXAMPLES}", field="model")
     return _BUILDERS.get(provider, _of_provider)(provider, model)
 
@@ -168,8 +169,11 @@ def _providers_of_pydantic_ai() -> frozenset[str]:
         folders = found.submodule_search_locations
     else:
         folders = None
-    names = {path.stem for folder in folders or () for path in Path(folder, "providers").glob("[a-z]*.py")}
-    return frozenset(name.replace("_", "-") for name in names)
+    names: set[str] = set()
+    for folder in folders or ():
+        for path in Path(folder, "providers").glob("[a-z]*.py"):
+            names.add(path.stem.replace("_", "-"))
+    return frozenset(names)
 
 
 def _openai(
@@ -196,7 +200,8 @@ def _pydantic_ai(prefix: str, model: str) -> Model:
     provider, colon, _ = model.partition(":")
     # one file has several: `openai-responses`, `google-vertex`, `azure-responses`; `gateway/openai` is behind another
     named = provider.removeprefix("gateway/")
-    if colon and known and not any(named == one or named.startswith(f"{one}-") for one in known):
+    is_known = any(f"{named}-".startswith(f"{one}-") for one in known)
+    if colon and known and not is_known:
         also = f"Pydantic AI has {', '.join(sorted(known))}"
         raise _no_provider(f"{prefix}:{model}" if prefix else model, provider, also, known)
     return PydanticAIModel(model)

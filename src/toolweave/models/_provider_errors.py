@@ -144,9 +144,10 @@ def short(text: str) -> str:
 
 
 def _kind(status: int | None, words: str) -> str:
-    by_words = next((kind for kind, pattern in _BY_WORDS if pattern.search(words)), None)
-    if by_words is not None and not (status is not None and status in (401, 403)):
-        return by_words
+    if status not in (401, 403):
+        for kind, pattern in _BY_WORDS:
+            if pattern.search(words):
+                return kind
     if status is None:
         return "protocol"
     return _BY_STATUS.get(status, "overloaded" if status >= 500 else "invalid_request")

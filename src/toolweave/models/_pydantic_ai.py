@@ -86,9 +86,10 @@ def wire_history(messages: Sequence[Message], system: str | None, tools: WireToo
                 out.append(wire.ModelResponse(parts=_response_parts(message.parts, tools)))
     if pending or not out:
         out.append(wire.ModelRequest(parts=pending))
-    last = next((one for one in reversed(out) if isinstance(one, wire.ModelRequest)), None)
-    if last is not None and system:
-        last.instructions = system
+    if system:
+        requests = [one for one in out if isinstance(one, wire.ModelRequest)]
+        for last in requests[-1:]:
+            last.instructions = system
     return out
 
 
@@ -194,8 +195,8 @@ def _binary(block: ContentBlock) -> wire.BinaryContent | None:
         data = block.decode()
     except ValueError:  # what a server calls base64 may be none
         return None
-    kind = sniff(data) or block.mime_type or ""
-    if not kind.startswith(("image/", "audio/")) and kind != "application/pdf":
+    kind = sniff(data) or block.mime_type
+    if kind is None or not kind.startswith(("image/", "audio/", "application/pdf")):
         return None
     from pydantic_ai import messages as wire
 
@@ -311,7 +312,9 @@ class PydanticAIModel:
             if (turn := malformed_turn(failed)) is not None:
                 yield turn
                 return
-            if begun or not (repairs.of_named(failed, sent) or repairs.of_unnamed(failed, sent)):
+            # An answer that has begun cannot be taken back.
+            is_repaired = not begun and (repairs.of_named(failed, sent) or repairs.of_unnamed(failed, sent))
+            if not is_repaired:
                 raise failed  # out here, since such an exception may hold the request with its key
 
     async def _events(self, request: ModelRequest, sent: SentTools) -> AsyncGenerator[ModelEvent, None]:
@@ -456,16 +459,17 @@ def _finished(response: wire.ModelResponse, tools: WireTools) -> Finished:
     )
     if response.state == "suspended":
         return Finished(message=message, usage=usage, stop_reason="pause")
-    own = str((response.provider_details or {}).get("finish_reason") or response.finish_reason or "")
+    details = response.provider_details or {}
+    own = str(details.get("finish_reason") or response.finish_reason or "")
     reason = _STOPS.get(response.finish_reason, "other" if response.finish_reason else "end")
     if reason == "other" and MALFORMED.search(own):
         reason = "malformed_call"
     if message.tool_calls and reason == "end":
         reason = "tool_calls"
     last = message.parts[-1] if message.parts else None
-    if reason in ("max_tokens", "other", "malformed_call") and isinstance(
-        last, ToolCallPart
-    ):  # which of its calls is whole it does not say: all but the last
+    # The provider does not report which of the calls are whole: all except the last.
+    may_be_cut = reason in ("max_tokens", "other", "malformed_call")
+    if may_be_cut and isinstance(last, ToolCallPart):
         message = replace(message, parts=(*message.parts[:-1], replace(last, cut=True)))
     if reason in ("other", "malformed_call"):
         detail = short(own)

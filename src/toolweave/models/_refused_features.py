@@ -78,7 +78,9 @@ class RefusedFeatures:
     def _is_repaired(self, error: ModelError, request: ModelRequest, sent: SentTools, repairs: ToolRepairs) -> bool:
         # An error that names a tool is about that tool, whatever other words it has: `Invalid JSON schema` with the
         # path of an argument would otherwise cost the answer its schema.
-        return repairs.of_named(error, sent) or self.refused(error, request) or repairs.of_unnamed(error, sent)
+        if repairs.of_named(error, sent):
+            return True
+        return self.refused(error, request) or repairs.of_unnamed(error, sent)
 
     def refused(self, error: ModelError, request: ModelRequest) -> bool:
         """Record the feature that an error refuses; return whether to retry the request without it."""
@@ -107,5 +109,10 @@ def prompted(request: ModelRequest) -> ModelRequest:
 
 
 def _has_images(request: ModelRequest) -> bool:
-    outcomes = (one for message in request.messages if isinstance(message, ToolMessage) for one in message.outcomes)
-    return any(isinstance(block, ImageContent) for one in outcomes for block in one.result.for_model().content)
+    for message in request.messages:
+        if not isinstance(message, ToolMessage):
+            continue
+        for outcome in message.outcomes:
+            if any(isinstance(block, ImageContent) for block in outcome.result.for_model().content):
+                return True
+    return False

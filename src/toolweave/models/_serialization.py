@@ -83,11 +83,7 @@ def message_to_json(message: Message) -> Json:
         case AssistantMessage():
             return {"role": "assistant", "parts": [_named(part) for part in message.parts]}
         case ToolMessage():
-            outcomes = [
-                {"call_id": one.call_id, "name": one.name, "result": result_to_json(one.result)}
-                for one in message.outcomes
-            ]
-            return {"role": "tool", "outcomes": outcomes}
+            return {"role": "tool", "outcomes": [_outcome_to_json(outcome) for outcome in message.outcomes]}
 
 
 def message_from_json(data: Json) -> Message:
@@ -113,6 +109,10 @@ def result_to_json(result: ToolResult) -> Json:
     if result.meta:
         out["meta"] = plain(result.meta)
     return out
+
+
+def _outcome_to_json(outcome: ToolOutcome) -> Json:
+    return {"call_id": outcome.call_id, "name": outcome.name, "result": result_to_json(outcome.result)}
 
 
 def _is_structured_text(result: ToolResult) -> bool:
@@ -199,23 +199,26 @@ def _named(value: Any) -> Json:
 
 def _members(value: Any) -> Json:
     """Return the fields of a dataclass that differ from their defaults, without `type` and uncompared fields."""
-    return {
-        name: plain(member)
-        for name, (compared, default) in _fields(cast("Any", type(value))).items()
-        if compared and (member := getattr(value, name)) != default()
-    }
+    members: Json = {}
+    for name, (compared, default) in _fields(cast("Any", type(value))).items():
+        member = getattr(value, name)
+        if compared and member != default():
+            members[name] = plain(member)
+    return members
 
 
 @cache
 def _fields(made: Any) -> Mapping[str, tuple[bool, Callable[[], Any]]]:
     """Return the fields of a value but `type`: whether each is a part of the value, and a function for its default."""
-    if not is_dataclass(made):
-        return {
-            one.name: (one.name not in made.quiet, _default(one))
-            for one in msgspec.structs.fields(made)
-            if one.name != "type"
-        }
-    return {one.name: (one.compare, _default(one)) for one in fields(made) if one.name != "type"}
+    found: dict[str, tuple[bool, Callable[[], Any]]] = {}
+    if is_dataclass(made):
+        for one in fields(made):
+            found[one.name] = (one.compare, _default(one))
+    else:
+        for one in msgspec.structs.fields(made):
+            found[one.name] = (one.name not in made.quiet, _default(one))
+    found.pop("type", None)
+    return found
 
 
 def _default(one: Field[Any] | msgspec.structs.FieldInfo) -> Callable[[], Any]:

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from toolweave._json import decode_json
-from toolweave._json_types import JsonObject, array_or_empty, as_object, object_or_empty
+from toolweave._json_types import JsonObject, array_or_empty, as_object, object_or_empty, text_or_empty
 from toolweave._repairs import Repair
 from toolweave.errors import ModelError
 from toolweave.tools._refused_tools import RefusedTools
@@ -107,7 +107,7 @@ class ToolRepairs:
     def of_named(self, error: ModelError, sent: SentTools) -> bool:
         """Record an error about tools that it names; return whether to send the request again."""
         wire = sent.wire
-        if wire is None or not wire.definitions or not self._may_repair(error):
+        if wire is None or not self._may_repair(error, wire):
             return False
         text = f"{error.param} {error.message}"
         return self._is_limit(text, wire) or self._refuse(_named(text, sent, wire), error, sent, wire)
@@ -115,26 +115,30 @@ class ToolRepairs:
     def of_unnamed(self, error: ModelError, sent: SentTools) -> bool:
         """Record that some tool has a schema that the API refuses; return whether to send the request again."""
         wire = sent.wire
-        if wire is None or not wire.definitions or not self._may_repair(error):
+        if wire is None or not self._may_repair(error, wire):
             return False
         if _SCHEMA_WORDS.search(error.message) is None:
             return False
         self._repairs = _MAX_REPAIRS  # an error without a name would come once for every tool
         return self._refuse_all(sent.specs, error, wire)
 
-    def _may_repair(self, error: ModelError) -> bool:
+    def _may_repair(self, error: ModelError, wire: WireTools) -> bool:
+        """Return whether the error is about a request with tools, and further repairs are allowed."""
+        if not self._refused.repairs or self._repairs >= _MAX_REPAIRS:
+            return False
         is_about_request = error.kind == "invalid_request" and error.malformed_call is None
-        return self._refused.repairs and is_about_request and self._repairs < _MAX_REPAIRS
+        return is_about_request and bool(wire.definitions)
 
     def _is_limit(self, text: str, wire: WireTools) -> bool:
-        number = next((int(found[1]) for one in _MAX_TOOLS if (found := one.search(text))), 0)
+        number = _first_number(_MAX_TOOLS, text)
         if 0 < number < len(wire.definitions):
             self._repairs += 1
             self._refused.learn_max_tools(number)
             return True
-        found = _MAX_DESCRIPTION.search(text)
-        number = 0 if found is None else int(found[1])
-        if number >= _MIN_DESCRIPTION and any(len(one) > number for one in map(_description, wire.definitions)):
+        number = _first_number((_MAX_DESCRIPTION,), text)
+        if number < _MIN_DESCRIPTION:
+            return False
+        if max(len(_description(one)) for one in wire.definitions) > number:
             self._repairs += 1
             self._refused.learn_max_description(number)
             return True
@@ -151,11 +155,13 @@ class ToolRepairs:
         return repaired
 
     def _refuse_all(self, specs: Sequence[ToolSpec], error: ModelError, wire: WireTools) -> bool:
-        offered = [spec for spec in specs if spec.name in wire.names.wire_names]
-        whole = [spec for spec in offered if not self._refused.is_simplified(spec)]
-        for spec in whole:
-            self._refuse_one(spec, error, wire)
-        return bool(whole)
+        refused = False
+        for spec in specs:
+            is_sent = spec.name in wire.names.wire_names
+            if is_sent and not self._refused.is_simplified(spec):
+                self._refuse_one(spec, error, wire)
+                refused = True
+        return refused
 
     def _refuse_one(self, spec: ToolSpec, error: ModelError, wire: WireTools) -> bool:
         strict = spec.name in wire.strict
@@ -167,17 +173,30 @@ class ToolRepairs:
 
 def _named(text: str, sent: SentTools, wire: WireTools) -> list[ToolSpec]:
     """Return the tools that an error names."""
-    specs = {wire.names.wire_names[spec.name]: spec for spec in sent.specs if spec.name in wire.names.wire_names}
+    specs: dict[str, ToolSpec] = {}
+    for spec in sent.specs:
+        wire_name = wire.names.wire_names.get(spec.name)
+        if wire_name is not None:
+            specs[wire_name] = spec
     for wire_name in (*_by_index(text, sent.entries), *_by_name(text, specs)):
         if wire_name in specs:
             return [specs[wire_name]]
     paths = [_PATH_PARTS.findall(found) for found in _PATH.findall(text)]
     paths += [re.findall(r"'([^']*)'", found) for found in _CONTEXT.findall(text)]
-    for path in paths:
-        found = [specs[name] for name, schema in _schemas(wire.definitions) if path and _has_path(schema, path)]
+    for path in filter(None, paths):
+        found = [specs[name] for name, schema in _schemas(wire.definitions) if _has_path(schema, path)]
         if found:
             return found
     return []
+
+
+def _first_number(patterns: Iterable[re.Pattern[str]], text: str) -> int:
+    """Return the number that the first fitting pattern finds in a text, or 0."""
+    for pattern in patterns:
+        found = pattern.search(text)
+        if found is not None:
+            return int(found[1])
+    return 0
 
 
 def _by_index(text: str, entries: Sequence[Any]) -> Iterator[str]:
@@ -203,13 +222,17 @@ def _entry_name(entry: Any) -> str:
 
 
 def _definition_name(definition: Any) -> str:
-    members = object_or_empty(definition)
-    return str(members.get("name") or object_or_empty(members.get("function")).get("name") or "")
+    return _text_of(definition, "name")
 
 
 def _description(definition: Any) -> str:
+    return _text_of(definition, "description")
+
+
+def _text_of(definition: Any, member: str) -> str:
+    """Return a text of a definition: of its own, or of the `function` inside it, where Chat Completions has it."""
     members = object_or_empty(definition)
-    return str(members.get("description") or object_or_empty(members.get("function")).get("description") or "")
+    return text_or_empty(members.get(member)) or text_or_empty(object_or_empty(members.get("function")).get(member))
 
 
 def _schemas(definitions: Iterable[Any]) -> Iterator[tuple[str, JsonObject]]:

@@ -113,7 +113,10 @@ def annotation_text(annotation: Annotation) -> str | None:
             text = getattr(extra, attribute, None)
             if text and isinstance(text, str):
                 return text
-    return next((extra for extra in extras if isinstance(extra, str)), None)
+    for extra in extras:
+        if isinstance(extra, str):
+            return extra
+    return None
 
 
 def read_signature(function: Function, *, injected: type | None = None) -> SignatureParts:
@@ -184,11 +187,13 @@ def _check(name: str, parameter: inspect.Parameter, annotation: Annotation) -> N
 
 def _is_self(function: Function, parameter: inspect.Parameter) -> bool:
     """Return whether this is the `self` of a function in a class body, which is bound later."""
-    if parameter.name not in {"self", "cls"} or parameter.annotation is not EMPTY:
+    if parameter.name not in {"self", "cls"}:
         return False
-    owner = getattr(function, "__qualname__", "").rpartition(".")[0]
+    if parameter.annotation is not EMPTY or not inspect.isfunction(function):
+        return False
+    owner = function.__qualname__.rpartition(".")[0]
     # The owner of a function within a function is `outer.<locals>`, which is not a class.
-    return inspect.isfunction(function) and owner != "" and not owner.endswith("<locals>")
+    return owner != "" and not owner.endswith("<locals>")
 
 
 def _hints(target: Function) -> dict[str, Annotation]:

@@ -25,10 +25,12 @@ def joined(base: SchemaView, branches: Sequence[SchemaView]) -> tuple[SchemaNode
         for key, value in branch.items():
             lost += _join_keyword(node, key, value)
     names = named(node, "properties").keys()
-    closed = [one for one in (base, *branches) if one.get("additionalProperties", True) is not True]
-    if any(names - named(one, "properties").keys() for one in closed):
-        # A closed part refuses the members of the other parts, which are members of the result.
-        lost.append("additionalProperties: of one part")
+    for part in (base, *branches):
+        is_closed = part.get("additionalProperties", True) is not True
+        if is_closed and not names <= named(part, "properties").keys():
+            # A closed part refuses the members of the other parts, which are members of the result.
+            lost.append("additionalProperties: of one part")
+            break
     return node, lost
 
 

@@ -155,8 +155,9 @@ def has_alternatives(schema: JsonValue) -> bool:
     """Return whether one error may contain the errors of several branches, as with `anyOf` and `oneOf`."""
     level = containers([[schema]])
     while level:
-        if any("anyOf" in node or "oneOf" in node for node in level):
-            return True
+        for node in level:
+            if "anyOf" in node or "oneOf" in node:
+                return True
         level = containers(level)
     return False
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from toolweave._json_types import without_members
+from toolweave._json_types import only_members, without_members
 from toolweave._repairs import Repair
 from toolweave.errors import SchemaError
 from toolweave.schema._combining import as_text, either, joined
@@ -156,14 +156,15 @@ class _Lowering:
         if rules.is_strict and not root["properties"]:
             root.setdefault("additionalProperties", False)  # a tool without parameters
         if rules.root is not None:
+            refused = KEYWORDS - rules.root
             for keyword in list(root):
-                if keyword in KEYWORDS and keyword not in rules.root:
+                if keyword in refused:
                     self._leave(keyword, root.pop(keyword), "", lost)
         out = self._schema(root, "", lost)
         description = ""
         if rules.root is not None:
             description = text(out, "description") or ""
-            out = {key: value for key, value in out.items() if key in rules.root}
+            out = without_members(out, *(out.keys() - rules.root))
         self._define(out)
         return LoweredSchema(
             schema=out,
@@ -323,23 +324,26 @@ class _Lowering:
             return False
         match key:
             case "format":
-                return rules.formats is None or value in rules.formats
+                return rules.takes_format(value)
             case "pattern":
                 return rules.takes_patterns([str(value)])
             case "patternProperties":
                 return rules.takes_patterns(members(value))
             case "minItems":
-                return not rules.single_items or value in (0, 1)
-            case "enum":
-                return not rules.plain_enums or all(map(is_plain_value, listed(node, key)))
+                return value in (0, 1) or not rules.single_items
+            case "enum" if rules.plain_enums:
+                return all(map(is_plain_value, listed(node, key)))
             case "maxLength" | "minLength" if rules.lone_lengths:
                 return not self._keeps_form(node)
             case _:
-                return key not in _NUMBERS or not rules.integer_bounds or types_of(node) == ("integer",)
+                if key in _NUMBERS and rules.integer_bounds:
+                    return types_of(node) == ("integer",)
+                return True
 
     def _keeps_form(self, node: SchemaView) -> bool:
         """Return whether a format or a pattern of a schema is kept."""
-        return any(one in node and self._keeps(one, node[one], node) for one in ("format", "pattern"))
+        forms = only_members(node, ("format", "pattern"))
+        return any(self._keeps(key, value, node) for key, value in forms.items())
 
     def _keep(self, out: SchemaNode, key: str, value: JsonValue, where: str) -> None:
         if key == "$ref":
@@ -369,12 +373,16 @@ class _Lowering:
     def _expressed(self, node: SchemaNode, where: str, lost: list[str]) -> SchemaNode:
         """Return a schema in the keywords of the API, where those for the same constraint differ."""
         rules = self._rules
-        if "$ref" in node and (rules.inline or (rules.plain_unions and constrains(node))):
-            node = self._inlined(node, where, lost)
-        if not rules.is_strict and node.get("additionalProperties") is False:
-            patterns = node.get("patternProperties")
+        if "$ref" in node:
+            # An API without `allOf` has no way to write constraints beside a reference.
+            constrained = rules.plain_unions and constrains(node)
+            if constrained or rules.inline:
+                node = self._inlined(node, where, lost)
+        patterns = node.get("patternProperties")
+        if patterns is not None and not rules.is_strict:
             # Without the patterns `additionalProperties: false` would refuse the very members that they allow.
-            if patterns is not None and not self._keeps("patternProperties", patterns, node):
+            is_closed = node.get("additionalProperties") is False
+            if is_closed and not self._keeps("patternProperties", patterns, node):
                 node["additionalProperties"] = True
         if rules.plain_unions:
             return self._plain(node, where, lost)
@@ -464,8 +472,8 @@ class _Lowering:
             del node["allOf"]
             # `allOf: [{$ref}]` beside a description is how pydantic and OpenAPI describe a reference. It is kept, or
             # every described type would be inlined.
-            reference = lone_reference(parts)
-            if reference is not None and not self._rules.inline and not constrains(node):
+            reference = None if self._rules.inline else lone_reference(parts)
+            if reference is not None and not constrains(node):
                 return {**node, "$ref": reference}
             node, more = joined(node, [self._branch(one, where, lost) for one in parts])
             lost += more
@@ -525,7 +533,9 @@ class _Lowering:
 
     def _note(self, where: str, text: str, *, is_loss: bool = False) -> None:
         change = f"{where or 'the arguments'}: {text}"
-        is_loss = is_loss or (text.endswith(MALFORMED) and text.partition(" ")[0] in KEYWORDS)
+        if text.endswith(MALFORMED):
+            is_loss |= text.partition(" ")[0] in KEYWORDS
+        # One change may be noted several times; it stays a loss once it was one.
         self._changes[change] = self._changes.get(change, False) or is_loss
 
 

@@ -79,6 +79,8 @@ _COUNTS = frozenset(
 )
 _NUMBERS = frozenset(("exclusiveMaximum", "exclusiveMinimum", "maximum", "minimum", "multipleOf"))
 _FLAGS = frozenset(("deprecated", "readOnly", "uniqueItems", "writeOnly"))
+_LISTS = frozenset((*MANY_SCHEMAS, "enum", "examples"))
+_OBJECTS = frozenset((*NAMED_SCHEMAS, *DEFINITIONS))
 KEYWORDS = (
     ONE_SCHEMA
     | MANY_SCHEMAS
@@ -204,11 +206,12 @@ def accept_null(node: SchemaNode) -> None:
 def _add_null_branch(node: SchemaNode) -> None:
     """Add null to a schema without a type, in place: as a value of its `enum`, or as an alternative to all the rest."""
     constraints = {key: value for key, value in node.items() if constrains(key)}
-    only = next(iter(constraints.values()), None) if len(constraints) == 1 else None
-    if "enum" in constraints and isinstance(only, list):
-        node["enum"] = only if None in only else [*only, None]
-    elif "anyOf" in constraints and isinstance(only, list):
-        node["anyOf"] = [*only, {"type": "null"}]
+    names = list(constraints)
+    if names == ["enum"] and isinstance(node["enum"], list):
+        values = node["enum"]
+        node["enum"] = values if None in values else [*values, None]
+    elif names == ["anyOf"] and isinstance(node["anyOf"], list):
+        node["anyOf"] = [*node["anyOf"], {"type": "null"}]
     elif constraints:
         for key in constraints:
             del node[key]
@@ -287,9 +290,9 @@ def _well_formed(key: str, value: JsonValue) -> bool:
         return isinstance(value, str)
     if key in ONE_SCHEMA:
         return isinstance(value, (bool, Mapping))
-    if key in MANY_SCHEMAS or key in ("enum", "examples"):
+    if key in _LISTS:
         return isinstance(value, list) and bool(value)
-    if key in NAMED_SCHEMAS or key in DEFINITIONS:
+    if key in _OBJECTS:
         return isinstance(value, Mapping)
     if key == "dependentRequired":
         return isinstance(value, Mapping) and all(map(_is_names, value.values()))
@@ -301,7 +304,9 @@ def _well_formed(key: str, value: JsonValue) -> bool:
 def _is_in_range(key: str, value: float) -> bool:
     if key == "multipleOf":
         return value > 0
-    return key in _NUMBERS or (value >= 0 and value % 1 == 0)
+    if key in _NUMBERS:
+        return True
+    return value >= 0 and value % 1 == 0
 
 
 def _is_number(value: JsonValue) -> TypeGuard[int | float]:

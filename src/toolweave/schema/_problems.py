@@ -78,7 +78,7 @@ class Problem(Value, frozen=True, kw_only=True):
 
 def describe(problems: Iterable[Problem]) -> str:
     """Return problems as one text, a line each when there are several."""
-    lines = [str(problem) for problem in problems]
+    lines = list(map(str, problems))
     if len(lines) == 1:
         return lines[0]
     return "\n".join(f"- {line}" for line in lines)
@@ -219,7 +219,8 @@ def _no_alternative(error: ValidationError, schema: JsonValue) -> list[Problem]:
     """Explain the one alternative that types and constants identify as intended; else all of them."""
     path = path_text(error.instance_path)
     branches = branches_with_errors(error)
-    if not any(branches) or not all(branches):
+    # A branch without errors fits. Then the error is that several do.
+    if not branches or not all(branches):
         return [Problem(path=path, message="fits more than one of the alternatives, exactly one is wanted")]
     depth = len(error.instance_path)
     fitting = meant_branches(error)

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from toolweave.schema._json_values import JsonValue
+
 SchemaProfile: TypeAlias = Literal[
     "openai",
     "openai-strict",
@@ -95,6 +97,10 @@ class SchemaRules:
         if self.keeps is not None and keyword not in self.keeps:
             return False
         return keyword not in self.leaves
+
+    def takes_format(self, name: JsonValue) -> bool:
+        """Return whether the API takes a `format` of this name."""
+        return self.formats is None or name in self.formats
 
     def takes_patterns(self, patterns: Iterable[str]) -> bool:
         """Return whether the API takes all of several regular expressions."""

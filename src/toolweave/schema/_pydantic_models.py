@@ -84,7 +84,7 @@ def loader_for_schema(schema: Mapping[str, Any] | bool, name: str, *, wrap_mark:
         wrap_mark: The keyword of a schema whose objects stand for the value of one member.
         member: The name of that member.
     """
-    if isinstance(schema, bool) or not any(part in schema for part in _TELLING):
+    if isinstance(schema, bool) or schema.keys().isdisjoint(_TELLING):
         return None
     wraps = schema.get(wrap_mark) is True
 
@@ -198,7 +198,8 @@ class _SchemaReader:
         """Return the type of a reference's target; inside itself a model is a forward reference."""
         if ref in self._by_ref:
             return self._by_ref[ref]
-        is_model = _is_plain_object(target) and (root or bool(target.get("properties")))
+        has_fields = root or bool(target.get("properties"))
+        is_model = has_fields and _is_plain_object(target)
         if ref in self._reserved:
             if is_model:
                 return typing.ForwardRef(self._reserved[ref])
@@ -213,7 +214,7 @@ class _SchemaReader:
         return found
 
     def _literal(self, values: list[JsonValue], name: str) -> Annotation:
-        if values and all(value is None or isinstance(value, (str, int)) for value in values):
+        if values and all(isinstance(value, str | int | None) for value in values):
             return Literal[tuple(values)]
         self._warn(name, "its enum or const holds more than strings, integers, booleans and null")
         return Any
@@ -221,7 +222,7 @@ class _SchemaReader:
     def _alternatives(self, schema: SchemaNode, key: str, name: str) -> Annotation:
         """Return the union of the branches, each merged with its sibling keywords; shapeless branches only restrict."""
         skipped = {key, "description", "title", "default"}
-        beside = {other: value for other, value in schema.items() if other not in skipped}
+        beside = without_members(schema, *skipped)
         branches = [branch for branch in listed(schema, key) if isinstance(branch, dict)]
         if not branches or not all(map(_has_shape, branches)):
             self._warn(name, f"{key} cannot be expressed")
@@ -281,7 +282,7 @@ class _SchemaReader:
         class_name = class_name or self._free_class_name(name)
         self._reserved.setdefault(f"model {class_name}", class_name)
         required = set(texts(schema, "required"))
-        if not all(isinstance(one, str) for one in listed(schema, "required")):
+        if len(texts(schema, "required")) < len(listed(schema, "required")):
             self._warn(name, "required has entries that are not names")
         fields: dict[str, Any] = {}
         for key, sub in named(schema, "properties").items():
@@ -336,10 +337,9 @@ def _has_shape(schema: SchemaView) -> bool:
 def _join(base: SchemaView, part: SchemaView) -> SchemaNode:
     """Merge two schemas: properties and required names of both; of other keywords `part` wins."""
     joined = {**base, **part}
-    for key in ("properties", "$defs"):
-        if isinstance(base.get(key), dict) and isinstance(part.get(key), dict):
-            joined[key] = {**named(base, key), **named(part, key)}
-    if isinstance(base.get("required"), list) and isinstance(part.get("required"), list):
+    for key in joined.keys() & {"properties", "$defs"}:
+        joined[key] = {**named(base, key), **named(part, key)}
+    if "required" in joined:
         joined["required"] = [*listed(base, "required"), *listed(part, "required")]
     return joined
 

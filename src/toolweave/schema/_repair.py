@@ -30,6 +30,7 @@ from toolweave.schema._normalize import (
 
 _DATA = frozenset(("const", "default", "enum", "example", "examples"))
 _IDENTITY = ("$id", "$anchor", "$dynamicAnchor")
+_MEMBERS_ARE_SCHEMAS = frozenset((*NAMED_SCHEMAS, *DEFINITIONS, "dependencies"))
 DANGLING = Repair(
     given="a reference that leads nowhere",
     read_as="the schema without it",
@@ -49,8 +50,9 @@ def has_nullable(schema: JsonValue) -> bool:
     """Return whether a schema uses `nullable` of OpenAPI 3.0 anywhere."""
     level = containers([[schema]])
     while level:
-        if any(isinstance(node, dict) and node.get("nullable") is True for node in level):
-            return True
+        for node in level:
+            if isinstance(node, dict) and node.get("nullable") is True:
+                return True
         level = containers(level)
     return False
 
@@ -122,9 +124,11 @@ def _without(value: JsonValue, path: list[str | int]) -> JsonValue:
     if isinstance(value, dict):
         return without(value, path)
     index = path[0]
-    if len(path) == 1 or not isinstance(value, list) or not isinstance(index, int):
+    if len(path) == 1 or not isinstance(value, list):
         return None
-    rest = _without(value[index], path[1:]) if index < len(value) else None
+    if not isinstance(index, int) or index >= len(value):
+        return None
+    rest = _without(value[index], path[1:])
     if rest is None:
         return None
     return [*value[:index], rest, *value[index + 1 :]]
@@ -150,10 +154,11 @@ def _rewritten_value(key: str, value: JsonValue, level: _Level) -> JsonValue:
     if key in _DATA or not isinstance(value, (dict, list)):
         return value
     if isinstance(value, list):
+        # Until draft 2019-09 `items` could be a list of schemas.
         if key in MANY_SCHEMAS or key == "items":
             return [_subschema(one, level) for one in value]
         return value
-    if key in NAMED_SCHEMAS or key in DEFINITIONS or key == "dependencies":
+    if key in _MEMBERS_ARE_SCHEMAS:
         return {name: _subschema(one, level) for name, one in value.items()}
     if key in KEYWORDS and key not in ONE_SCHEMA:
         return value

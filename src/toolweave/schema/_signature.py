@@ -323,9 +323,12 @@ def _may_be_content(returns: Annotation, opaque: tuple[type, ...]) -> bool:
     arguments = typing.get_args(returns)
     if origin in {Annotated, typing.Union, types.UnionType}:
         return any(_may_be_content(one, opaque) for one in arguments)
-    if not isinstance(origin, type) or not issubclass(origin, Iterable) or issubclass(origin, Mapping):
+    if not isinstance(origin, type) or issubclass(origin, Mapping):
         return False
-    return any(one is not ... and _is_uninformative(one, opaque) for one in arguments)
+    if not issubclass(origin, Iterable):
+        return False
+    items = [one for one in arguments if one is not ...]
+    return any(_is_uninformative(one, opaque) for one in items)
 
 
 class _ConstraintError(SchemaError):

@@ -7,6 +7,7 @@ Pure; the bounds are those of the guide "Structured Outputs", section "Supported
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import repeat
 from typing import Any
 
 from toolweave._json_types import without_members
@@ -73,7 +74,9 @@ def _close_object(out: SchemaNode, where: str, original: SchemaView) -> bool:
     required = listed(out, "required")
     is_filled = False
     for name, member in properties.items():
-        if isinstance(member, dict) and name not in required and not _takes_null(member):
+        if name in required or not isinstance(member, dict):
+            continue
+        if not _takes_null(member):
             properties[name] = _nullable(member)
             is_filled = True
     out["properties"] = properties
@@ -89,7 +92,8 @@ def shut(out: SchemaNode, where: str, original: SchemaView) -> None:
         SchemaError: It takes any value, or is an object with members of any name or an array of any items.
     """
     kinds = types_of(out)
-    if not kinds and out.keys().isdisjoint({"$ref", "anyOf", "const", "enum", "properties"}):
+    is_any = not kinds and out.keys().isdisjoint({"$ref", "anyOf", "const", "enum", "properties"})
+    if is_any:
         raise SchemaError(_ANY_VALUE, pointer=where)
     _check_items(out, kinds, where)
     if "object" in kinds or "properties" in out:
@@ -114,10 +118,11 @@ def check_not_recursive(definitions: SchemaView) -> None:
     leads = {name: set(_references(members(definition))) for name, definition in definitions.items()}
     # Definitions that lead to no other one are removed until none is left to remove. The rest lead to one another.
     while True:
-        ends = {name for name, targets in leads.items() if not targets & leads.keys()}
+        ends = [name for name, targets in leads.items() if targets.isdisjoint(leads)]
         if not ends:
             break
-        leads = {name: targets for name, targets in leads.items() if name not in ends}
+        for name in ends:
+            del leads[name]
     if leads:
         raise SchemaError("structured outputs have no schemas within themselves", pointer=f"/$defs/{min(leads)}")
 
@@ -202,8 +207,11 @@ def _dropped(value: JsonValue, schemas: list[JsonValue], root: JsonValue, depth:
         return kept
     out: SchemaNode = {}
     for name, member in value.items():
-        properties = [named(view, "properties") for view in applying.values()]
-        parts = [one[name] for one in properties if name in one]
+        parts = []
+        for view in applying.values():
+            properties = named(view, "properties")
+            if name in properties:
+                parts.append(properties[name])
         if member is None and parts and not _any_accepts_null(parts, root):
             continue
         out[name] = _dropped(member, parts, root, depth + 1)
@@ -282,8 +290,12 @@ def _objects(schema: SchemaView) -> Iterator[tuple[SchemaView, int]]:
             continue
         yield node, depth
         # Members and items are a level deeper, alternatives are not. Definitions are counted from their own root.
-        waiting += [(child, depth + 1) for child in named(node, "properties").values()]
+        deeper = list(named(node, "properties").values())
         if "items" in node:
-            waiting.append((node["items"], depth + 1))
-        waiting += [(child, depth) for child in listed(node, "anyOf")]
-        waiting += [(child, 0) for child in named(node, "$defs").values()]
+            deeper.append(node["items"])
+        for children, level in (
+            (deeper, depth + 1),
+            (listed(node, "anyOf"), depth),
+            (named(node, "$defs").values(), 0),
+        ):
+            waiting.extend(zip(children, repeat(level)))  # the level repeats without end

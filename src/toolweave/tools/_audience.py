@@ -54,12 +54,13 @@ def _without_repeats(content: Sequence[ContentBlock], structured_content: Any) -
     if structured_content is None or sum(isinstance(block, TextContent) for block in content) < 2:
         return content
     kept: list[ContentBlock] = []
-    said = False
+    is_shown = False
     for block in content:
-        repeats = isinstance(block, TextContent) and is_json_of(block.text, structured_content)
-        if not (repeats and said):
-            kept.append(block)
-        said = said or repeats
+        if isinstance(block, TextContent) and is_json_of(block.text, structured_content):
+            if is_shown:
+                continue
+            is_shown = True
+        kept.append(block)
     if len(kept) == len(content):
         return content
     return kept
@@ -80,7 +81,9 @@ def _same(one: Any, other: Any) -> bool:
     if isinstance(one, dict) and isinstance(other, dict):
         left = cast("dict[str, Any]", one)
         right = cast("dict[str, Any]", other)
-        return left.keys() == right.keys() and all(_same(left[key], right[key]) for key in left)
+        if left.keys() != right.keys():
+            return False
+        return all(_same(left[key], right[key]) for key in left)
     if isinstance(one, list) and isinstance(other, (list, tuple)):
         first = cast("list[Any]", one)
         second = cast("Sequence[Any]", other)

@@ -65,8 +65,10 @@ def tool_definition(spec: ToolSpec, *, modern: bool) -> Json:
     if spec.icons:
         made["icons"] = list(spec.icons)
     if spec.meta:
-        kept = {name: value for name, value in spec.meta.items() if spec.server is not None or name != RESUMABLE}
-        made |= {"_meta": kept} if kept else {}
+        # A mark of this library, for callers in this process; that of a server is passed on.
+        kept = spec.meta if spec.server is not None else without_members(spec.meta, RESUMABLE)
+        if kept:
+            made["_meta"] = dict(kept)
     return made | without_members(spec.raw, *_WRITTEN)
 
 
@@ -155,11 +157,9 @@ def tool_result(raw: JsonObject, *, server: str, note: Callable[[str], None] | N
     content: Any = raw.get("content", _NO_CONTENT)
     if isinstance(content, list) and len(content) > MAX_BLOCKS:  # pyright: ignore[reportUnknownArgumentType]
         raise too_many_blocks(len(content), server)  # pyright: ignore[reportUnknownArgumentType]
-    if (
-        not isinstance(content, list)
-        or (content is _NO_CONTENT and "structuredContent" not in raw and not raw.get("isError"))
-        or type(raw.get("isError")) not in _FLAGS
-    ):
+    if not isinstance(content, list) or type(raw.get("isError")) not in _FLAGS:
+        return _second_reading(raw, server, note)
+    if content is _NO_CONTENT and _is_empty(raw):
         return _second_reading(raw, server, note)
     blocks = tuple(map(content_block, content))  # pyright: ignore[reportUnknownArgumentType]
     for block in blocks:  # not `any`: a generator costs more than the question, of one block
@@ -168,17 +168,23 @@ def tool_result(raw: JsonObject, *, server: str, note: Callable[[str], None] | N
     return _result(raw, blocks)
 
 
+def _is_empty(raw: JsonObject) -> bool:
+    """Return whether a result without content has no structured content, and is not an error."""
+    return "structuredContent" not in raw and not raw.get("isError")
+
+
 def _second_reading(raw: JsonObject, server: str, note: Callable[[str], None] | None) -> ToolResult:
     """Return a result that the specification does not allow."""
     made, changes = readable_result(raw)
     content: list[Any] = made.get("content", _NO_CONTENT)
-    if content is _NO_CONTENT and "structuredContent" not in made and not made.get("isError"):
+    if content is _NO_CONTENT and _is_empty(made):
         shown = shortened(json.dumps(made, ensure_ascii=False, default=str), _MAX_SHOWN)
         raise ProtocolError(
             f"its result has neither 'content' nor 'structuredContent': {shown}", server=server, code=INTERNAL_ERROR
         )
     blocks = tuple(map(content_block, content))
-    if any(type(block) is not UnknownContent and is_odd_block(block) for block in blocks):
+    known = [block for block in blocks if type(block) is not UnknownContent]
+    if any(map(is_odd_block, known)):
         changes = (*changes, ODD_DATA.problem)
     for change in changes:
         if note is not None:

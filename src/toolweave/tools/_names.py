@@ -23,6 +23,7 @@ ANY_TOOL = "*"
 """Stands for every tool in a filter of names."""
 
 _MAX_SHOWN = 200
+_MAX_LISTED = 10
 _ONE_BY_ONE = 16
 """Numeric suffixes up to this one are tried one after the other."""
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_-]")
@@ -64,8 +65,8 @@ def selected(name: str, *, include: Collection[str], exclude: Collection[str], s
     else:
         names = (name, *aliases(server, name), ANY_TOOL)
     if include:
-        return any(known in include for known in names)
-    return not any(known in exclude for known in names)
+        return not frozenset(names).isdisjoint(include)
+    return frozenset(names).isdisjoint(exclude)
 
 
 def given_names(names: Iterable[str]) -> tuple[str, ...]:
@@ -80,7 +81,8 @@ def unmatched(filters: Iterable[str], names: Iterable[str], *, server: str | Non
     known = list(names)
     accepted = {ANY_TOOL, *known}
     if server is not None:
-        accepted.update(alias for name in known for alias in aliases(server, name))
+        for name in known:
+            accepted.update(aliases(server, name))
     return [unknown_tool(name, known) for name in sorted({*filters} - accepted)]
 
 
@@ -166,7 +168,9 @@ class AssignedNames:
         dropped = set(gone[: len(gone) - self._max_removed // 2])
         for name in dropped:
             del names[name], self._holders[name]
-        self._others = {key: name for key, name in self._others.items() if key[0] != source or name not in dropped}
+        for key, name in tuple(self._others.items()):
+            if key[0] == source and name in dropped:
+                del self._others[key]
 
 
 def unknown_tool(name: str, known: Iterable[str]) -> str:
@@ -176,8 +180,12 @@ def unknown_tool(name: str, known: Iterable[str]) -> str:
     name = shortened(name, _MAX_SHOWN)
     if near:
         return f"no tool {name!r}; did you mean {' or '.join(map(repr, near))}?"
-    some = ", ".join(shortened(one, _MAX_SHOWN) for one in sorted(names)[:10]) + (", ..." if len(names) > 10 else "")
-    return f"no tool {name!r}; there are {some or 'none'}"
+    if not names:
+        return f"no tool {name!r}; there are none"
+    some = [shortened(one, _MAX_SHOWN) for one in sorted(names)[:_MAX_LISTED]]
+    if len(names) > _MAX_LISTED:
+        some.append("...")
+    return f"no tool {name!r}; there are {', '.join(some)}"
 
 
 class NameMap:
@@ -195,7 +203,8 @@ class NameMap:
 
     def __init__(self, tools: Iterable[ToolSpec | ToolName]) -> None:
         names = {_tool_name(tool) for tool in tools}
-        repeated = [name for name, times in Counter(name.exposed for name in names).items() if times > 1]
+        times = Counter(name.exposed for name in names)
+        repeated = [name for name in times if times[name] > 1]
         if repeated:
             raise ValueError(f"exposed names must be unique, {sorted(repeated)} are not; use `combined` or a prefix")
         self.wire_names: Mapping[str, str] = MappingProxyType(_assign(names))
@@ -237,21 +246,25 @@ def _tool_name(tool: ToolSpec | ToolName) -> ToolName:
 def _assign(names: set[ToolName]) -> dict[str, str]:
     candidates = {name: _sanitized(name.exposed) for name in names}
     wanted = Counter(candidates.values())
-    kept = {
-        name: legal
-        for name, legal in candidates.items()
-        if len(legal) <= MAX_WIRE_NAME and (legal == name.exposed or wanted[legal] == 1)
-    }
+    kept: dict[ToolName, str] = {}
+    for name, legal in candidates.items():
+        # A name that is legal as it is wins over those that only become it.
+        is_unique = legal == name.exposed or wanted[legal] == 1
+        if is_unique and len(legal) <= MAX_WIRE_NAME:
+            kept[name] = legal
     pending = names - kept.keys()
     digits = 8
-    while pending:  # again only when eight digits are some other tool's whole name
+    while pending:  # a second time only when eight digits are some other tool's whole name
         taken = set(kept.values())
         suffixed = {name: _with_digest(candidates[name], name, digits) for name in pending}
         wanted = Counter(suffixed.values())
-        kept |= {name: wire for name, wire in suffixed.items() if wanted[wire] == 1 and wire not in taken}
+        for name, wire in suffixed.items():
+            is_unique = wanted[wire] == 1 and wire not in taken
+            if is_unique:
+                kept[name] = wire
         pending -= kept.keys()
         digits += 6
-    return {name.exposed: wire for name, wire in sorted(kept.items(), key=lambda item: item[0].exposed)}
+    return {name.exposed: kept[name] for name in sorted(kept, key=lambda name: name.exposed)}
 
 
 def _sanitized(name: str) -> str:

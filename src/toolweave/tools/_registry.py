@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import Any, Literal, TypeAlias, cast
 
-from toolweave._json_types import Json
+from toolweave._json_types import Json, only_members
 from toolweave.errors import DuplicateToolError, ErrorKind, SchemaError
 from toolweave.protocol.component_meta import DEPRECATED, version_key, versioned, with_versions
 from toolweave.tools._call import CallContext, ToolCall
@@ -162,13 +162,11 @@ class ToolRegistry(RoutingToolset):
             raise KeyError(unknown_tool(target, self._tools))
         if name in self._tools or name in self._aliases:
             raise DuplicateToolError(name)
-        if deprecated is True:
+        reason = deprecated if isinstance(deprecated, str) else ""
+        needs_reason = deprecated is True or sunset is not None
+        if needs_reason and not reason:
             reason = f"use {target!r}"
-        else:
-            reason = deprecated or None
-        if sunset is not None and reason is None:
-            reason = f"use {target!r}"
-        made = self._aliases[name] = Alias(name=name, target=target, deprecated=reason, sunset=sunset)
+        made = self._aliases[name] = Alias(name=name, target=target, deprecated=reason or None, sunset=sunset)
         self._publish(changed=(target,))
         return made
 
@@ -217,7 +215,10 @@ class ToolRegistry(RoutingToolset):
     def snapshot(self) -> ToolSnapshot:
         """Return the definitions in the order they were added."""
         if self._snapshot is None:
-            older = {name: [spec for spec, _ in self._sorted(name)] for name, found in self._older.items() if found}
+            older: dict[str, list[ToolSpec]] = {}
+            for name, versions in self._older.items():
+                if versions:
+                    older[name] = [spec for spec, _ in self._sorted(name)]
             self._snapshot = ToolSnapshot(self._specs(), version=self._version, older=older)
         return self._snapshot
 
@@ -239,14 +240,16 @@ class ToolRegistry(RoutingToolset):
         spec = item.spec
         if self._is_another_version(spec):
             return self._insert_version(spec, item)
-        if spec.name in self._tools or spec.name in self._aliases:
+        taken = ChainMap[str, Any](self._tools, self._aliases)
+        if spec.name in taken:
+            if on_conflict == "error":
+                raise DuplicateToolError(spec.name)
             # "replace" takes the place of a tool, and never that of another tool's alias.
-            if on_conflict == "error" or (on_conflict == "replace" and spec.name in self._aliases):
+            if on_conflict == "replace" and spec.name in self._aliases:
                 raise DuplicateToolError(spec.name)
             if on_conflict == "skip":
                 return item
             if on_conflict == "rename":
-                taken = ChainMap[str, Any](self._tools, self._aliases)
                 spec = spec.replace(name=free_name(spec.name, spec.server, taken))
         before = self._tools.get(spec.name)
         self._tools[spec.name] = (spec, item)
@@ -258,10 +261,13 @@ class ToolRegistry(RoutingToolset):
 
     def _is_another_version(self, spec: ToolSpec) -> bool:
         """Whether a definition is another version of a registered tool."""
-        there = self._tools.get(spec.name)
-        if there is None or spec.version is None or there[0].version is None:
+        if spec.name not in self._tools:
             return False
-        known = {there[0].version, *(one.version for one, _ in self._older.get(spec.name, {}).values())}
+        older = self._older.get(spec.name, {})
+        known = [one.version for one, _ in (self._tools[spec.name], *older.values())]
+        # A tool without a version is replaced and not added to; only a versioned one can have older ones.
+        if None in (spec.version, known[0]):
+            return False
         return spec.version not in known
 
     def _insert_version(self, spec: ToolSpec, item: Tool) -> Tool:
@@ -316,16 +322,17 @@ class ToolRegistry(RoutingToolset):
         """Return a definition with its aliases and versions; the same object while it is equal: others cache it."""
         versions = [one.version or "" for one, _ in self._sorted(spec.name)]
         meta = with_versions(spec.meta, [spec.version or "", *versions])
-        own = (self._aliases[name].notice for name in aliases if name in self._aliases)
-        notices = [notice for notice in own if notice is not None]
+        own = only_members(self._aliases, aliases).values()
+        notices = [alias.notice for alias in own if alias.notice is not None]
         if notices:
             meta = {**meta, DEPRECATED: notices}
         shown = spec.replace(aliases=aliases, meta=meta)
         # Others cache by the identity of a definition, so an equal one must stay the same object.
         known = self._as_shown.get(spec.name)
-        if known is None or known[0] is not spec or known[1] != shown:
-            known = self._as_shown[spec.name] = (spec, shown)
-        return known[1]
+        if known is not None and known[0] is spec and known[1] == shown:
+            return known[1]
+        self._as_shown[spec.name] = (spec, shown)
+        return shown
 
     def _count(self, alias: Alias) -> None:
         alias.uses += 1

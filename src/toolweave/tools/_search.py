@@ -126,8 +126,9 @@ class ToolIndex:
         if word in self._postings:
             yield word, 1.0
         elif len(word) >= 3:
-            longer = [known for known in self._postings if known.startswith(word)]
-            yield from ((known, _PREFIX / len(longer)) for known in sorted(longer))
+            longer = sorted(known for known in self._postings if known.startswith(word))
+            for known in longer:
+                yield known, _PREFIX / len(longer)
 
     def _add(self, name: str, spec: ToolSpec) -> None:
         weights: dict[str, float] = {}
@@ -164,9 +165,15 @@ def words(text: str) -> list[str]:
 
 @lru_cache(8192)  # the definitions of a fleet say the same words over and over
 def _spaced(word: str) -> tuple[str, ...]:
-    parts = [part for part in _CAMEL.split(word) if part]
-    whole = [word] if len(parts) > 1 else []
-    return tuple(_stem(folded) for part in parts + whole if (folded := _folded(part)) not in _COMMON)
+    parts = list(filter(None, _CAMEL.split(word)))
+    if len(parts) > 1:
+        parts.append(word)
+    terms: list[str] = []
+    for part in parts:
+        folded = _folded(part)
+        if folded not in _COMMON:
+            terms.append(_stem(folded))
+    return tuple(terms)
 
 
 def _pairs(run: str) -> list[str]:
@@ -184,7 +191,8 @@ def _stem(word: str) -> str:
     """Remove the commonest English endings: a plural matches its singular, and `creating` matches `create`."""
     if len(word) > 4 and word.endswith("ies"):
         return word[:-3] + "y"
-    if len(word) > 3 and word.endswith("s") and not word.endswith(("ss", "us", "is")):
+    is_plural = word.endswith("s") and not word.endswith(("ss", "us", "is"))
+    if is_plural and len(word) > 3:
         word = word[:-1]
     for ending in ("ing", "ed"):
         if len(word) > len(ending) + 3 and word.endswith(ending):

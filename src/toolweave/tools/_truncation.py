@@ -6,6 +6,7 @@ Cuts values; knows no model and no server.
 from __future__ import annotations
 
 import json
+import operator
 import re
 import secrets
 import time
@@ -77,17 +78,18 @@ def fitted(result: ToolResult, policy: ResultPolicy, *, result_id: str | None = 
         result_id: The id under which the whole will be kept, for the note; None when it will not be.
     """
     result = result.for_model()
-    texts = result.content
     media: list[ContentBlock] = []
-    if any(map(is_binary_block, result.content)):
-        texts = tuple(block for block in result.content if not is_binary_block(block))
-        media = [_light(block, policy) for block in result.content if is_binary_block(block)]
-    if texts or media:
-        text = "\n".join(block.render() for block in texts)
-    else:
-        text = result.text
+    texts: list[str] = []
+    unchanged = True
+    for block in result.content:
+        if is_binary_block(block):
+            light = _light(block, policy)
+            unchanged &= light is block
+            media.append(light)
+        else:
+            texts.append(block.render())
+    text = "\n".join(texts) if result.content else result.text
     if len(text) <= policy.max_chars:
-        unchanged = not media or all(new is old for new, old in zip(media, filter(is_binary_block, result.content)))  # noqa: B905
         if unchanged:
             return (result, None)
         return (_replaced(result, policy), None)
@@ -114,10 +116,11 @@ def _cut(text: str, policy: ResultPolicy, result_id: str | None) -> str:
 
 def _edge(text: str, at: int, *, later: bool = False) -> int:
     """Return where a text may be cut near an index: never within a surrogate pair, which some servers send apart."""
-    if 0 < at < len(text) and "\ud800" <= text[at - 1] <= "\udbff" and "\udc00" <= text[at] <= "\udfff":
-        if later:
-            return at + 1
-        return at - 1
+    if not 0 < at < len(text):
+        return at
+    within_pair = "\ud800" <= text[at - 1] <= "\udbff" and "\udc00" <= text[at] <= "\udfff"
+    if within_pair:
+        return at + 1 if later else at - 1
     return at
 
 
@@ -200,8 +203,8 @@ class ResultCache(BaseToolset):
             self._keep(self._owner(ctx), result_id, whole)
         if read is model:
             return result
-        shown = (_for_user(one, self.policy) for one in result.content if "assistant" not in one.audience)
-        made = read.replace_content((*read.content, *shown))
+        users = [block for block in result.content if "assistant" not in block.audience]
+        made = read.replace_content((*read.content, *(_for_user(block, self.policy) for block in users)))
         # A structured text is the text once more: whole, it would be kept and sent beside its own cut form.
         if isinstance(made.structured_content, str):
             return made.replace(structured_content=made.text)
@@ -359,7 +362,7 @@ class BudgetedToolset(WrapperToolset, RoutingToolset):
     def snapshot(self) -> ToolSnapshot:
         """Return the tools of the toolset, and the one that reads on if it has no tool of that name itself."""
         seen = self._toolsets[0].snapshot(), self._cache.snapshot()
-        if self._seen is None or any(new is not old for new, old in zip(seen, self._seen, strict=True)):
+        if self._seen is None or not all(map(operator.is_, seen, self._seen)):
             inner, own = seen
             specs = [*inner, *(spec for spec in own if spec.name not in inner.by_name)]
             if self._drops:
@@ -417,13 +420,10 @@ class BudgetedToolset(WrapperToolset, RoutingToolset):
         if len(text) <= self._cache.policy.max_chars:
             return result
         value = result.structured_content
-        texts = (one.text for one in result.for_model().content if isinstance(one, TextContent))
-        said = any(is_json_of(one, value) for one in texts)
-        if said:
-            blocks = result.content
-        else:
-            blocks = (*result.content, TextContent(text=text))
-        return result.replace(content=blocks, structured_content=None)
+        for block in result.for_model().content:
+            if isinstance(block, TextContent) and is_json_of(block.text, value):
+                return result.replace(structured_content=None)
+        return result.replace(content=(*result.content, TextContent(text=text)), structured_content=None)
 
     def _feeds(self) -> list[Callable[[Callable[[ToolsChanged], None]], Unsubscribe]]:
         return [self._toolsets[0].subscribe, self._cache.subscribe]

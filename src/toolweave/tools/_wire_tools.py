@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 import msgspec
@@ -120,6 +120,33 @@ class _Prepared:
         return changes
 
 
+@dataclass(slots=True)
+class _Written:
+    """The definitions of a request, and what is known of each, by its exposed name."""
+
+    definitions: list[JsonObject] = field(default_factory=list[JsonObject])
+    changes: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    losses: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    filled: dict[str, JsonObject] = field(default_factory=dict[str, JsonObject])
+    renamed: dict[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
+    strict: set[str] = field(default_factory=set[str])
+
+    def add(self, prepared: _Prepared, lowered: LoweredSchema, definition: JsonObject) -> None:
+        """Add one tool."""
+        name = prepared.spec.name
+        self.definitions.append(definition)
+        if prepared.changes:
+            self.changes[name] = prepared.changes
+        if lowered.losses:
+            self.losses[name] = lowered.losses
+        if lowered.fillers:
+            self.filled[name] = prepared.spec.input_schema
+        if lowered.renamed:
+            self.renamed[name] = lowered.renamed
+        if prepared.strict:
+            self.strict.add(name)
+
+
 class ToolWriter:
     """Writes tools for one provider, cached by identity: definitions are immutable.
 
@@ -175,9 +202,11 @@ class ToolWriter:
             self._lists.clear()
             self._tools.clear()
         for index, (known, specs, wire) in enumerate(self._lists):
-            if len(specs) == len(tools) and (
-                (known is tools and not isinstance(tools, list)) or all(map(operator.is_, specs, tools))
-            ):
+            if len(specs) != len(tools):
+                continue
+            # A list may have been changed in place since, so of one only its definitions are compared.
+            is_same = known is tools and not isinstance(tools, list)
+            if is_same or all(map(operator.is_, specs, tools)):
                 if index:
                     self._lists.insert(0, self._lists.pop(index))
                 return wire
@@ -189,22 +218,30 @@ class ToolWriter:
 
     def _write(self, specs: tuple[ToolSpec, ...]) -> WireTools:
         prepared = list(self._numbered(self._bounded(specs)))
-        quarantined = {one.spec.name: one.reason for one in prepared if one.lowered is None}
-        for name, reason in quarantined.items():
-            _log.warning("tool %r is not offered to the model: %s", name, printable(reason))
-        kept = [(one, one.lowered) for one in prepared if one.lowered is not None]
-        names = NameMap(one.spec for one, _ in kept)
-        definitions = tuple(self._definition(names.wire_names[one.spec.name], one, lowered) for one, lowered in kept)
+        quarantined: dict[str, str] = {}
+        kept: dict[str, tuple[_Prepared, LoweredSchema]] = {}
+        for one in prepared:
+            name = one.spec.name
+            if one.lowered is None:
+                quarantined[name] = one.reason
+                _log.warning("tool %r is not offered to the model: %s", name, printable(one.reason))
+            else:
+                kept[name] = (one, one.lowered)
+        names = NameMap(one.spec for one, _ in kept.values())
+        made = _Written()
+        for name, (one, lowered) in kept.items():
+            definition = self._definition(names.wire_names[name], one, lowered)
+            made.add(one, lowered, definition)
         return WireTools(
             names=names,
-            definitions=definitions,
-            encoded=tuple(msgspec.Raw(encode(one)) for one in definitions),
+            definitions=tuple(made.definitions),
+            encoded=tuple(msgspec.Raw(encode(one)) for one in made.definitions),
             quarantined=quarantined,
-            changes={one.spec.name: one.changes for one, _ in kept if one.changes},
-            losses={one.spec.name: lowered.losses for one, lowered in kept if lowered.losses},
-            filled={one.spec.name: one.spec.input_schema for one, lowered in kept if lowered.fillers},
-            strict=frozenset(one.spec.name for one, _ in kept if one.strict),
-            renamed={one.spec.name: lowered.renamed for one, lowered in kept if lowered.renamed},
+            changes=made.changes,
+            losses=made.losses,
+            filled=made.filled,
+            strict=frozenset(made.strict),
+            renamed=made.renamed,
         )
 
     def _bounded(self, specs: Iterable[ToolSpec]) -> Iterator[_Prepared]:
@@ -216,7 +253,7 @@ class ToolWriter:
         used = (0, 0, 0)
         for spec in specs:
             one = self._prepared(spec, strict=self._strict is not None)
-            if bounds is not None and one.strict and one.lowered is not None:
+            if bounds is not None and one.lowered is not None and one.strict:
                 wanted = tuple(map(sum, zip(used, (1, *parameter_counts(one.lowered.schema)), strict=True)))
                 if (reason := _exceeded(wanted, bounds)) is None:
                     used = wanted
@@ -228,8 +265,11 @@ class ToolWriter:
         """Yield the tools; those beyond the most of a request are left out."""
         number = 0
         for one in prepared:
-            number += one.lowered is not None
-            if one.lowered is not None and self.max_tools is not None and number > self.max_tools:
+            if one.lowered is None:
+                yield one
+                continue
+            number += 1
+            if self.max_tools is not None and number > self.max_tools:
                 reason = f"a request takes {self.max_tools} tools, and this is number {number}; filter or defer some"
                 one = _Prepared(one.spec, "", None, reason)
             yield one

@@ -90,5 +90,9 @@ def offer_definition(part: OfferPart, item: Prompt | Resource | ResourceTemplate
 
 def offer_definitions(part: OfferPart, items: Iterable[Prompt | Resource | ResourceTemplate]) -> dict[str, JsonObject]:
     """Return the definitions of a list by name."""
-    definitions = (offer_definition(part, item) for item in items)
-    return {str(one[NAME_MEMBERS[part]]): one for one in definitions}
+    member = NAME_MEMBERS[part]
+    found: dict[str, JsonObject] = {}
+    for item in items:
+        made = offer_definition(part, item)
+        found[str(made[member])] = made
+    return found

@@ -178,18 +178,15 @@ def _of_list(
     server: str, part: PinnedPart, pinned: Mapping[str, PinnedDefinition], now: Mapping[str, PinnedDefinition]
 ) -> list[PinChange]:
     """Return how the definitions of one part differ from their pins."""
-    gone = {name: one for name, one in pinned.items() if name not in now}
+    gone = dict.fromkeys(name for name in pinned if name not in now)
     bodies: dict[str, deque[str]] = {}  # of those that are gone: the hash of all but the name -> the names
-    for name, one in gone.items():
-        bodies.setdefault(_nameless(part, one.definition), deque()).append(name)
+    for name in gone:
+        bodies.setdefault(_nameless(part, pinned[name].definition), deque()).append(name)
     found: list[PinChange] = []
     for name, one in now.items():
         if name in pinned:
             continue
-        if gone:
-            alike = bodies.get(_nameless(part, one.definition))
-        else:
-            alike = None
+        alike = bodies.get(_nameless(part, one.definition)) if gone else None
         if not alike:
             found.append(_change("added", server, (part, name), None, one))
         else:
@@ -235,15 +232,27 @@ def allow(pins: Pins, change: PinChange, identity: ServerIdentity) -> Pins:
     return pins.with_server(change.server, server.with_listed(change.part, listed))
 
 
+_IDENTITY_CHANGES: tuple[tuple[Literal["server", "version"], tuple[str, ...]], ...] = (
+    ("server", ("name", "origin")),
+    ("version", ("version", "package")),
+)
+"""The kinds of differences of a server itself, with the members of its identity that each is about."""
+
+
 def _of_identity(server: str, before: ServerIdentity, after: ServerIdentity) -> Iterator[PinChange]:
     was = _known(before)
     now = _known(after)
-    for kind, names in (("server", ("name", "origin")), ("version", ("version", "package"))):
-        fields = tuple(name for name in names if was.get(name) and now.get(name) and was[name] != now[name])
-        if kind == "version" and was.get("package", "") != now.get("package", "") and "package" not in fields:
-            fields = (*fields, "package")
+    differing = [name for name in was if was[name] != now[name]]
+    for kind, names in _IDENTITY_CHANGES:
+        fields: list[str] = []
+        for name in names:
+            # A member that one side does not have is no evidence of another server. A package is: a pinned one that
+            # the config no longer names runs as another program.
+            is_known = name == "package" or bool(was[name] and now[name])
+            if is_known and name in differing:
+                fields.append(name)
         if fields:
-            yield PinChange(kind=cast("Any", kind), server=server, fields=fields, before=was, after=now)
+            yield PinChange(kind=kind, server=server, fields=tuple(fields), before=was, after=now)
 
 
 def _known(identity: ServerIdentity) -> dict[str, str]:
@@ -279,12 +288,13 @@ def _compared(before: Any, after: Any) -> Iterator[str]:
     if isinstance(before, str) or isinstance(after, str):
         import difflib  # only where texts differ
 
-        old, new = (_lines(value) for value in (before, after))
-        yield from (visible(line) for line in difflib.ndiff(old, new) if not line.startswith("? "))
+        for line in difflib.ndiff(_lines(before), _lines(after)):
+            if not line.startswith("? "):
+                yield visible(line)
         return
     old = dict(_leaves(before))
     new = dict(_leaves(after))
-    for path in [*old, *(path for path in new if path not in old)]:
+    for path in old | new:
         if old.get(path) != new.get(path):
             if path in old:
                 yield f"- {path}{old[path]}"
@@ -298,12 +308,17 @@ def _lines(value: Any) -> list[str]:
     return []
 
 
+def _is_flat(items: list[Any]) -> bool:
+    """Return whether a list holds no objects and lists, so that it is shown in one line."""
+    return not any(isinstance(item, (dict, list)) for item in items)
+
+
 def _leaves(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str, str]]:
     """Yield the values in a JSON value that hold no others, each behind its path."""
     if isinstance(value, Mapping) and value:
         for key, item in cast("Mapping[str, Any]", value).items():
             yield from _leaves(item, (*path, key))
-    elif isinstance(value, list) and value and any(isinstance(item, (dict, list)) for item in cast("list[Any]", value)):
+    elif isinstance(value, list) and not _is_flat(cast("list[Any]", value)):
         for index, item in enumerate(cast("list[Any]", value)):
             yield from _leaves(item, (*path, index))
     elif value is not _MISSING:

@@ -99,15 +99,25 @@ def enforce(
     return _verdict(mode, changes, [spec.original_name for spec in specs])
 
 
+def _server_change(changes: Iterable[PinChange]) -> PinChange | None:
+    """Return the difference that makes a server another one than the pinned, if there is one."""
+    for change in changes:
+        if change.kind == "server":
+            return change
+    return None
+
+
 def _verdict(mode: PinMode, changes: Sequence[PinChange], names: Iterable[str]) -> PinVerdict:
     """Return the outcome for the definitions of one part: the differences, and the names that are withheld."""
     withheld: dict[str, str] = {}
     if mode == "block":
-        another = next((change for change in changes if change.kind == "server"), None)
+        another = _server_change(changes)
         # Another server has no trusted definitions at all, so all of its names are withheld, equal or not.
         if another is not None:
             withheld = dict.fromkeys(names, another_server(another))
-        withheld |= {one.name: _reason(one) for one in changes if one.kind in _WITHHELD}
+        for change in changes:
+            if change.kind in _WITHHELD:
+                withheld[change.name] = _reason(change)
     problems = [_problem(change, withheld) for change in changes[:_MAX_PROBLEMS]]
     if len(changes) > _MAX_PROBLEMS:
         problems.append(f"{len(changes) - _MAX_PROBLEMS} more differences from the pins")
@@ -225,21 +235,27 @@ class ServerGuard:
         found = self._pins([name])
         if isinstance(found, PinVerdict):
             return found.withheld.get(name)
-        another = next((one for one in self._identity_changes() if one.kind == "server"), None)
+        another = _server_change(self._identity_changes())
         if another is not None:
             return another_server(another)
         if part != "resource":
             return self._refusal_of_listed(part, name)
+        return self._refusal_of_resource(name)
+
+    def _refusal_of_resource(self, name: str) -> str | None:
+        """Return why a resource may not be used. Offered definitions win: one name may fit several templates."""
         uri = normal_uri(name)
-        if any(normal_uri(one) == uri for one in self._offered.get("resource", ())):
+        if uri in map(normal_uri, self._offered.get("resource", ())):
             return None
         for one, reason in self._withheld("resource").items():
             if normal_uri(one) == uri:
                 return reason
         if any(matches_template(one, name) for one in self._offered.get("template", ())):
             return None
-        reasons = (reason for one, reason in self._withheld("template").items() if matches_template(one, name))
-        return next(reasons, None)
+        for template, reason in self._withheld("template").items():
+            if matches_template(template, name):
+                return reason
+        return None
 
     def _refusal_of_listed(self, part: OfferPart, name: str) -> str | None:
         """Return why a prompt or a template may not be used: one that is not listed cannot be pinned."""
@@ -274,10 +290,14 @@ class ServerGuard:
 
     def note_result(self, findings: Iterable[Finding]) -> list[Finding]:
         """Keep the findings of a result, once for each tool and kind; return the new ones."""
-        new = [one for one in findings if (one.tool, one.kind) not in self._in_results]
+        new: list[Finding] = []
         room = _MAX_PROBLEMS - len(self._in_results)
-        self._in_results |= {(one.tool, one.kind): one for one in new[: max(0, room)]}
-        return new[: max(0, room)]
+        for finding in findings:
+            key = (finding.tool, finding.kind)
+            if key not in self._in_results and len(new) < room:
+                self._in_results[key] = finding
+                new.append(finding)
+        return new
 
     def refusal(self, name: str) -> str | None:
         """Return why a tool may not be called by this name or alias, or None if nothing is known against it."""
@@ -295,7 +315,9 @@ class ServerGuard:
     @property
     def compares(self) -> bool:
         """Whether the server may have pins: not one whose pins are off, or that no file configures."""
-        return self._config.pins != "off" and not (self._config.pins is None and self._config.source is None)
+        if self._config.pins is None:
+            return self._config.source is not None
+        return self._config.pins != "off"
 
     @property
     def original_instructions(self) -> str | None:
@@ -304,13 +326,15 @@ class ServerGuard:
 
     def _hold(self, specs: Iterable[ToolSpec]) -> None:
         """Replace the definitions; one that is the same as before keeps its findings, or its turn to be scanned."""
-        waiting = {spec.original_name for spec in self._unscanned}
-        scanned = {name: spec for name, spec in self._specs.items() if name not in waiting}
+        scanned = dict(self._specs)
+        for spec in self._unscanned:
+            del scanned[spec.original_name]
         self._specs = {spec.original_name: spec for spec in specs}
         self._unscanned = deque(spec for name, spec in self._specs.items() if scanned.get(name) is not spec)
         self._budget = ScanBudget()
-        for name in [one for one in self._in_definitions if self._specs.get(one) is not scanned.get(one)]:
-            del self._in_definitions[name]
+        for name in tuple(self._in_definitions):
+            if self._specs.get(name) is not scanned.get(name):
+                del self._in_definitions[name]
 
     def _found_in_definitions(self) -> Iterator[Finding]:
         """Yield the findings in the definitions, in the order of the list, after scanning those that were not yet."""
@@ -330,9 +354,8 @@ class ServerGuard:
             text = f"nothing of it is pinned in {self._lock.path}; `toolweave pin {name}` pins what there is"
             return PinVerdict(changes=verdict.changes, withheld=verdict.withheld, problems=(text,))
         if mode == "off":
-            unpinned = []
-        else:
-            unpinned = self._unpinned_parts(pins.servers[name])
+            return verdict
+        unpinned = self._unpinned_parts(pins.servers[name])
         if unpinned:
             if len(unpinned) > 1:
                 listed = f"{', '.join(unpinned[:-1])} and {unpinned[-1]}"
@@ -373,8 +396,10 @@ class ServerGuard:
         changes = instructions_drift(name, pinned or PinnedServer.nothing(), self._instructions or "")
         withheld: dict[str, str] = {}
         if mode == "block":
-            reasons = [_reason(one) for one in (*self._identity_changes(), *changes) if one.kind in _AGAINST]
-            withheld = {"instructions": reasons[0]} if reasons else {}
+            for change in (*self._identity_changes(), *changes):
+                if change.kind in _AGAINST:
+                    withheld["instructions"] = _reason(change)
+                    break
         if pinned is None:
             problems = ()
         else:
@@ -453,20 +478,14 @@ def _reason(change: PinChange) -> str:
 
 
 def _problem(change: PinChange, withheld: Mapping[str, str]) -> str:
-    if change.part == "instructions":
-        key = "instructions"
-    else:
-        key = change.name
-    if key in withheld or (change.kind == "server" and withheld):
-        kept = " (withheld)"
-    else:
-        kept = ""
-    if change.kind in ("changed", "renamed", "server", "version"):
-        lines = change.diff()
-    else:
-        lines = []
-    if change.part == "instructions":
-        lines = change.diff()
-    more = len(lines) - _DIFF_LINES
-    shown = [*lines[:_DIFF_LINES], *([f"... {more} more lines, see `toolweave pin check`"] if more > 0 else [])]
-    return "\n".join([f"{change.text}{kept}", *(f"  {line}" for line in shown)])
+    key = "instructions" if change.part == "instructions" else change.name
+    # Another server costs all names, so its own difference has no name to look for.
+    is_withheld = bool(withheld) if change.kind == "server" else key in withheld
+    text = f"{change.text} (withheld)" if is_withheld else change.text
+    has_diff = change.part == "instructions" or change.kind in ("changed", "renamed", "server", "version")
+    lines = change.diff() if has_diff else []
+    for line in lines[:_DIFF_LINES]:
+        text += f"\n  {line}"
+    if len(lines) > _DIFF_LINES:
+        text += f"\n  ... {len(lines) - _DIFF_LINES} more lines, see `toolweave pin check`"
+    return text

@@ -35,6 +35,10 @@ class Instruction(Value, frozen=True, eq=False):
     after: int
     pattern: str
 
+    def may_be_in(self, words: Collection[bytes]) -> bool:
+        """Return whether each group of needed words has one among these; the first group was looked up before."""
+        return not any(group.isdisjoint(words) for group in self.needs[1:])
+
 
 def _instruction(*needs: str, passages: tuple[str, ...] = (), before: int, after: int, pattern: str) -> Instruction:
     """Make one; each of `needs` is words between spaces, and `passages` are by default the first of these."""
@@ -166,8 +170,10 @@ def words_of(data: bytes) -> frozenset[bytes]:
 
 def instructions_for(words: Collection[bytes]) -> list[Instruction]:
     """Return the instructions that may be in a definition with these words: mostly none."""
-    near = dict.fromkeys(one for word in words for one in _BY_WORD.get(word, ()))
-    return [one for one in near if not any(group.isdisjoint(words) for group in one.needs[1:])]
+    near: dict[Instruction, None] = {}
+    for word in words:
+        near |= dict.fromkeys(_BY_WORD.get(word, ()))
+    return [one for one in near if one.may_be_in(words)]
 
 
 def instructions_in(text: str, instructions: Sequence[Instruction]) -> str | None:
@@ -207,13 +213,20 @@ def odd_urls_in(text: str) -> Iterator[tuple[str, str]]:
         for found in islice(re.finditer(_SCRIPT, text), _MAX_PLACES):
             yield found[1], "which is a program"
     if "://" in lower:
-        judged = ((found[0], _odd(found[0].rstrip(".,;:"))) for found in islice(re.finditer(_URL, lower), _MAX_URLS))
-        yield from islice(((url, why) for url, why in judged if why is not None), _MAX_PLACES)
+        yield from islice(_odd_links(lower), _MAX_PLACES)
+
+
+def _odd_links(lower: str) -> Iterator[tuple[str, str]]:
+    for found in islice(re.finditer(_URL, lower), _MAX_URLS):
+        reason = _odd(found[0].rstrip(".,;:"))
+        if reason is not None:
+            yield found[0], reason
 
 
 def _odd(url: str) -> str | None:
     """Return why an address in lower case is odd, or None."""
-    if re.match(_ORDINARY, url) and "xn--" not in url and not any(host in url for host in _CATCHERS):
+    is_ordinary = re.match(_ORDINARY, url) is not None and "xn--" not in url
+    if is_ordinary and not any(host in url for host in _CATCHERS):
         return None  # nearly every one
     try:
         parts = urlsplit(url)
@@ -222,7 +235,7 @@ def _odd(url: str) -> str | None:
         return None  # a pattern or a placeholder
     if "@" in parts.netloc and "{" not in parts.netloc:
         return "whose host stands behind a user's name"
-    if host.startswith("xn--") or ".xn--" in host or not host.isascii():
+    if ".xn--" in f".{host}" or not host.isascii():
         return "whose host is not written in plain letters"
     if host.endswith(_CATCHERS):
         return "of a service that collects requests"

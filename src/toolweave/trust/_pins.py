@@ -15,7 +15,7 @@ from typing import Any, Self, TypeAlias, TypeVar, cast
 import msgspec
 
 from toolweave._files import read_file
-from toolweave._json_types import Json, JsonObject, without_members
+from toolweave._json_types import Json, JsonObject, object_or_empty, text_or_empty, without_members
 from toolweave._value import Value
 from toolweave.config import ServerConfig, program_name
 from toolweave.config._naming import package_of
@@ -57,11 +57,11 @@ class ServerIdentity(Value, frozen=True, kw_only=True):
     @classmethod
     def of(cls, config: ServerConfig, server_info: JsonObject | None = None) -> ServerIdentity:
         """Return the identity of a configured server, with its name and version from the handshake."""
-        said = server_info or {}
+        reported = object_or_empty(server_info)
         package, version = package_of(config.command, config.args) if config.command else ("", "")
         return cls(
-            name=str(said.get("name") or ""),
-            version=str(said.get("version") or ""),
+            name=text_or_empty(reported.get("name")),
+            version=text_or_empty(reported.get("version")),
             origin=_origin(config, package),
             package=f"{package}@{version}" if version else "",
         )

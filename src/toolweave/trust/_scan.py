@@ -125,16 +125,13 @@ def scan_tool(spec: ToolSpec, budget: ScanBudget | None = None) -> tuple[Finding
     definition = spec.raw or definition_of(spec)
     try:
         data = encode(definition)
-    except (
-        TypeError,
-        ValueError,
-        OverflowError,
-        RecursionError,
-    ):  # made in code, or nested without end: judged elsewhere
+    # Made in code, or nested without end: judged elsewhere.
+    except (TypeError, ValueError, OverflowError, RecursionError):
         return ()
     plain = is_plain_json(data)
     instructions, links = _suspected(data)
-    if plain and not instructions and not links and spec.original_name.isascii():
+    is_suspicious = bool(instructions) or links
+    if plain and not is_suspicious and spec.original_name.isascii():
         return ()
     budget = budget or ScanBudget()
     if not budget.begin():
@@ -143,7 +140,8 @@ def scan_tool(spec: ToolSpec, budget: ScanBudget | None = None) -> tuple[Finding
         budget.is_reported = True
         detail = "is not scanned, nor are those behind it: too much of the list is suspicious"
         return (_finding(spec, "unscanned", "definition", detail),)
-    found = [_finding(spec, *one) for one in _read(definition, budget, len(data), not plain, instructions, links)]
+    read = _read(definition, budget, len(data), not plain, instructions, links)
+    found = [_finding(spec, *one) for one in read]
     like = lookalike_of(spec.original_name)
     if like is not None:
         detail = f"is written with letters that look like others: it reads as {like!r}"
@@ -347,12 +345,16 @@ def _hidden(text: str) -> Iterator[tuple[FindingKind, str]]:
         yield kind, f"has {_NAMES[kind]}, {chars.total()} in all: {shown}{more}"
 
 
+_DIRECTIONS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+"""Characters that set or change the direction of writing."""
+
+
 def _kind_of(char: str) -> FindingKind:
     if char <= "\x9f":
         return "control"
     if "\U000e0000" <= char <= "\U000e007f":
         return "tag"
-    if char in "\u061c\u200e\u200f" or "\u202a" <= char <= "\u202e" or "\u2066" <= char <= "\u2069":
+    if char in _DIRECTIONS:
         return "direction"
     return "hidden"
 

@@ -65,9 +65,11 @@ class ShadowIndex:
         # hub, where the latter would be quadratic.
         for word in sorted(self._words.keys() & self._names.keys()):
             owners = sorted(self._names[word])
-            own = {server for server, _ in owners}
+            own = dict(owners)
             owner, name = owners[0]
-            yield from ((server, tool, name, owner) for server, tool in sorted(self._words[word]) if server not in own)
+            for server, tool in sorted(self._words[word]):
+                if server not in own:
+                    yield server, tool, name, owner
 
     def lookalikes(self) -> Iterator[Relation]:
         """Yield each name that looks like one of another server without being the same."""
@@ -86,5 +88,6 @@ class ShadowIndex:
         # Only names that nobody would write by chance: `search` or `get` in a description means nothing.
         if len(name) >= _SHORTEST and _WORD.fullmatch(name):
             yield self._names, name
-        for word in {word for word in _WORD.findall(spec.description) if len(word) >= _SHORTEST}:
-            yield self._words, word
+        for word in set(_WORD.findall(spec.description)):
+            if len(word) >= _SHORTEST:
+                yield self._words, word

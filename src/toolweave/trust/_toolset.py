@@ -47,7 +47,8 @@ class PinnedToolset(WrapperToolset):
         """Return the tools that may be used now; see `Toolset.snapshot`."""
         inner = self._toolsets[0].snapshot()
         pins = self._read()
-        if self._seen is None or self._seen[0] is not inner or self._seen[1] is not pins:
+        known_inner, known_pins = self._seen or (None, None)
+        if known_inner is not inner or known_pins is not pins:
             self._judge(inner, pins)
             self._seen = (inner, pins)
         return self._offered
@@ -73,14 +74,15 @@ class PinnedToolset(WrapperToolset):
         by_server: dict[str, list[ToolSpec]] = {}
         for spec in inner:
             by_server.setdefault(spec.server or self._local, []).append(spec)
-        self._verdicts = [enforce(pins, self._mode, server, specs) for server, specs in by_server.items()]
-        refusals = dict(zip(by_server, (verdict.withheld for verdict in self._verdicts), strict=True))
-        self._withheld = {
-            spec.name: reason
-            for server, specs in by_server.items()
-            for spec in specs
-            if (reason := refusals[server].get(spec.original_name)) is not None
-        }
+        self._verdicts = []
+        self._withheld = {}
+        for server, specs in by_server.items():
+            verdict = enforce(pins, self._mode, server, specs)
+            self._verdicts.append(verdict)
+            for spec in specs:
+                reason = verdict.withheld.get(spec.original_name)
+                if reason is not None:
+                    self._withheld[spec.name] = reason
         offered = (spec for spec in inner if spec.name not in self._withheld)
         self._offered = ToolSnapshot(offered, version=max(inner.version, self._offered.version + 1))
 
