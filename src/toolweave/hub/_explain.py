@@ -11,7 +11,6 @@ from typing import ClassVar
 from toolweave._value import Value
 from toolweave.connect._connection import McpConnection
 from toolweave.hub._hub import Hub
-from toolweave.protocol.left_out import LeftOut
 from toolweave.tools._names import aliases, expose
 from toolweave.tools._selection import own_names
 from toolweave.tools._spec import AppliedRule, ToolSpec
@@ -60,10 +59,14 @@ def explain_tool(hub: Hub, name: str) -> tuple[ToolExplanation, ...]:
         name: An exposed name, one that a tool would have without rules, `server:tool`, or a tool's own name.
     """
     exact = hub.snapshot().find(name)
-    found = [one for client in hub.clients.values() for one in _of_server(hub, client) if _means(client, one, name)]
+    found: list[ToolExplanation] = []
+    for client in hub.clients.values():
+        found += [one for one in _of_server(hub, client) if _means(client, one, name)]
     if exact is not None:
         found.sort(key=lambda one: one.spec is not exact)
-        return tuple(found if found and found[0].spec is exact else [_offered(exact), *found])
+        if not found or found[0].spec is not exact:
+            found.insert(0, _offered(exact))
+        return tuple(found)
     return tuple(sorted(found, key=lambda one: one.name is None))
 
 
@@ -76,7 +79,9 @@ def _of_server(hub: Hub, client: McpConnection) -> Iterator[ToolExplanation]:
     reasons |= client.left_out
     reasons |= client.withheld
     reasons |= _left_out_of_list(client.problems)
-    reasons |= {one.name: f"its server leaves it out: {one.reason}" for one in _tools_left_out(client)}
+    for one in client.left_out_by_server:
+        if one.part == "tool" and one.name:
+            reasons[one.name] = f"its server leaves it out: {one.reason}"
     for tool, reason in reasons.items():
         if tool not in offered:
             yield ToolExplanation(server=server, tool=tool, reason=reason)
@@ -101,10 +106,6 @@ def _not_named(hub: Hub, server: str, tool: str) -> str:
         return str(error)
     start = f"server {server!r}: tool {tool!r} left out"
     return next((one for one in hub.warnings if one.startswith(start)), f"server {server!r} is not ready")
-
-
-def _tools_left_out(client: McpConnection) -> Iterator[LeftOut]:
-    return (one for one in client.left_out_by_server if one.part == "tool" and one.name)
 
 
 def _left_out_of_list(problems: Iterable[str]) -> dict[str, str]:

@@ -126,7 +126,7 @@ class Hub(HubEventSubscriptions, Openable, HubFeatures):
         """
         offered = self.snapshot()
         names = [str(one) for one in self._tools.conflicts if one.lasting or offered.find(one.name)]
-        others = (str(one) for one in self._offer_names.conflicts if one.server in self._clients)
+        others = [str(one) for one in self._offer_names.conflicts if one.server in self._clients]
         clients = self._clients.items()
         filters = [f"server {name!r}: {text}" for name, client in clients for text in client.filter_problems]
         pins = [f"server {name!r}: {text}" for name, client in clients for text in client.pin_problems]
@@ -145,12 +145,11 @@ class Hub(HubEventSubscriptions, Openable, HubFeatures):
 
     def states(self) -> dict[str, ConnectionState]:
         """Return the state of every server, the failed ones included."""
-        failed = {
-            name: ConnectionState.AUTH_REQUIRED if isinstance(error, AuthRequiredError) else ConnectionState.FAILED
-            for name, error in self._errors.items()
-            if name not in self._clients
-        }
-        return {name: client.state for name, client in self._clients.items()} | failed
+        states = {name: client.state for name, client in self._clients.items()}
+        for name, error in self._errors.items():
+            needs_sign_in = isinstance(error, AuthRequiredError)
+            states.setdefault(name, ConnectionState.AUTH_REQUIRED if needs_sign_in else ConnectionState.FAILED)
+        return states
 
     # Toolset
 
@@ -208,9 +207,8 @@ class Hub(HubEventSubscriptions, Openable, HubFeatures):
             self._adopt(loaded)
             await self.settled(self._wait)
             self._end_start()
-            await (
-                anyio.lowlevel.checkpoint()
-            )  # naming 100,000 tools takes long enough: let others run before the caller
+            # Naming 100,000 tools takes long enough: let others run before the caller.
+            await anyio.lowlevel.checkpoint()
             if self._on_error == "raise" and self._errors:
                 raise ExceptionGroup("some MCP servers could not be used", list(self._errors.values()))
         except BaseException:
@@ -406,7 +404,8 @@ class Hub(HubEventSubscriptions, Openable, HubFeatures):
             self._fail(name, error)
         for name, config in {**loaded.servers, **self._added}.items():
             there = self._clients.get(name)
-            if config.disabled or (there is not None and there.state not in OVER):
+            is_running = there is not None and there.state not in OVER
+            if config.disabled or is_running:
                 continue
             if not self._caller_servers.takes(config):
                 self._starts.begin(self._begin(config))
@@ -449,8 +448,9 @@ class Hub(HubEventSubscriptions, Openable, HubFeatures):
         # A dict keeps the order of insertion, and the order of the servers is that of their tools. A server that failed
         # and came back would be last.
         if returns:  # to its position: faults do not change the order of the servers
-            for one in [one for one in self._prefixes if one in self._clients]:
-                self._clients[one] = self._clients.pop(one)
+            for one in self._prefixes:
+                if one in self._clients:
+                    self._clients[one] = self._clients.pop(one)
 
     def _problem(self, client: McpConnection, text: str) -> None:
         if text in client.pin_problems or text in client.filter_problems:
@@ -481,12 +481,16 @@ class Hub(HubEventSubscriptions, Openable, HubFeatures):
     def _on_state(self, client: McpConnection, change: StateChanged) -> None:
         if change.state is ConnectionState.READY:
             self._note(client.name, None)
+            return
+        if change.error is None:
+            return
+        is_troubled = change.state in (ConnectionState.DEGRADED, *FAILED)
         # Version 0: it has never listed its tools, so nothing is lost by leaving it out. One that has keeps them: its
         # calls fail with the error, and it may come back.
-        elif change.error is not None and change.state in FAILED and client.snapshot().version == 0:
+        if change.state in FAILED and client.snapshot().version == 0:
             self._down.given_up[client.name] = client
             self._fail(client.name, change.error)
-        elif change.error is not None and (change.state in (ConnectionState.DEGRADED, *FAILED) or client.away):
+        elif is_troubled or client.away:
             if client.away and str(self._errors.get(client.name)) != str(change.error):
                 log_failure(change.error, client.config, is_retried=True)
             self._note(client.name, change.error)

@@ -188,5 +188,9 @@ def _is_free(name: str, who: tuple[str, str], given: AssignedNames, servers: Col
         return True
     # `bank:pay` and `bank/pay` are aliases of the server `bank`: a tool of another server so named would be called in
     # its place.
-    heads = (name.partition(separator)[0] for separator in ":/" if separator in name)
-    return not any(head != who[0] and head in servers for head in heads)
+    for separator in ":/":
+        head, found, _ = name.partition(separator)
+        is_other = head != who[0] and head in servers
+        if found and is_other:
+            return False
+    return True

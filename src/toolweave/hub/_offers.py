@@ -203,11 +203,16 @@ class HubOffers:
         traits = _TRAITS[kind]
         asked = self._offering(traits.capability)
         errors = await self._read_each(asked, traits.read)
-        facts = {one: one.gateway_side.list_facts(kind) for one in asked}
-        known = {one: found for one, found in facts.items() if one not in errors or found.listed}
+        facts: dict[str, ListFacts[Any]] = {}
+        items: list[tuple[McpConnection, tuple[Any, ...]]] = []
+        for one in asked:
+            found = one.gateway_side.list_facts(kind)
+            if found.listed or one not in errors:
+                facts[one.name] = found
+                items.append((one, found.items))
         return HubList(
-            entries=self._named(kind, [(one, found.items) for one, found in known.items()]),
-            facts={one.name: found for one, found in known.items()},
+            entries=self._named(kind, items),
+            facts=facts,
             errors={one.name: error for one, error in errors.items()},
         )
 
@@ -239,8 +244,13 @@ class HubOffers:
 
         asked = self.with_skills()
         await self._read_each(asked, read)
-        listed = [(skill, self.skill_prefix(skill)) for one in asked for skill in found.get(one, ())]
-        return [(skill, prefix) for skill, prefix in listed if prefix is not None]
+        listed: list[tuple[Skill, str]] = []
+        for one in asked:
+            for skill in found.get(one, ()):
+                prefix = self.skill_prefix(skill)
+                if prefix is not None:
+                    listed.append((skill, prefix))
+        return listed
 
     def skill_prefix(self, skill: Skill) -> str | None:
         """Return the prefix of the URIs of a skill in the hub, which is settled when it is first seen, or None."""
@@ -326,8 +336,7 @@ class HubOffers:
         """Return definitions under exposed names, which are given in the order of the servers."""
         present = [(one, items) for one, items in listed if self._clients.get(one.name) is one]
         known, entries = self._known.get(kind, ([], ()))
-        same = [one is other and items is theirs for (one, items), (other, theirs) in zip(present, known, strict=False)]
-        if len(known) == len(present) and all(same):
+        if _are_same(present, known):
             return entries
         traits = _TRAITS[kind]
         named = list[HubEntry]()
@@ -356,8 +365,12 @@ class HubOffers:
             if owner is None:
                 return []
             return [(owner, holder[1])]
-        named = [(one, own) for one in clients.values() if (own := without_server(uri, one.name)) is not None]
-        return [*named, *((one, uri) for one in self._offering("resources"))]
+        found: list[tuple[McpConnection, str]] = []
+        for client in clients.values():
+            own = without_server(uri, client.name)
+            if own is not None:
+                found.append((client, own))
+        return found + [(client, uri) for client in self._offering("resources")]
 
     def owner_of_prompt(self, name: str) -> tuple[McpConnection, str] | None:
         """Return the connection that has a prompt, with its name there, if that is known."""
@@ -466,3 +479,15 @@ class HubOffers:
 def _subscribes(connection: McpConnection) -> bool:
     declared: Any = connection.capabilities.get("resources")
     return isinstance(declared, dict) and cast("Json", declared).get("subscribe") is True
+
+
+def _are_same(
+    lists: Sequence[tuple[McpConnection, tuple[Any, ...]]], others: Sequence[tuple[McpConnection, tuple[Any, ...]]]
+) -> bool:
+    """Return whether the lists of connections are the very same objects: an unchanged list stays the same tuple."""
+    if len(lists) != len(others):
+        return False
+    for (client, items), (other, other_items) in zip(lists, others, strict=True):
+        if client is not other or items is not other_items:
+            return False
+    return True

@@ -192,8 +192,11 @@ class SkillTools(RoutingToolset):
 
     def _is_nested(self, skill: Skill) -> bool:
         """Whether a skill is inside the folder of another of its server."""
-        others = (one for one in self._skills.values() if one.server == skill.server)
-        return any(skill.uri.startswith(f"{one.root}/") for one in others if one.uri != skill.uri)
+        for other in self._skills.values():
+            is_other = other.server == skill.server and other.uri != skill.uri
+            if is_other and skill.uri.startswith(f"{other.root}/"):
+                return True
+        return False
 
     async def _read(self, name: str, path: str) -> EmbeddedResource:
         loaded = self._loaded.get(name)

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 import msgspec
 
+from toolweave._json_types import only_members
 from toolweave.connect._connection import McpConnection
 from toolweave.errors import ErrorKind, ToolError
 from toolweave.hub._naming import NameConflict, NamedServer, name_server
@@ -59,8 +60,9 @@ class HubTools:
     def snapshot(self) -> ToolSnapshot:
         """Return the tools of all servers, in the order of the servers."""
         if self._snapshot is None:
-            named = (self._named.get(name) for name in self._clients)
-            specs = (spec for one in named if one is not None for spec in one.specs.values())
+            specs: list[ToolSpec] = []
+            for named in only_members(self._named, self._clients).values():
+                specs += named.specs.values()
             self._snapshot = ToolSnapshot(specs, version=self._version)
         return self._snapshot
 
@@ -92,9 +94,9 @@ class HubTools:
         """Return the definitions of a server that are compared with those of others: none where its scan is off."""
         client = self._clients.get(server)
         named = self._named.get(server)
-        if client is not None and named is not None and client.config.scan:
-            return named.specs.values()
-        return ()
+        if client is None or named is None:
+            return ()
+        return named.specs.values() if client.config.scan else ()
 
     def update(self, servers: Iterable[str]) -> NamesUpdate:
         """Name the tools of these servers from their snapshots; the other servers' stay as they are."""
@@ -127,7 +129,8 @@ class HubTools:
             self._named.pop(server, None)  # its names stay given: see `_naming`
         for name in before.inner:
             self._routes.pop(name, None)
-        self._routes.update((name, (server, inner)) for name, inner in after.inner.items())
+        for name, inner in after.inner.items():
+            self._routes[name] = (server, inner)
         return before, after
 
 
@@ -142,7 +145,8 @@ def server_of(name: str, servers: Collection[str], prefixes: Mapping[str, str]) 
     # the longest name first: `git_hub_list` is of the server `git_hub`, not of `git`
     for server in sorted(servers, key=len, reverse=True):
         prefix = prefixes.get(server, f"{server}_")
-        if name.startswith(aliases(server, "")) or (prefix and name.startswith(prefix)):
+        heads = aliases(server, "")
+        if name.startswith((*heads, prefix) if prefix else heads):
             return server
     return None
 

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal, TypeAlias, cast
 
 import msgspec
 
-from toolweave._json_types import only_members, without_members
+from toolweave._json_types import as_array, only_members, without_members
 from toolweave._value import Value
 from toolweave.errors import ConfigError, ErrorKind, RequestError, ToolError
 from toolweave.middleware._options import as_tuples, one_of
@@ -83,28 +83,38 @@ class AccessRule(OfferSelection, frozen=True, kw_only=True, forbid_unknown_field
 
     def fits_caller(self, identity: Identity | None) -> bool:
         """Whether the conditions on the caller hold."""
-        if self.authenticated is not None and self.authenticated is not (identity is not None):
+        has_identity = identity is not None
+        if self.authenticated not in (None, has_identity):
             return False
-        if not (self.clients or self.subjects or self.issuers or self.scopes or self.claims):
-            return True
-        return (
-            identity is not None
-            and (not self.clients or fits(self.clients, identity.client_id))
-            and (not self.subjects or fits(self.subjects, identity.subject))
-            and (not self.issuers or fits(self.issuers, identity.issuer))
-            and set(self.scopes) <= set(identity.scopes)
-            and all(_has(identity.claims, name, wanted) for name, wanted in self.claims.items())
-        )
+        if identity is None:
+            return not any((self.clients, self.subjects, self.issuers, self.scopes, self.claims))
+        for globs, value in (
+            (self.clients, identity.client_id),
+            (self.subjects, identity.subject),
+            (self.issuers, identity.issuer),
+        ):
+            if globs and not fits(globs, value):
+                return False
+        if not set(self.scopes) <= set(identity.scopes):
+            return False
+        return all(_has(identity.claims, name, wanted) for name, wanted in self.claims.items())
 
 
 def _has(claims: Mapping[str, Any], name: str, wanted: Claim) -> bool:
     value = member_of(claims, name)
-    held: Sequence[Any] = cast("list[Any]", value) if isinstance(value, list) else (value,)
+    held = as_array(value)
+    if held is None:
+        held = [value]
     if not isinstance(wanted, str) and isinstance(wanted, Sequence):
         options = wanted
     else:
         options = (wanted,)
-    return any(type(one) is type(option) and one == option for one in held for option in options)
+    for one in held:
+        for option in options:
+            # The types are compared, too: 1 is not true.
+            if type(one) is type(option) and one == option:
+                return True
+    return False
 
 
 class AccessRules(Value, frozen=True, kw_only=True):

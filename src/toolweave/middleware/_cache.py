@@ -14,7 +14,7 @@ from typing import Any, ClassVar, NamedTuple, TypeAlias, cast
 import msgspec
 
 from toolweave._json import decode_json
-from toolweave._json_types import without_members
+from toolweave._json_types import as_number, without_members
 from toolweave._value import Value
 from toolweave.middleware._options import as_tuples, least
 from toolweave.middleware._outcome import is_failed
@@ -112,13 +112,13 @@ class ResponseCache(Value, frozen=True, kw_only=True):
         asked = _question(request)
         mine = _caller(request.client)
         same_for_all = request.client.may is None
-        for owner in (_PUBLIC if same_for_all else None, mine):
-            if owner is None:
-                kept = None
-            else:
+        # A result for every caller is only for those whose view no rule limits.
+        owners = (_PUBLIC, mine) if same_for_all else (mine,)
+        for owner in owners:
+            if owner is not None:
                 kept = self._entries.get((request.server, owner, asked), self.clock())
-            if kept is not None:
-                return self._opened(kept)
+                if kept is not None:
+                    return self._opened(kept)
         result = await call_next(request)
         seconds = self._lifetime(request, result)
         if same_for_all and result.get("cacheScope") == "public":
@@ -138,30 +138,28 @@ class ResponseCache(Value, frozen=True, kw_only=True):
         params = request.params
         if method not in methods.CACHEABLE and method != methods.TOOLS_CALL:
             return False
-        if not _UNCACHED.isdisjoint(params) or not _TRACE.issuperset(forwarded_meta(request)):
+        if not _UNCACHED.isdisjoint(params):
+            return False
+        if not _TRACE.issuperset(forwarded_meta(request)):
             return False
         if method != methods.TOOLS_CALL:
             return request.modern
         if self.tools_seconds <= 0:
             return False
         target = target_of(request)
-        return (
-            target is not None
-            and target.spec is not None
-            and target.spec.hint("readOnlyHint") is True
-            and selected(self.tools, target)
-        )
+        if target is None or target.spec is None:
+            return False
+        is_read_only = target.spec.hint("readOnlyHint") is True
+        return is_read_only and selected(self.tools, target)
 
     def _lifetime(self, request: Request, result: Mapping[str, Any]) -> float:
         """Return the seconds that a result may be kept."""
-        if result.get("resultType", "complete") != "complete" or is_failed(result) or "task" in result:
+        is_complete = result.get("resultType", "complete") == "complete" and "task" not in result
+        if not is_complete or is_failed(result):
             return 0.0
         if request.method == methods.TOOLS_CALL:
             return self.tools_seconds
-        ttl: Any = result.get("ttlMs", 0)
-        if isinstance(ttl, int | float) and not isinstance(ttl, bool):
-            return ttl / 1000
-        return 0.0
+        return (as_number(result.get("ttlMs")) or 0) / 1000
 
     def _opened(self, kept: _CachedResult) -> Json:
         result = cast("Json", decode_json(kept.text))

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, ClassVar, TypeAlias, cast
+from typing import Any, ClassVar, TypeAlias
 
 import msgspec
 
 from toolweave._json import decode_json
+from toolweave._json_types import as_object, as_sequence
 from toolweave._value import Value
 from toolweave.errors import RequestError
 from toolweave.middleware._options import as_tuples
@@ -135,21 +136,18 @@ class Redaction(Value, frozen=True, kw_only=True):
 
     def _value(self, value: Any) -> Any:
         """Return a JSON value with redacted texts."""
-        kind = cast("object", type(value))
-        if kind is str or isinstance(value, str):
+        if isinstance(value, str):
             return self._text(value)
-        if kind is msgspec.Raw:
+        if isinstance(value, msgspec.Raw):
             return self._value(decode_json(value))
-        if kind is dict or isinstance(value, Mapping):  # to ask for the kind is much faster
-            members = cast("Mapping[str, Any]", value)
-            if "mimeType" in members:
-                kept = _PLUMBING | _ENCODED
-            else:
-                kept = _PLUMBING
-            return {name: one if name in kept else self._value(one) for name, one in members.items()}
-        if isinstance(value, list | tuple):
-            return [self._value(one) for one in cast("list[Any]", value)]
-        return value
+        items = as_sequence(value)
+        if items is not None:
+            return list(map(self._value, items))
+        members = as_object(value)
+        if members is None:
+            return value
+        kept = _PLUMBING | _ENCODED if "mimeType" in members else _PLUMBING
+        return {name: one if name in kept else self._value(one) for name, one in members.items()}
 
 
 def _instead(replacement: str, found: re.Match[str]) -> str:

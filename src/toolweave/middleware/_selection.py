@@ -145,7 +145,7 @@ class OfferSelection(Value, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             return False
         if self.servers and not any(fits(self.servers, server) for server in target.servers):
             return False
-        if self.annotations and (target.spec is None or not hinted(self.annotations, target.spec)):
+        if self.annotations and not _is_hinted(self.annotations, target.spec):
             return False
         if not self.names:
             return True
@@ -153,10 +153,18 @@ class OfferSelection(Value, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             plain = [unquote(name).casefold() for name in target.names]
             if any(map(_DOTS.search, plain)):
                 return odd
-            return any(glob_pattern(unquote(glob).casefold()).match(name) for glob in self.names for name in plain)
+            patterns = [glob_pattern(unquote(glob).casefold()) for glob in self.names]
+            return any(pattern.match(name) for pattern in patterns for name in plain)
         return any(fits(self.names, name) for name in target.names)
 
 
 def selected(selections: Sequence[OfferSelection], target: RequestTarget | None) -> bool:
     """Whether one of the selections has the offer; without selections all are."""
-    return target is not None and (not selections or any(one.selects(target) for one in selections))
+    if target is None:
+        return False
+    return not selections or any(one.selects(target) for one in selections)
+
+
+def _is_hinted(annotations: Mapping[str, bool], spec: ToolSpec | None) -> bool:
+    """Whether a tool has these hints; what is not a tool has none."""
+    return spec is not None and hinted(annotations, spec)

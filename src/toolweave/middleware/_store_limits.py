@@ -133,7 +133,8 @@ class StoreLimits:
         turn = self._turns.setdefault(name, anyio.Lock())
         try:
             async with turn:  # the calls of this process need not race one another
-                if self._lost_at is not None and self._lost_at >= asked_at:
+                lost_at = self._lost_at
+                if lost_at is not None and lost_at >= asked_at:
                     return None  # the call before this one waited in vain
                 return await self._written(name, count, ttl)
         except StoreError as exc:

@@ -76,22 +76,20 @@ class ShapedCalls:
                 is not there. Nothing that a rule sends is shown.
         """
         rules = _rules(spec, until)
-        refused = [problem for rule in rules[:1] for problem in _refused(rule, given)]
-        if not refused:
-            given = self._fitted(spec.input_schema, given)
-        problems = refused or self._problems(spec.input_schema, given)
+        if rules:
+            _check_names(spec, rules[0], given)
+        given = self._fitted(spec.input_schema, given)
+        problems = self._problems(spec.input_schema, given)
         if problems:
             raise invalid_input(spec.name, problems).require_error()
+        if not rules:
+            return given
         arguments = given
         for rule in rules:
-            if inner := _refused(rule, arguments) if rule is not rules[0] else ():
-                raise invalid_input(spec.name, inner).require_error()
+            if rule is not rules[0]:
+                _check_names(spec, rule, arguments)
             arguments = _sent(spec.name, rule, arguments, facts)
-        target = rules[-1].before if rules else spec
-        if rules:
-            wrong = self._problems(target.input_schema, arguments)
-        else:
-            wrong = ()
+        wrong = self._problems(rules[-1].before.input_schema, arguments)
         if wrong:
             raise invalid_input(spec.name, _as_given(rules, wrong)).require_error()
         return arguments
@@ -138,12 +136,20 @@ def _rules(spec: ToolSpec, until: ToolSpec | None) -> list[AppliedRule]:
     return found
 
 
+def _check_names(spec: ToolSpec, rule: AppliedRule, given: Mapping[str, Any]) -> None:
+    problems = _refused(rule, given)
+    if problems:
+        raise invalid_input(spec.name, problems).require_error()
+
+
 def _refused(rule: AppliedRule, given: Mapping[str, Any]) -> list[Problem]:
     """Return the arguments that a model gave under names that are not for it."""
     taken = {change.name for change in rule.arguments.values() if change.name is not None}
     problems: list[Problem] = []
     for name, change in rule.arguments.items():
-        if name not in given or name in taken or not (change.removed or change.name is not None):
+        if name not in given or name in taken:
+            continue
+        if change.name is None and not change.removed:
             continue
         text = "is set by the configuration, not by you; leave it out"
         if not change.removed:

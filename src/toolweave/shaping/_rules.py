@@ -56,8 +56,12 @@ def selects(rule: ShapeRule, spec: ToolSpec) -> re.Match[str] | bool:
         return False
     if rule.regex is None:
         return True
-    matches = (re.fullmatch(rule.regex, name) for name in names_of(spec) if len(name) <= _MAX_NAME)
-    return next((match for match in matches if match), False)
+    for name in names_of(spec):
+        # The bound keeps a pattern that backtracks from a name that a server made long on purpose.
+        match = re.fullmatch(rule.regex, name) if len(name) <= _MAX_NAME else None
+        if match:
+            return match
+    return False
 
 
 class Shaper:
@@ -80,12 +84,17 @@ class Shaper:
         A tool whose arguments cannot be changed as a rule wants is left out: bound arguments must not be left open.
         """
         run = _RuleRun(self._rules, self._prefix)
-        pairs = [(spec, made) for spec in specs if (made := run.shaped(spec)) is not None]
-        pairs = run.unique(pairs)
+        shaped: list[tuple[ToolSpec, ToolSpec]] = []
+        for spec in specs:
+            made = run.shaped(spec)
+            if made is not None:
+                shaped.append((spec, made))
+        pairs = run.unique(shaped)
         known: dict[tuple[str | None, str], tuple[ToolSpec, ToolSpec]] = {}
         offered: list[tuple[ToolSpec, ToolSpec]] = []
         for spec, made in pairs:
             before = self._known.get((spec.server, spec.name))
+            # A definition that did not change stays the same object: others cache by its identity.
             if before is not None and before[0] is spec and _same(before[1], made):
                 kept = before
             else:
@@ -181,12 +190,16 @@ class _RuleRun:
         """Return the rules for arguments that the tool has."""
         declared = declared_arguments(spec.input_schema)
         self._arguments.setdefault(where, set()).update(declared)
-        found = {name: one for name, one in rule.arguments.items() if name in declared}
-        self._found.update((where, name) for name in found)
-        names = {name for name in declared if name not in found or found[name].name is None}
-        names -= {name for name, one in found.items() if one.removed}
+        found: dict[str, ArgumentRule] = {}
+        names = set(declared)  # those that stay
+        for name, one in rule.arguments.items():
+            if name in declared:
+                found[name] = one
+                self._found.add((where, name))
+                if one.removed or one.name is not None:
+                    names.discard(name)
         for name, one in list(found.items()):
-            if one.name is not None and one.name != name and one.name in names:
+            if one.name != name and one.name in names:
                 self.messages.append(
                     f"rule {where}: argument {name!r} of tool {spec.original_name!r} keeps its name: "
                     f"the tool has another argument {one.name!r}"
@@ -236,11 +249,15 @@ class _RuleRun:
 
 def _called(where: str, rule: ShapeRule) -> str:
     """Return a rule as people find it: its position and its condition."""
-    words = [*map(repr, rule.tools), *([f"regex {rule.regex!r}"] if rule.regex is not None else [])]
-    words += [f"tag {tag!r}" for tag in rule.tags]
+    words = list(map(repr, rule.tools))
+    if rule.regex is not None:
+        words.append(f"regex {rule.regex!r}")
+    words += map("tag {!r}".format, rule.tags)
     words += [f"{name} {str(value).lower()}" for name, value in rule.annotations.items()]
-    words += [f"server {name!r}" for name in rule.servers]
-    return shortened(f"{where} ({', '.join(words)})" if words else where, 2 * _SHOWN)
+    words += map("server {!r}".format, rule.servers)
+    if not words:
+        return shortened(where, 2 * _SHOWN)
+    return shortened(f"{where} ({', '.join(words)})", 2 * _SHOWN)
 
 
 def _change(name: str, rule: ArgumentRule) -> ArgumentChange:

@@ -117,7 +117,7 @@ class _Rewriting:
         target = local_target(self._root, out.get("$ref")) if refs else None
         if isinstance(target, dict) and self._touches(target):
             return self._inlined(out, target, refs)
-        if not self._properties(out) or not self._required(out):
+        if not (self._properties(out) and self._required(out)):
             return False
         self._counts(out)
         always = self._dependencies(out, refs)
@@ -199,8 +199,10 @@ class _Rewriting:
         always = 0
         by_default = 0
         for change in self._changes.values():
-            always += change.name is None and change.sent == "always"
-            by_default += change.sent == "default"
+            if change.name is None and change.sent == "always":
+                always += 1
+            if change.sent == "default":
+                by_default += 1
         for key, fewer in (("minProperties", always + by_default), ("maxProperties", always)):
             bound = out.get(key)
             if isinstance(bound, int) and fewer:
@@ -345,7 +347,7 @@ def _redirected_members(node: SchemaNode, places: Mapping[str, str]) -> SchemaNo
     ref = out.get("$ref")
     if isinstance(ref, str):
         for head, place in places.items():
-            if ref == head or ref.startswith(f"{head}/"):
+            if f"{ref}/".startswith(f"{head}/"):
                 out["$ref"] = place + ref[len(head) :]
     return out
 

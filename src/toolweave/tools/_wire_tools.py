@@ -219,19 +219,17 @@ class ToolWriter:
     def _write(self, specs: tuple[ToolSpec, ...]) -> WireTools:
         prepared = list(self._numbered(self._bounded(specs)))
         quarantined: dict[str, str] = {}
-        kept: dict[str, tuple[_Prepared, LoweredSchema]] = {}
+        kept: list[tuple[_Prepared, LoweredSchema]] = []
         for one in prepared:
-            name = one.spec.name
             if one.lowered is None:
-                quarantined[name] = one.reason
-                _log.warning("tool %r is not offered to the model: %s", name, printable(one.reason))
+                quarantined[one.spec.name] = one.reason
+                _log.warning("tool %r is not offered to the model: %s", one.spec.name, printable(one.reason))
             else:
-                kept[name] = (one, one.lowered)
-        names = NameMap(one.spec for one, _ in kept.values())
+                kept.append((one, one.lowered))
+        names = NameMap(one.spec for one, _ in kept)
         made = _Written()
-        for name, (one, lowered) in kept.items():
-            definition = self._definition(names.wire_names[name], one, lowered)
-            made.add(one, lowered, definition)
+        for one, lowered in kept:
+            made.add(one, lowered, self._definition(names.wire_names[one.spec.name], one, lowered))
         return WireTools(
             names=names,
             definitions=tuple(made.definitions),
