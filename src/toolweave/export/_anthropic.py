@@ -12,7 +12,7 @@ from toolweave._json_types import Json
 from toolweave.export._tool_calls import run_calls
 from toolweave.export._tool_export import ToolExport, member
 from toolweave.tools._anthropic_content import anthropic_content, anthropic_form
-from toolweave.tools._call import CallContext
+from toolweave.tools._call import CallContext, ToolCall
 from toolweave.tools._result import ToolResult
 from toolweave.tools._sources import ToolSource
 
@@ -66,11 +66,11 @@ class AnthropicTools:
         if blocks is None:
             blocks = message
         used = [block for block in blocks if member(block, "type") == "tool_use"]
-        calls = [
-            self._listing.call(member(block, "name"), member(block, "input"), member(block, "id")) for block in used
-        ]
-        results = await run_calls(self._listing.toolset, calls, ctx)
+        results = await run_calls(self._listing.toolset, list(map(self._call, used)), ctx)
         return [_answer(member(block, "id"), result) for block, result in zip(used, results, strict=True)]
+
+    def _call(self, block: Any) -> ToolCall | ToolResult:
+        return self._listing.call(member(block, "name"), member(block, "input"), member(block, "id"))
 
 
 def _answer(call_id: str, result: ToolResult) -> ToolResultBlockParam:

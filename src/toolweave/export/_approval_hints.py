@@ -42,7 +42,9 @@ class ApprovalHints:
         """Whether the answer may differ from call to call, or with a change of the definition."""
         if callable(self._confirm) or self._confirm == "destructive":
             return True
-        return self._confirm == "never" and any(spec.needs_approval for spec in self._toolset.snapshot())
+        if self._confirm != "never":
+            return False
+        return any(spec.needs_approval for spec in self._toolset.snapshot())
 
     def of_tool(self, spec: ToolSpec) -> bool:
         """Whether every call of a tool needs a yes; False, too, where it depends on the call."""

@@ -101,10 +101,14 @@ class _OptionalParameter(Parameter):
 def _signature(schema: JsonObject) -> Signature:
     properties = object_or_empty(schema.get("properties"))
     required = set(array_or_empty(schema.get("required")))
-    fit = [name for name in properties if name.isidentifier() and not keyword.iskeyword(name)]
-    parameters = [_parameter(name, object_or_empty(properties[name]), needed=name in required) for name in fit]
+    parameters: list[Parameter] = []
+    for name, member in properties.items():
+        if name.isidentifier() and not keyword.iskeyword(name):
+            parameters.append(_parameter(name, object_or_empty(member), needed=name in required))
+    is_complete = len(parameters) == len(properties)
+    # Python wants those without a default first.
     parameters.sort(key=lambda parameter: parameter.default is not Parameter.empty)
-    if len(fit) < len(properties) or _allows_unlisted(schema, required - properties.keys()):
+    if not is_complete or _allows_unlisted(schema, required - properties.keys()):
         more = _MORE
         while more in properties:
             more += "_"
@@ -114,7 +118,7 @@ def _signature(schema: JsonObject) -> Signature:
 
 def _allows_unlisted(schema: JsonObject, unlisted: Collection[str]) -> bool:
     """Return whether a schema explicitly allows arguments beside its properties."""
-    if unlisted or schema.get("additionalProperties") or schema.get("patternProperties"):
+    if unlisted or any(map(schema.get, ("additionalProperties", "patternProperties"))):
         return True
     return not schema.keys().isdisjoint(("$ref", "allOf", "anyOf", "oneOf"))
 

@@ -64,12 +64,16 @@ def langchain_tools(
     wire = listing.now()
     snapshot = listing.toolset.snapshot()
     legal: dict[str, JsonObject] = {wire.call_name(one["name"]): one["schema"] for one in wire.definitions}
-    offered = [shown_spec(spec) for spec in snapshot if spec.name not in wire.quarantined]
-    return [
-        made(
+    tools: list[BaseTool] = []
+    for offered in snapshot:
+        if offered.name in wire.quarantined:
+            continue
+        spec = shown_spec(offered)
+        schema = legal[spec.name] if spec.name in wire.renamed else spec.input_schema
+        tool = made(
             name=wire.names.wire(spec.name),
             description=spec.description,
-            args_schema=dict(legal[spec.name] if spec.name in wire.renamed else spec.input_schema),
+            args_schema=dict(schema),
             renamed=wire.renamed.get(spec.name, {}),
             metadata=_metadata(spec, hints),
             handle_tool_error=handle_tool_error,
@@ -78,8 +82,8 @@ def langchain_tools(
             bridge=bridge,
             hints=hints,
         )
-        for spec in offered
-    ]
+        tools.append(tool)
+    return tools
 
 
 def _parts(tool: WireTool) -> Json:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from toolweave.export._tool_calls import run_calls
 from toolweave.export._tool_export import ToolExport, member
-from toolweave.tools._call import CallContext
+from toolweave.tools._call import CallContext, ToolCall
 from toolweave.tools._openai_content import chat_form, chat_images, chat_text, responses_content, responses_form
 from toolweave.tools._result import ToolResult
 from toolweave.tools._sources import ToolSource
@@ -73,22 +73,11 @@ class OpenAIResponsesTools:
         if items is None:
             items = response
         made = [item for item in items if member(item, "type") == "function_call"]
-        calls = [
-            self._listing.call(member(item, "name"), member(item, "arguments"), member(item, "call_id"))
-            for item in made
-        ]
-        results = await run_calls(self._listing.toolset, calls, ctx)
-        return [
-            cast(
-                "FunctionCallOutput",
-                {
-                    "type": "function_call_output",
-                    "call_id": member(item, "call_id"),
-                    "output": responses_content(result),
-                },
-            )
-            for item, result in zip(made, results, strict=True)
-        ]
+        results = await run_calls(self._listing.toolset, list(map(self._call, made)), ctx)
+        return list(map(_output, made, results))
+
+    def _call(self, item: Any) -> ToolCall | ToolResult:
+        return self._listing.call(member(item, "name"), member(item, "arguments"), member(item, "call_id"))
 
 
 class OpenAIChatTools:
@@ -142,10 +131,9 @@ class OpenAIChatTools:
         """
         made: list[Any] = list(_tool_calls(message))
         results = await run_calls(self._listing.toolset, [self._call(one) for one in made], ctx)
-        answers: list[ChatCompletionToolMessageParam | ChatCompletionUserMessageParam] = [
-            {"role": "tool", "tool_call_id": member(one, "id"), "content": chat_text(result)}
-            for one, result in zip(made, results, strict=True)
-        ]
+        answers: list[ChatCompletionToolMessageParam | ChatCompletionUserMessageParam] = []
+        for one, result in zip(made, results, strict=True):
+            answers.append({"role": "tool", "tool_call_id": member(one, "id"), "content": chat_text(result)})
         if self._images:
             names = (str(member(member(one, "function"), "name")) for one in made)
             if parts := chat_images(zip(names, results, strict=True)):
@@ -159,12 +147,19 @@ class OpenAIChatTools:
         return self._listing.call(member(function, "name"), member(function, "arguments"), member(made, "id"))
 
 
+def _output(item: Any, result: ToolResult) -> FunctionCallOutput:
+    output: Any = responses_content(result)
+    return {"type": "function_call_output", "call_id": member(item, "call_id"), "output": output}
+
+
 def _tool_calls(message: Any) -> Any:
     choices = member(message, "choices")
     if choices:
         message = member(choices[0], "message")
-    is_message = member(message, "role") is not None or member(message, "tool_calls") is not None
-    return (member(message, "tool_calls") if is_message else message) or ()
+    calls = member(message, "tool_calls")
+    if calls is None and member(message, "role") is None:
+        calls = message  # not a message but its calls
+    return calls or ()
 
 
 def _listing(source: ToolSource, strict: bool, form: Any) -> ToolExport:

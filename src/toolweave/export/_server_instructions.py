@@ -17,4 +17,5 @@ def server_instructions(source: ToolSource) -> str:
     """
     toolset = borrowed_toolset(source)
     servers = {spec.server for spec in toolset.snapshot()}
-    return joined_instructions((name, text) for name, text in instructions_of(toolset) if name in servers) or ""
+    texts = [(name, text) for name, text in instructions_of(toolset) if name in servers]
+    return joined_instructions(texts) or ""

@@ -61,7 +61,9 @@ class ToolExport:
     def call(self, name: Any, arguments: Any, call_id: Any) -> ToolCall | ToolResult:
         """Return the toolset's call for a model's call, or the error result that answers a malformed one."""
         wire = self._listed or self.now()
-        exposed = wire.names.exposed(str(name)) or self._writer.of(self.toolset.snapshot()).call_name(str(name))
+        exposed = wire.names.exposed(str(name))
+        if exposed is None:  # a tool that was added since the export
+            exposed = self._writer.of(self.toolset.snapshot()).call_name(str(name))
         if isinstance(arguments, Mapping):
             given = dict(cast("Mapping[str, Any]", arguments))
             malformed = None

@@ -191,7 +191,7 @@ class Socket(asyncio.BufferedProtocol):
 
     def is_free(self) -> bool:
         """Whether the exchange is over and another may follow."""
-        if not self.complete or not self.reusable:
+        if not (self.complete and self.reusable):
             return False
         if self.transport is None or self.ended:
             return False
@@ -283,19 +283,22 @@ class Socket(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Note the end of the connection, and end or fail the exchange."""
         self.ended = True
-        if self.complete or self.error is not None:
-            pass
-        elif exc is not None:
-            self._fail("ReadError", str(exc))
-        elif not self.has_head:
-            self._fail("RemoteProtocolError", "the server disconnected without sending a response")
-        elif "content-length" not in self.head.headers and "transfer-encoding" not in self.head.headers:
-            self.complete: bool = True  # the body ends with the connection
-        else:
-            self._fail("RemoteProtocolError", "peer closed connection without sending complete message body")
+        if not self.complete and self.error is None:
+            self._end_unfinished(exc)
         self._wake()
         if self._settled is not None:
             self._settle()
+
+    def _end_unfinished(self, exc: Exception | None) -> None:
+        """End or fail an exchange whose connection was lost: only a body without a length ends with it."""
+        if exc is not None:
+            self._fail("ReadError", str(exc))
+        elif not self.has_head:
+            self._fail("RemoteProtocolError", "the server disconnected without sending a response")
+        elif self.head.headers.keys().isdisjoint(("content-length", "transfer-encoding")):
+            self.complete: bool = True
+        else:
+            self._fail("RemoteProtocolError", "peer closed connection without sending complete message body")
 
     # what the parser calls
 

@@ -70,9 +70,9 @@ def _basic_authorization(parts: SplitResult) -> str | None:
     """Return the value of the header for the user and password in a URL (RFC 7617), or None without any."""
     user = unquote(parts.username or "")
     password = unquote(parts.password or "")
-    if not user and not password:
-        return None
     pair = f"{user}:{password}"
+    if pair == ":":
+        return None
     return f"Basic {b64encode(pair.encode()).decode()}"
 
 
@@ -124,8 +124,9 @@ def proxy_for(url: str, environment: Mapping[str, str] | None = None) -> str | N
     scheme = urlsplit(url).scheme
     host = host_of(url)
     port = port_of(url)
-    if any(_matches(entry.strip().lower(), host, port) for entry in _variable(variables, "no_proxy").split(",")):
-        return None
+    for entry in _variable(variables, "no_proxy").split(","):
+        if _matches(entry.strip().lower(), host, port):
+            return None
     proxy = ""
     # in a CGI script HTTP_PROXY is a header of the request
     if scheme != "http" or "REQUEST_METHOD" not in variables:
@@ -140,7 +141,7 @@ def proxy_for(url: str, environment: Mapping[str, str] | None = None) -> str | N
 
 
 def _variable(variables: Mapping[str, str], name: str) -> str:
-    return (variables.get(name) or variables.get(name.upper()) or "").strip()
+    return (variables.get(name) or variables.get(name.upper(), "")).strip()
 
 
 def _matches(entry: str, host: str, port: int) -> bool:
@@ -158,7 +159,7 @@ def _matches(entry: str, host: str, port: int) -> bool:
             return False
         entry = name.strip("[]")
     entry = entry.removeprefix("*").lstrip(".")
-    return host == entry or host.endswith(f".{entry}")
+    return f".{host}".endswith(f".{entry}")
 
 
 def _network(entry: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:

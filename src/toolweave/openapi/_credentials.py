@@ -144,9 +144,11 @@ class ApiCredentials:
             return frozenset()
         found: set[tuple[str, str]] = set()
         for name, scheme in self._schemes.items():
+            # One credential without a name may be for any scheme.
             if self._named and name not in self._named:
                 continue
-            if scheme.get("type") != "apiKey" or not {"in", "name"} <= scheme.keys():
+            is_key = scheme.get("type") == "apiKey" and {"in", "name"} <= scheme.keys()
+            if not is_key:
                 continue
             parameter = scheme["name"]
             if scheme["in"] == "header":
@@ -187,7 +189,7 @@ class ApiCredentials:
     def _usable(self, alternatives: Sequence[Sequence[str]]) -> Sequence[str]:
         """Return the first alternative with a credential for each of its schemes, or nothing."""
         for names in alternatives:
-            if names and all(name in self._named for name in names):
+            if names and self._named.keys() >= set(names):
                 return names
         return ()
 

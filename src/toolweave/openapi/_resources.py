@@ -59,13 +59,21 @@ class ApiResources:
 
     async def resources(self) -> Sequence[Json]:
         """Return the definition of each whose path has no parameters."""
-        found = [one for one in self._readable if not one.arguments]
-        return [definition(Resource(uri=one.uri, **_texts(one.operation))) for one in found]
+        found: list[Json] = []
+        for one in self._readable:
+            if not one.arguments:
+                resource = Resource(uri=one.uri, **_texts(one.operation))
+                found.append(definition(resource))
+        return found
 
     async def templates(self) -> Sequence[Json]:
         """Return the definition of each whose path has parameters."""
-        found = [one for one in self._readable if one.arguments]
-        return [definition(ResourceTemplate(uri_template=one.uri, **_texts(one.operation))) for one in found]
+        found: list[Json] = []
+        for one in self._readable:
+            if one.arguments:
+                template = ResourceTemplate(uri_template=one.uri, **_texts(one.operation))
+                found.append(definition(template))
+        return found
 
     async def read(self, uri: str, ctx: CallContext) -> Json | None:
         """Call the operation of a URI; None if no operation has such a URI, or the API reports that nothing is there.
@@ -117,14 +125,14 @@ class ApiResources:
         if not set(operation.spec.input_schema.get("required", ())) <= set(in_path.values()):
             return None
         names = _EXPRESSION.findall(path)
-        if any(name not in in_path for name in names):
+        if not in_path.keys() >= set(names):
             return None
         arguments = tuple(in_path[name] for name in names)
         variables = [re.sub(r"\W", "_", argument) for argument in arguments]
         if not _are_variables(variables):
             return None
         first, *literals = _EXPRESSION.split(path)[::2]
-        if any("{" in text for text in (first, *literals)):
+        if "{" in first + "".join(literals):
             return None
         uri = self._prefix + first.lstrip("/")
         pattern = re.escape(uri)

@@ -13,7 +13,7 @@ import anyio
 import msgspec
 
 from toolweave._json import decode_json
-from toolweave._json_types import Json, as_object, object_or_empty
+from toolweave._json_types import Json, as_integer, as_object, object_or_empty
 from toolweave._repairs import Repair
 from toolweave.errors import ErrorKind, ToolError, printable, shortened
 from toolweave.http import Inflater, NoAnswer, Unreadable
@@ -228,10 +228,13 @@ def _page_fields(answer: ApiAnswer, value: object) -> Iterator[tuple[str, str | 
         target = field
         if members is not None:
             target = members.get("href")
-        if not _NEXT_FIELDS.fullmatch(name) or isinstance(target, bool):
+        if not _NEXT_FIELDS.fullmatch(name):
             continue
-        if isinstance(target, (str, int)) and target != "":
+        if target and isinstance(target, str):
             yield name, target
+        number = as_integer(target)
+        if number is not None:
+            yield name, number
 
 
 def _page_at(url: str, queries: Mapping[str, str], operation: Operation) -> Json:

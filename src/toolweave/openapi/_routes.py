@@ -10,6 +10,7 @@ Neither framework is imported: if a framework is not loaded, an application cann
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -17,7 +18,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
-from toolweave._json_types import Json, as_object, object_or_empty
+from toolweave._json_types import Json, JsonObject, as_object, object_or_empty
 from toolweave.openapi._document import escaped
 from toolweave.openapi._operations import OperationProblem
 
@@ -43,6 +44,8 @@ _BODY: Json = {
     "content": {"application/json": {"schema": {}}},
 }
 _MAX_DEPTH = 32
+_REGEX_MARKS = re.compile(r"^\^|\(\?|\$$")
+"""What only the pattern of a regular expression has, and not one of Django's paths."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,8 +105,7 @@ def framework_origin(app: object) -> str | None:
     if not _is_django(app):
         return None
     settings = import_module("django.conf").settings
-    allowed = [str(host).removeprefix(".") for host in settings.ALLOWED_HOSTS]
-    named = [host for host in allowed if "*" not in host]
+    named = [str(host).removeprefix(".") for host in settings.ALLOWED_HOSTS if "*" not in str(host)]
     if not named or "localhost" in named:
         host = "localhost"
     else:
@@ -143,17 +145,18 @@ def _parameters_of(value: object) -> list[str]:
 
 def _operation(route: _Route, operation_id: str) -> Json:
     text, members = _described(route.handler)
-    parameters = [
-        {"name": name, "in": "path", "required": True, "schema": schema} for name, schema in route.parameters.items()
-    ]
+    parameters: list[JsonObject] = []
+    for name, schema in route.parameters.items():
+        parameters.append({"name": name, "in": "path", "required": True, "schema": schema})
     made: Json = {"parameters": [*parameters, _QUERY], "responses": _ANSWER}
     if route.method not in (*_READING, "delete"):
         made["requestBody"] = _BODY
     if operation_id:
         made["operationId"] = operation_id
     if text:
-        made["summary"], _, rest = (part.strip() for part in text.partition("\n"))
-        made["description"] = rest
+        summary, _, rest = text.partition("\n")
+        made["summary"] = summary.strip()
+        made["description"] = rest.strip()
     return {**made, **members}
 
 
@@ -168,10 +171,9 @@ def _described(handler: object) -> tuple[str, Mapping[str, Any]]:
     import yaml  # few docstrings have it
 
     try:
-        members = as_object(yaml.safe_load(below))
+        return text.strip(), object_or_empty(yaml.safe_load(below))
     except yaml.YAMLError:
-        members = None
-    return text.strip(), members or {}
+        return text.strip(), {}
 
 
 # Starlette and FastAPI
@@ -276,12 +278,12 @@ def _django_patterns(
     """Yield path, parameters and pattern of every view except those of Django's admin, which are for a browser."""
     simplified = import_module("django.contrib.admindocs.views").simplify_regex
     for one in resolver.url_patterns:
-        if getattr(one, "app_name", None) == "admin" or depth > _MAX_DEPTH:
+        is_admin = getattr(one, "app_name", None) == "admin"
+        if is_admin or depth > _MAX_DEPTH:
             continue
         text = str(one.pattern)
         converters = one.pattern.converters
-        is_regex = text.startswith("^") or text.endswith("$")
-        if is_regex or "(?" in text:
+        if _REGEX_MARKS.search(text):
             text = simplified(text).lstrip("/")
         for name in converters:
             text = text.replace(f"<{_declared(text, name)}>", f"{{{name}}}")

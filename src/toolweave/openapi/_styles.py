@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from urllib.parse import quote
 
-from toolweave._json_types import as_array, as_object
+from toolweave._json_types import JsonObject, as_array, as_object
 from toolweave.tools._arguments import json_text
 
 _RESERVED = ":/?@!$'()*,;"
@@ -33,10 +33,10 @@ def in_path(name: str, value: object, *, style: str, explode: bool) -> str:
     members = as_object(value)
     listed = as_array(value)
     if explode and members is not None:
-        return _exploded(prefix, separator, [f"{_quoted(key)}={_quoted(one)}" for key, one in members.items()])
+        return _exploded(prefix, separator, map("=".join, _member_pairs(members)))
     if explode and listed is not None:
         if style == "matrix":
-            return _exploded(prefix, separator, [f"{name}={_quoted(one)}" for one in listed])
+            return _exploded(prefix, separator, map("=".join, _item_pairs(name, listed)))
         return _exploded(prefix, separator, map(_quoted, listed))
     text = ",".join(_flat(value))
     if style != "matrix":
@@ -66,15 +66,16 @@ def in_query(name: str, value: object, *, style: str, explode: bool, reserved: b
     if style == "deepObject":
         return _deep(name, value, safe)
     if explode and listed is not None:
-        return [(name, _quoted(one, safe)) for one in listed]
-    if explode and members is not None and style == "form":
-        return [(_quoted(key), _quoted(one, safe)) for key, one in members.items()]
+        return _item_pairs(name, listed, safe)
+    has_pairs = explode and style == "form"
+    if has_pairs and members is not None:
+        return _member_pairs(members, safe)
     return [(name, _QUERY.get(style, ",").join(_flat(value, safe.replace(",", ""))))]
 
 
 def joined(pairs: Iterable[tuple[str, str]]) -> str:
     """Return encoded pairs as the text of a query or of a form."""
-    return "&".join(f"{name}={value}" for name, value in pairs)
+    return "&".join(map("=".join, pairs))
 
 
 def in_header(value: object, *, explode: bool) -> str:
@@ -93,11 +94,19 @@ def in_cookie(name: str, value: object, *, style: str, explode: bool) -> list[st
     """Return the pairs of a cookie header for a value."""
     if style == "cookie":  # OpenAPI 3.2: as it is
         return [f"{name}={text_of(value)}"]
-    return [f"{key}={text}" for key, text in in_query(name, value, style="form", explode=explode)]
+    return list(map("=".join, in_query(name, value, style="form", explode=explode)))
 
 
 def _quoted(value: object, safe: str = "") -> str:
     return quote(text_of(value).encode("utf-8", "surrogatepass"), safe=safe)
+
+
+def _member_pairs(members: JsonObject, safe: str = "") -> list[tuple[str, str]]:
+    return [(_quoted(key), _quoted(one, safe)) for key, one in members.items()]
+
+
+def _item_pairs(name: str, items: Iterable[object], safe: str = "") -> list[tuple[str, str]]:
+    return [(name, _quoted(one, safe)) for one in items]
 
 
 def _flat(value: object, safe: str = "") -> list[str]:
@@ -127,5 +136,5 @@ def _deep(name: str, value: object, safe: str) -> list[tuple[str, str]]:
         return pairs
     listed = as_array(value)
     if listed is not None:
-        return [(name, _quoted(one, safe)) for one in listed]
+        return _item_pairs(name, listed, safe)
     return [(name, _quoted(value, safe))]
