@@ -167,11 +167,12 @@ class AgentTools(RoutingToolset):
 
     def unopened(self, tool: str) -> Sequence[str]:
         """Return the names of the toolsets that may have a tool of this name, and are not open."""
-        return [
-            source.name
-            for source, _, prefix in self._sources
-            if source.live is None and (prefix is None or tool.startswith(f"{prefix}_"))
-        ]
+        names: list[str] = []
+        for source, _, prefix in self._sources:
+            may_have = prefix is None or tool.startswith(f"{prefix}_")
+            if may_have and source.live is None:
+                names.append(source.name)
+        return names
 
     def snapshot(self) -> ToolSnapshot:
         """Return the present tools; the same object as long as nothing changes."""

@@ -240,21 +240,22 @@ class Approvals:
         The decision is None if the run waits for it. With `force` a person is asked under any policy. A tool
         whose config wants approvals is asked about under any policy that is not a function.
         """
-        if self._above is None:
-            above = True
-        else:
-            above = await self._above.ruling(call, tool)
+        above = await self._ruling_above(call, tool)
         if _denies(above):
             return _approval(above), False
-        answer = None
+        # A run above that wants a person to decide leaves nothing to this policy, except to deny.
+        asks_above = above is None
         if not force:
-            if self._is_granted(tool) or (above is not None and self._asks_nobody(tool)):
+            if self._is_granted(tool):
+                return Approval(approved=True), False
+            if self._asks_nobody(tool) and not asks_above:
                 return Approval(approved=True), False
             answer = await self._answer(call, tool)
-        if answer is not None and (above is not None or _denies(answer)):
-            approval = _approval(answer)
-            self._remember(tool, approval)
-            return approval, False
+            is_decided = answer is not None and not asks_above
+            if is_decided or _denies(answer):
+                approval = _approval(answer)
+                self._remember(tool, approval)
+                return approval, False
         if self.attended == "later":
             ask()
             return None, True
@@ -269,12 +270,15 @@ class Approvals:
         """Whether the policy allows the tool, and its config does not want approvals."""
         return self._confirm == "never" and not tool.needs_approval
 
+    async def _ruling_above(self, call: ToolCallPart, tool: ToolSpec) -> Answer:
+        """Return the answer of the runs above; the topmost run has none, and allows."""
+        if self._above is None:
+            return True
+        return await self._above.ruling(call, tool)
+
     async def ruling(self, call: ToolCallPart, tool: ToolSpec) -> Answer:
         """Return the answer of this policy, and of those above it, to a call of a run below; None asks a person."""
-        if self._above is None:
-            above = True
-        else:
-            above = await self._above.ruling(call, tool)
+        above = await self._ruling_above(call, tool)
         if _denies(above):
             return above
         if self._confirm == "never" or self._is_granted(tool):

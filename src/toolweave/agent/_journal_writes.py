@@ -197,7 +197,7 @@ class JournalWrites:
         if not await self._lease.is_ours():
             return None
         found = await self._store.read([(change.collection, change.key) for change in changes])
-        if [_form(document) for document in found] == [_form(change) for change in changes]:
+        if list(map(_form, found)) == list(map(_form, changes)):
             return [0 if document is None else document.revision for document in found]
         return await self._store.write(changes)
 

@@ -106,14 +106,15 @@ class AgentLifespan:
         loop = running_loop()
         with self._joining:
             period = self.period
-            is_elsewhere = period is not None and period.loop is not loop
-            if period is not None and is_elsewhere and period.lives:
-                raise RuntimeError(
-                    f"agent {self._name!r} is at work in the event loop {described(period.loop)} and was used in "
-                    f"{described(loop)}; make an agent for each thread or loop, or use it there: "
-                    "asyncio.run_coroutine_threadsafe(...)"
-                )
-            if period is None or period.loop is not loop:
+            if period is not None and period.loop is not loop:
+                if period.lives:
+                    raise RuntimeError(
+                        f"agent {self._name!r} is at work in the event loop {described(period.loop)} and was used in "
+                        f"{described(loop)}; make an agent for each thread or loop, or use it there: "
+                        "asyncio.run_coroutine_threadsafe(...)"
+                    )
+                period = None
+            if period is None:
                 period = self._begin(loop, after=None)
             elif period.ending.is_set():
                 period = self._begin(loop, after=period)

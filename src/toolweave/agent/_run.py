@@ -305,9 +305,11 @@ class Run(Generic[OutT_co]):
 
     def _within(self) -> bool:
         run = current_run()
-        while run is not None and run is not self and not self._follows(run):
+        while run is not None:
+            if run is self or self._follows(run):
+                return True
             run = run.parent
-        return run is not None
+        return False
 
     def _follows(self, run: Run) -> bool:
         """Whether `run` waits in the session for the end of this one."""
@@ -344,11 +346,12 @@ class Run(Generic[OutT_co]):
         return found[0].approvals.answer(call_id, approval)
 
     def _asking(self, call_id: str) -> list[Run]:
+        found: list[Run] = []
         if any(call.id == call_id for call in self._approvals.waiting):
-            own = [self]
-        else:
-            own = []
-        return own + [run for child in self.children.values() for run in child._asking(call_id)]  # noqa: SLF001 - its own kind
+            found.append(self)
+        for child in self.children.values():
+            found += child._asking(call_id)  # noqa: SLF001 - its own kind
+        return found
 
     def _with_question(self, question_id: str) -> list[Run]:
         own = [self] if self._questions.waits(question_id) else []

@@ -221,7 +221,9 @@ class RunLoop:
             history = await self._runtime.conversations.load(request.session)
         messages = continue_conversation(history, request.sent)
         output = request.rules.output
-        is_own = output is not None and output is not self._runtime.rules.output
+        # The agent's own form is not recorded: it is at hand again when the run is resumed.
+        if output is self._runtime.rules.output:
+            output = None
         return RunStart(
             run_id=run.id,
             agent=self._runtime.name,
@@ -231,7 +233,7 @@ class RunLoop:
             parent_id=run.parent_id,
             depth=run.depth,
             attended=True if request.attended is None else request.attended,
-            output=output.form if output is not None and is_own else None,
+            output=None if output is None else output.form,
             meta=_inherited(request.ctx.meta),
         )
 

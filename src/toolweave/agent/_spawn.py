@@ -145,12 +145,9 @@ class SpawnTools(BaseToolset):
             prompt: The task, with everything that has to be known for it.
         """
         above = current_run()
-        call_id = _call_id.get()
         if above is not None and above.depth >= self._depth:
             raise ToolError(f"tasks may be nested {self._depth} deep; do this one yourself")
-        run_id = uuid.uuid4().hex
-        if above is not None and call_id is not None:  # the same call, repeated after a crash, is the same task
-            run_id = uuid.uuid5(_NAMES, f"{above.id}/{call_id}").hex
+        run_id = _task_id(above)
         record = await read_record(self._store, run_id)
         # A call that is repeated after a crash finds its task here, and does not count as another one.
         if record is None:
@@ -206,7 +203,10 @@ class SpawnTools(BaseToolset):
             ids: The tasks; all of yours by default.
             seconds: How long to wait at most; tasks that have not ended by then continue, and you can wait again.
         """
-        records = await self._all() if ids is None else [await self._mine(run_id) for run_id in ids]
+        if ids is None:
+            records = await self._all()
+        else:
+            records = [await self._mine(run_id) for run_id in ids]
         with anyio.move_on_after(seconds):
             # Workers whose runs all wait for tasks would deadlock if nobody executed those: each waiting run executes
             # one of its tasks at a time.
@@ -303,7 +303,9 @@ class SpawnTools(BaseToolset):
         run = self._here(record)  # two may wait for it at the same time; from here on nothing is awaited
         if run is None:
             run = made.start()
-            self._runs = {run_id: known for run_id, known in self._runs.items() if not known.done}
+            for run_id, known in tuple(self._runs.items()):
+                if known.done:
+                    del self._runs[run_id]
             self._runs[record.run_id] = run
         return run
 
@@ -383,3 +385,11 @@ def _outcome(record: RunRecord) -> Json:
     if record.text:
         out["output"] = record.text
     return out
+
+
+def _task_id(above: Run | None) -> str:
+    """Return the id of a new task: the same call, repeated after a crash, is the same task."""
+    call_id = _call_id.get()
+    if above is None or call_id is None:
+        return uuid.uuid4().hex
+    return uuid.uuid5(_NAMES, f"{above.id}/{call_id}").hex

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
@@ -101,9 +101,12 @@ class RunStatuses:
 
     async def active(self) -> Sequence[RunInfo]:
         """Return the runs that are active now, the oldest first."""
-        held = [await self.get(found.key) async for found in iter_documents(self._store, LEASES)]
-        running = [one for one in held if one is not None and one.status == "running"]
-        return sorted(running, key=lambda one: (one.record.created_at, one.run_id))
+        running: list[RunInfo] = []
+        async for lease in iter_documents(self._store, LEASES):
+            info = await self.get(lease.key)
+            if info is not None and info.status == "running":
+                running.append(info)
+        return _oldest_first(running)
 
     async def recent(self, limit: int = 20, *, agent: str | None = None) -> Sequence[RunInfo]:
         """Return the runs that were created last, the newest first; of one agent or of all."""
@@ -124,9 +127,7 @@ class RunStatuses:
 
         A spawned run that has not started is among them when its parent is not executing either.
         """
-        found = [await self._info_of(one) async for one in iter_documents(self._store, RUNS)]
-        left = [one for one in found if agent in (None, one.record.agent) and await self._is_left(one)]
-        return sorted(left, key=lambda one: (one.record.created_at, one.run_id))
+        return _oldest_first([info async for info in self._infos(agent) if await self._is_left(info)])
 
     async def stats(self) -> RunStats:
         """Return the number of runs, by status."""
@@ -162,9 +163,7 @@ class RunStatuses:
 
     async def waiting_runs(self, *, agent: str | None = None) -> Sequence[RunInfo]:
         """Return the runs that wait for a person, the oldest first; see `waiting` for their calls."""
-        found = [await self._info_of(one) async for one in iter_documents(self._store, RUNS)]
-        wait = [one for one in found if one.status == "waiting" and agent in (None, one.record.agent)]
-        return sorted(wait, key=lambda one: (one.record.created_at, one.run_id))
+        return _oldest_first([info async for info in self._infos(agent) if info.status == "waiting"])
 
     async def waiting(self, run_id: str) -> Sequence[WaitingCall]:
         """Return the calls of a run that wait for a person and have no answer yet, the oldest first."""
@@ -226,6 +225,13 @@ class RunStatuses:
             status = "interrupted"
         return RunInfo(record=record, status=status)
 
+    async def _infos(self, agent: str | None) -> AsyncGenerator[RunInfo]:
+        """Yield the present status of the runs of an agent, or of all."""
+        async for found in iter_documents(self._store, RUNS):
+            info = await self._info_of(found)
+            if agent in (None, info.record.agent):
+                yield info
+
     async def _info_of(self, found: Document) -> RunInfo:
         """Return the present status of a run; an unreadable record is a status, not an error."""
         try:
@@ -256,3 +262,7 @@ class RunStatuses:
             above = one.record.parent_id
             return above is None or not await is_held(self._store, LEASES, above)
         return one.status == "interrupted"
+
+
+def _oldest_first(runs: Iterable[RunInfo]) -> Sequence[RunInfo]:
+    return sorted(runs, key=lambda run: (run.record.created_at, run.run_id))

@@ -170,12 +170,14 @@ def cut_off_result(call: ToolCallPart) -> ToolResult:
 
 def count_failures(state: RunState, calls: Sequence[ToolCallPart]) -> None:
     """Count the turns in a row in which every call of a tool fails; `calls` are those of the turn that ended."""
-    for name in {call.name for call in calls}:
-        results = [state.results[call.id] for call in calls if call.name == name]
-        if all(result.is_error for result in results):
-            state.failing[name] = state.failing.get(name, 0) + 1
-        else:
+    works: dict[str, bool] = {}
+    for call in calls:
+        works[call.name] = works.get(call.name, False) or not state.results[call.id].is_error
+    for name, is_working in works.items():
+        if is_working:
             state.failing[name] = 0
+        else:
+            state.failing[name] = state.failing.get(name, 0) + 1
 
 
 def _failing(state: RunState, limits: Limits) -> str | None:

@@ -191,10 +191,11 @@ class StoreJournal(Journal):
             return Recorded(result=result_from_json(entry[_RESULT]), below=below)
         if _waits_for_input(entry):  # `asked` has the result to continue from
             return None
-        if tool is not None and self._repeats(tool) == "freely":
-            return None
-        if tool is not None and self._on_unknown == "ask":
-            return ASK
+        if tool is not None:
+            if self._repeats(tool) == "freely":
+                return None
+            if self._on_unknown == "ask":
+                return ASK
         recorded = Recorded(result=outcome_unknown(call.name))
         await self.call_finished(step, call, recorded)
         return recorded

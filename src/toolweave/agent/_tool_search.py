@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
-from toolweave._json_types import JsonObject, as_text, object_entries, object_or_empty
+from toolweave._json_types import JsonObject, object_entries, object_or_empty, text_entries
 from toolweave.models._messages import AssistantMessage, Message, ToolMessage
 from toolweave.protocol.content import TextContent
 from toolweave.tools._call import CallContext, ToolCall
@@ -232,5 +232,4 @@ def _answer(query: str, found: list[ToolSpec]) -> ToolResult:
 
 def _found(result: ToolResult) -> list[str]:
     entries = object_entries(object_or_empty(result.structured_content).get("tools"))
-    names = [as_text(entry.get("name")) for entry in entries]
-    return [name for name in names if name is not None]
+    return text_entries([entry.get("name") for entry in entries])

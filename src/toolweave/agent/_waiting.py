@@ -100,8 +100,8 @@ def waiting_changes(
         changes.append(Put(collection=JOURNAL, key=key, value=value, ttl=ttl))
         changes.append(Delete(collection=JOURNAL, key=answer_key(run_id, call.call_id)))
     prefix = _waiting_key(run_id, "")
-    old_keys = [key for key in known if key.startswith(prefix)]
-    changes.extend(Delete(collection=JOURNAL, key=key) for key in old_keys if key not in waiting_keys)
+    ended_keys = [key for key in known if key.startswith(prefix) and key not in waiting_keys]
+    changes.extend(Delete(collection=JOURNAL, key=key) for key in ended_keys)
     return changes
 
 
@@ -166,7 +166,10 @@ async def answer_waiting(
         values = _values(asked, open_calls.values(), answer)
         continues = len(values) == len(open_calls)
         changes = _answer_changes(run_id, values, ttl)
-        has_workers = jobs is not None or (record.by_workers and not resumes)
+        # Workers without a queue find the run by its note. A program that resumes it itself needs none.
+        has_workers = jobs is not None
+        if record.by_workers and not resumes:
+            has_workers = True
         if continues and has_workers:
             changes.append(submitted_note(RUN_NOTES, record.agent, run_id, at=now, ttl=ttl))
         changed = replace(record, status="pending" if continues else "waiting", changed_at=now)
@@ -304,7 +307,8 @@ def _values(asked: WaitingCall, open_calls: Collection[WaitingCall], answer: _An
         text = f"has a question {asked.call_id!r} that waits for an answer, not for a yes: accept, decline or cancel it"
         raise _error(asked.run_id, text)
     values = {asked.call_id: {**asdict(answer), "digest": asked.digest}}
-    if answer.approved and answer.remember is not None and not asked.repeats:
+    is_remembered = answer.approved and answer.remember is not None
+    if is_remembered and not asked.repeats:
         for call in open_calls:
             if _is_same_approval(call, asked):
                 values[call.call_id] = {**asdict(answer), "digest": call.digest}

@@ -99,7 +99,7 @@ class LangGraphAgent:
     def outcome(self, result: Any) -> FrameworkOutcome:
         values = object_or_empty(result)
         if interrupts := values.get("__interrupt__"):
-            calls = [call_id for one in interrupts if (call_id := _call_id(one.value)) is not None]
+            calls = list(filter(None, (_call_id(one.value) for one in interrupts)))
             return FrameworkOutcome(text="waits for an answer to its interrupt", waits=True, calls=calls)
         messages = values.get("messages") or [None]
         last = messages[-1]
@@ -119,7 +119,8 @@ def _check_nodes(graph: Any) -> None:
                 f"durable(): node {name!r} is a function that runs a graph, whose calls cannot be recorded; add the "
                 "graph itself as the node"
             )
-        if isinstance(bound, ToolNode) and _member(bound, "_wrap_tool_call") and not _member(bound, _WRAPPER):
+        is_wrapped = isinstance(bound, ToolNode) and bool(_member(bound, "_wrap_tool_call"))
+        if is_wrapped and not _member(bound, _WRAPPER):
             raise ValueError(f"durable(): node {name!r} has a wrap_tool_call; give it as awrap_tool_call")
 
 
@@ -367,6 +368,9 @@ def _text_of(value: Any) -> str:
 
 def _usages(value: Any) -> list[Usage]:
     """Return the usage of the model's answers in a node's return."""
-    answers = [one for one in _messages(value) if isinstance(one, AIMessage)]
-    used = [one.usage_metadata or {} for one in answers]
-    return [Usage(input_tokens=one.get("input_tokens", 0), output_tokens=one.get("output_tokens", 0)) for one in used]
+    found: list[Usage] = []
+    for message in _messages(value):
+        if isinstance(message, AIMessage):
+            used = message.usage_metadata or {}
+            found.append(Usage(input_tokens=used.get("input_tokens", 0), output_tokens=used.get("output_tokens", 0)))
+    return found

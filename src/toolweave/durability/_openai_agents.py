@@ -158,11 +158,15 @@ async def _answered(
 def _spec(agent: Any, name: str) -> ToolSpec:
     """Return the present definition of a tool, to which an answer is bound."""
     tools: list[Any] = agent.tools if isinstance(agent, Agent) else []
-    found = next((one for one in tools if isinstance(one, FunctionTool) and one.qualified_name == name), None)
-    if found is None:
-        return ToolSpec(name=name)
-    hints = _annotations(found)
-    return ToolSpec(name=name, description=found.description, input_schema=found.params_json_schema, annotations=hints)
+    for tool in tools:
+        if isinstance(tool, FunctionTool) and tool.qualified_name == name:
+            return ToolSpec(
+                name=name,
+                description=tool.description,
+                input_schema=tool.params_json_schema,
+                annotations=_annotations(tool),
+            )
+    return ToolSpec(name=name)
 
 
 class RecordedAgents:
@@ -330,8 +334,11 @@ def _arguments(text: str) -> Json:
 
 
 def _texts(output: list[Any]) -> str:
-    parts = [part for item in output if item.get("type") == "message" for part in item.get("content", ())]
-    return "".join(part.get("text", "") for part in parts)
+    text = ""
+    for item in output:
+        if item.get("type") == "message":
+            text += "".join(part.get("text", "") for part in item.get("content", ()))
+    return text
 
 
 def _last_text(items: list[Any]) -> str:

@@ -71,13 +71,9 @@ class PydanticAiAgent:
             more["deferred_tool_results"] = _ANSWERS.dump_python(answers, mode="json")
         if isinstance(sent, str) and not more:
             return FrameworkInput(text=sent)
-        prompt = _PROMPT.dump_python(sent if sent is None or isinstance(sent, str) else list(sent), mode="json")
-        if isinstance(sent, str):
-            text = sent
-        elif sent is None:
-            text = ""
-        else:
-            text = json.dumps(prompt)
+        is_plain = sent is None or isinstance(sent, str)
+        prompt = _PROMPT.dump_python(sent if is_plain else list(sent), mode="json")
+        text = (sent or "") if is_plain else json.dumps(prompt)
         return FrameworkInput(text=text, value=json.dumps({"prompt": prompt, **more}))
 
     async def execute(

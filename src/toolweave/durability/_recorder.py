@@ -128,11 +128,14 @@ class CheckedJournal(StoreJournal):
         """
         begin = len(self._run_id) + 1
         ends = (f"/call/{call.id}", f"/call/{call.id}{APPROVED}")
-        made = [int(key[begin : begin + 6]) for key in self._entries if key[begin + 6 :] in ends]
-        turns = [(number, await self.turn(number)) for number in range(1, step)]
-        said = [number for number, turn in turns if turn and any(one.id == call.id for one in turn.message.tool_calls)]
-        if any(one < step for one in (*made, *said)):
-            return replace(call, id=f"{call.id}#{step}")
+        numbered = replace(call, id=f"{call.id}#{step}")
+        for key in self._entries:
+            if key[begin + 6 :] in ends and int(key[begin : begin + 6]) < step:
+                return numbered
+        for number in range(1, step):
+            turn = await self.turn(number)
+            if turn is not None and any(one.id == call.id for one in turn.message.tool_calls):
+                return numbered
         return call
 
     async def decision(self, call: ToolCallPart, tool: ToolSpec) -> Approval | None:
@@ -153,8 +156,14 @@ class CheckedJournal(StoreJournal):
     def _allowed_to_the_run(self) -> set[str]:
         """Return the digests of the tools that an answer allowed from then on."""
         answers = answer_key(self._run_id, "")
-        found = (entry.value for key, entry in self._entries.items() if key.startswith(answers))
-        return {one["digest"] for one in found if one["approved"] and one["remember"] is not None}
+        digests: set[str] = set()
+        for key, entry in self._entries.items():
+            if not key.startswith(answers):
+                continue
+            answer = entry.value
+            if answer["approved"] and answer["remember"] is not None:
+                digests.add(answer["digest"])
+        return digests
 
     def _named(self, call: ToolCallPart) -> Json:
         text = json.dumps(plain(call.arguments), sort_keys=True, separators=(",", ":"))
@@ -318,8 +327,9 @@ class RunRecorder:
 
     def _may_repeat(self, step: int, call: ToolCallPart, tool: ToolSpec) -> bool:
         """Whether a call that raised is made again: its tool allows it, or the framework does so by itself."""
-        harmless = tool.hint("readOnlyHint") is True or tool.hint("idempotentHint") is True
-        return harmless or self._journal.reruns or (step, call.id) in self._raised
+        if True in (tool.hint("readOnlyHint"), tool.hint("idempotentHint")):
+            return True
+        return self._journal.reruns or (step, call.id) in self._raised
 
     def _spec(self, name: str, annotations: JsonObject | None) -> ToolSpec:
         if name in self._repeatable:
