@@ -190,7 +190,11 @@ async def _start_form(store: Store, start: RunStart) -> Json:
     began: Json = {"form": _FORM, "shared": shared, "messages": messages[shared:], "sent": start.sent}
     # members that came later: left out as by default, and read as such where an older version left them out
     began |= {} if start.attended is True else {"attended": start.attended}
-    return began | {name: plain(given) for name in ("output", "meta", "on_unknown") if (given := getattr(start, name))}
+    for name in ("output", "meta", "on_unknown"):
+        given = getattr(start, name)
+        if given:
+            began[name] = plain(given)
+    return began
 
 
 async def read_start(store: Store, record: RunRecord) -> RunStart:

@@ -10,6 +10,7 @@ import logging
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Generator
 from contextvars import ContextVar
+from itertools import chain
 from typing import Any, Generic, Self, cast
 
 import anyio
@@ -157,7 +158,7 @@ class Run(Generic[OutT_co]):
     def waiting(self) -> tuple[ToolCallPart, ...]:
         """The calls that wait for a person, those of child runs included."""
         own = self._approvals.waiting
-        return own + tuple(call for child in self.children.values() for call in child.waiting)
+        return own + tuple(chain.from_iterable(child.waiting for child in self.children.values()))
 
     def start(self) -> Self:
         """Start, if not started; runs of one session execute one after another, in the order in which they start.
@@ -354,8 +355,12 @@ class Run(Generic[OutT_co]):
         return found
 
     def _with_question(self, question_id: str) -> list[Run]:
-        own = [self] if self._questions.waits(question_id) else []
-        return own + [run for child in self.children.values() for run in child._with_question(question_id)]  # noqa: SLF001 - its own kind
+        found: list[Run] = []
+        if self._questions.waits(question_id):
+            found.append(self)
+        for child in self.children.values():
+            found += child._with_question(question_id)  # noqa: SLF001 - its own kind
+        return found
 
     # reports of child runs
 

@@ -413,7 +413,10 @@ def _tidy(deleted: list[Path], *, keep: Path) -> None:
         for made in path.parent.glob(f"__pycache__/{path.stem}.*.pyc"):
             with suppress(OSError):  # deletes no user's file
                 made.unlink()
-    folders = {place for path in deleted for place in (path.parent / "__pycache__", path.parent)} - {keep}
+    folders: set[Path] = set()
+    for path in deleted:
+        folders |= {path.parent / "__pycache__", path.parent}
+    folders.discard(keep)
     for place in sorted(folders, key=lambda one: len(one.parts), reverse=True):
         with suppress(OSError):  # something else is in it, or there is none
             place.rmdir()

@@ -41,7 +41,8 @@ def hub_server(
         request_state_keys: `state_keys` of `create_gateway`.
         **options: The other options of `create_gateway`.
     """
-    included, excluded = (frozenset([one] if isinstance(one, str) else one) for one in (include, exclude))
+    included = frozenset([include] if isinstance(include, str) else include)
+    excluded = frozenset([exclude] if isinstance(exclude, str) else exclude)
     offered = hub if tools is None else tools
     if included or excluded:
         chosen = filtered(offered, included, excluded)

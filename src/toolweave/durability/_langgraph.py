@@ -119,8 +119,9 @@ def _check_nodes(graph: Any) -> None:
                 f"durable(): node {name!r} is a function that runs a graph, whose calls cannot be recorded; add the "
                 "graph itself as the node"
             )
-        is_wrapped = isinstance(bound, ToolNode) and bool(_member(bound, "_wrap_tool_call"))
-        if is_wrapped and not _member(bound, _WRAPPER):
+        if not isinstance(bound, ToolNode):
+            continue
+        if _member(bound, "_wrap_tool_call") and not _member(bound, _WRAPPER):
             raise ValueError(f"durable(): node {name!r} has a wrap_tool_call; give it as awrap_tool_call")
 
 

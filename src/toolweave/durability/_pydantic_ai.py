@@ -71,9 +71,12 @@ class PydanticAiAgent:
             more["deferred_tool_results"] = _ANSWERS.dump_python(answers, mode="json")
         if isinstance(sent, str) and not more:
             return FrameworkInput(text=sent)
-        is_plain = sent is None or isinstance(sent, str)
-        prompt = _PROMPT.dump_python(sent if is_plain else list(sent), mode="json")
-        text = (sent or "") if is_plain else json.dumps(prompt)
+        if sent is None or isinstance(sent, str):
+            prompt = _PROMPT.dump_python(sent, mode="json")
+            text = sent or ""
+        else:
+            prompt = _PROMPT.dump_python(list(sent), mode="json")
+            text = json.dumps(prompt)
         return FrameworkInput(text=text, value=json.dumps({"prompt": prompt, **more}))
 
     async def execute(

@@ -55,14 +55,19 @@ async def run_calls(
     """
     import anyio  # 15 ms, and most who list tools have it loaded already
 
-    results: dict[int, ToolResult] = {place: one for place, one in enumerate(calls) if isinstance(one, ToolResult)}
+    results: dict[int, ToolResult] = {}
+    waiting: list[tuple[int, ToolCall]] = []
+    for place, one in enumerate(calls):
+        if isinstance(one, ToolResult):
+            results[place] = one
+        else:
+            waiting.append((place, one))
     limits: defaultdict[str | None, anyio.CapacityLimiter] = defaultdict(lambda: anyio.CapacityLimiter(AT_ONCE))
 
     async def run(place: int, call: ToolCall, server: str | None) -> None:
         async with limits[server]:
             results[place] = await run_call(toolset, call, ctx)
 
-    waiting = ((place, one) for place, one in enumerate(calls) if isinstance(one, ToolCall))
     for group in _groups(toolset, waiting):
         async with anyio.create_task_group() as tasks:
             for place, call, spec in group:

@@ -127,16 +127,21 @@ class Hub(HubEventSubscriptions, Openable, HubFeatures):
         offered = self.snapshot()
         names = [str(one) for one in self._tools.conflicts if one.lasting or offered.find(one.name)]
         others = [str(one) for one in self._offer_names.conflicts if one.server in self._clients]
-        clients = self._clients.items()
-        filters = [f"server {name!r}: {text}" for name, client in clients for text in client.filter_problems]
-        pins = [f"server {name!r}: {text}" for name, client in clients for text in client.pin_problems]
+        filters: list[str] = []
+        pins: list[str] = []
+        for name, client in self._clients.items():
+            filters += [f"server {name!r}: {text}" for text in client.filter_problems]
+            pins += [f"server {name!r}: {text}" for text in client.pin_problems]
         return [*self._config_warnings, *filters, *names, *others, *pins, *self._warnings.shadows]
 
     @property
     def findings(self) -> tuple[Finding, ...]:
         """The findings in the servers' definitions and results, definitions that reference another server included."""
         self.snapshot()
-        return (*(one for client in self._clients.values() for one in client.findings), *self._warnings.findings)
+        found: list[Finding] = []
+        for client in self._clients.values():
+            found += client.findings
+        return (*found, *self._warnings.findings)
 
     @property
     def silences(self) -> Mapping[str, float]:

@@ -80,12 +80,17 @@ def name_server(
     server = config.name
     named = NamedServer(seen=snapshot)
     bare = config.tool_prefix is None  # else the connection has put the prefix there
-    wishes = [(spec, expose(server, spec.name) if bare else spec.name) for spec in snapshot]
+    wishes: list[tuple[ToolSpec, str]] = []
+    taken: dict[str, None] = {}
     # All conflicts before the first name is given: with `error` the server gets none at all, and no name may be
     # reserved for it then.
-    taken = {wanted for spec, wanted in wishes if not _is_free(wanted, (server, spec.original_name), given, servers)}
+    for spec in snapshot:
+        wanted = expose(server, spec.name) if bare else spec.name
+        wishes.append((spec, wanted))
+        if not _is_free(wanted, (server, spec.original_name), given, servers):
+            taken[wanted] = None
     if taken and config.on_conflict == "error":
-        named.refused = next(wanted for _, wanted in wishes if wanted in taken)
+        named.refused = next(iter(taken))
         text = f"all its tools are left out: the name {named.refused!r} is taken"
         named.conflicts.append(NameConflict(server=server, text=text, name=named.refused, lasting=True))
         return named

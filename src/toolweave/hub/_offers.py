@@ -446,7 +446,9 @@ class HubOffers:
                     failed = error
                 continue
             self.keep_resource(uri, connection.name, own)
-            return tuple(one.replace(uri=uri, raw={}) if one.uri == own != uri else one for one in contents)
+            if own == uri:
+                return contents
+            return tuple(one.replace(uri=uri, raw={}) if one.uri == own else one for one in contents)
         raise failed or ProtocolError(f"no server has a resource {uri!r}", server="hub", code=INVALID_PARAMS)
 
     def _offering(self, capability: str) -> list[McpConnection]:

@@ -59,8 +59,12 @@ def wire_messages(messages: Sequence[Message], tools: WireTools, provider: str =
 
 def tools_used(messages: Iterable[Json]) -> list[str]:
     """Return the wire names of the tools that a conversation in the API's form calls, each once, in order."""
-    blocks = (block for message in messages for block in message["content"])
-    return list(dict.fromkeys(block["name"] for block in blocks if block["type"] == "tool_use"))
+    names: dict[str, None] = {}
+    for message in messages:
+        for block in message["content"]:
+            if block["type"] == "tool_use":
+                names[block["name"]] = None
+    return list(names)
 
 
 def container_id(messages: Iterable[Message], provider: str, *, now: float) -> str | None:

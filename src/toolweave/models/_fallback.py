@@ -43,7 +43,10 @@ class FallbackModel:
     @property
     def problems(self) -> tuple[str, ...]:
         """The refusals of the APIs of the models; see `OpenAICompatibleModel.problems`."""
-        return tuple(problem for model in self.models for problem in getattr(model, "problems", ()))
+        found: list[str] = []
+        for model in self.models:
+            found += getattr(model, "problems", ())
+        return tuple(found)
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """Yield the events of the first model that can answer.

@@ -119,4 +119,8 @@ class HttpModel(ABC):
 
 def call_ids(request: ModelRequest) -> set[str]:
     """Return the ids of the tool calls in a conversation, which those of the next turn must differ from."""
-    return {call.id for one in request.messages if isinstance(one, AssistantMessage) for call in one.tool_calls}
+    ids: set[str] = set()
+    for message in request.messages:
+        if isinstance(message, AssistantMessage):
+            ids.update(call.id for call in message.tool_calls)
+    return ids

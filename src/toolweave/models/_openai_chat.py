@@ -340,7 +340,7 @@ class ChatTurn:
         upstream verifies the signature of the whole block.
         """
         for detail in map(object_or_empty, details):
-            begun = next((one for one in reversed(self._details) if _is_same_block(one, detail)), None)
+            begun = self._block_of(detail)
             if begun is None or not streamed:
                 self._details.append(dict(detail))
                 continue
@@ -349,6 +349,13 @@ class ChatTurn:
                     begun[name] += value
                 elif value is not None:
                     begun[name] = value
+
+    def _block_of(self, detail: JsonObject) -> Json | None:
+        """Return the newest block that a fragment belongs to, or None for the first of a block."""
+        for block in reversed(self._details):
+            if _is_same_block(block, detail):
+                return block
+        return None
 
     def _take_content(self, content: Any) -> Iterator[ModelEvent]:
         """Process a text delta, or the parts that Mistral sends instead."""

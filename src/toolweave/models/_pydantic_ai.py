@@ -182,7 +182,7 @@ def _user_content(blocks: Sequence[ContentBlock]) -> str | list[str | wire.Binar
 
 
 def _contents(blocks: Iterable[ContentBlock]) -> list[str | wire.BinaryContent]:
-    return [content if (content := _binary(block)) is not None else block.render() for block in blocks]
+    return [_binary(block) or block.render() for block in blocks]
 
 
 def _binary(block: ContentBlock) -> wire.BinaryContent | None:

@@ -61,7 +61,7 @@ class StreamedItem:
     @property
     def streamed(self) -> str:
         """The text or arguments in the pieces."""
-        return "".join(piece for _, pieces in sorted(self.texts.items()) for piece in pieces)
+        return "".join("".join(self.texts[part]) for part in sorted(self.texts))
 
     @property
     def text(self) -> str:
@@ -173,8 +173,11 @@ class StreamedItems:
 
     def merge(self, output: list[Any]) -> None:
         """Add the items of the whole response to those that were streamed."""
-        reported = enumerate(map(as_object, output))
-        left = {number: members for number, members in reported if members is not None}
+        left: dict[int, JsonObject] = {}
+        for number, reported in enumerate(output):
+            members = as_object(reported)
+            if members is not None:
+                left[number] = members
         free = list(self._items)
         # The surest connections first, so that no guess takes an item that another one is surely connected with.
         for connects in (_is_named, _has_id, _is_at, _is_like):

@@ -212,7 +212,9 @@ def _by_name(text: str, names: JsonObject) -> Iterator[str]:
     if _SUBJECT.search(text) is None:
         return
     for pattern in (_QUOTED, _BARE):
-        yield from (found[1] for found in pattern.finditer(text) if found[1] in names)
+        for found in pattern.finditer(text):
+            if found[1] in names:
+                yield found[1]
 
 
 def _entry_name(entry: Any) -> str:

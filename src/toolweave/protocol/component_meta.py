@@ -66,7 +66,9 @@ def component_meta(meta: JsonObject | None, *, tags: Iterable[str] = (), version
         ValueError: A tag or the version is not a printable text of at most 128 characters, or the version has a space
             or an `@`.
     """
-    named = sorted({_checked("tag", tag) for tag in ([tags] if isinstance(tags, str) else tags)})
+    if isinstance(tags, str):
+        tags = [tags]
+    named = sorted({_checked("tag", tag) for tag in tags})
     made: Json = dict(meta or {})
     if named:
         made[TAGS] = named
@@ -79,7 +81,8 @@ def component_meta(meta: JsonObject | None, *, tags: Iterable[str] = (), version
 
 def _checked(what: str, text: object) -> str:
     found = text_or_empty(text)
-    if len(found) > _MAX_CHARACTERS or not found.strip() or not found.isprintable():
+    is_text = found.strip() != "" and found.isprintable()
+    if len(found) > _MAX_CHARACTERS or not is_text:
         raise ValueError(f"{text!r} is not a {what}, which is a printable text of at most {_MAX_CHARACTERS} characters")
     return found
 
@@ -141,4 +144,10 @@ def version_key(version: str) -> VersionKey:
     rest = parts[len(release) :]
     while len(release) > 1 and not int(release[-1]):  # 1.0 is 1
         release.pop()
-    return (*((2, int(part)) if part.isdigit() else (0, part) for part in (*release, *rest)), (1, 0))
+    key: list[tuple[int, int | str]] = []
+    for part in (*release, *rest):
+        if part.isdigit():
+            key.append((2, int(part)))
+        else:
+            key.append((0, part))
+    return (*key, (1, 0))

@@ -194,7 +194,7 @@ def _defect(text: bytes) -> MalformedMessage:
     else:
         why = "'params' must be an object"
     if "method" not in members:
-        answerable = not ("result" in members or "error" in members)
+        answerable = members.keys().isdisjoint(("result", "error"))
     else:
         is_notification = isinstance(members["method"], str) and "id" not in members
         answerable = not is_notification

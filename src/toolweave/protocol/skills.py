@@ -11,7 +11,16 @@ from typing import ClassVar
 
 import msgspec
 
-from toolweave._json_types import Json, JsonObject, as_array, as_integer, as_object, as_text, object_or_empty
+from toolweave._json_types import (
+    Json,
+    JsonObject,
+    as_array,
+    as_integer,
+    as_object,
+    as_sequence,
+    as_text,
+    object_or_empty,
+)
 from toolweave._value import Value
 from toolweave.protocol.meta import SKILLS_EXTENSION
 
@@ -219,8 +228,8 @@ def same_value(one: object, other: object) -> bool:
         if mine.keys() != theirs.keys():
             return False
         return all(same_value(value, theirs[name]) for name, value in mine.items())
-    first = as_array(one)
-    second = as_array(other)
+    first = as_sequence(one)
+    second = as_sequence(other)
     if first is not None and second is not None:
         if len(first) != len(second):
             return False

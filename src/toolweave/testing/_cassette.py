@@ -36,12 +36,12 @@ def masked(value: Any, redact: Callable[[str], str]) -> Any:
     if isinstance(value, str):
         return redact(value)
     if isinstance(value, Mapping):
-        return {
-            redact(str(key)): MASK
-            if str(key).lower() in _ALWAYS_MASKED and isinstance(item, str)
-            else masked(item, redact)
-            for key, item in cast("Mapping[Any, Any]", value).items()
-        }
+        members: dict[str, Any] = {}
+        for key, item in cast("Mapping[Any, Any]", value).items():
+            name = str(key)
+            is_secret = name.lower() in _ALWAYS_MASKED and isinstance(item, str)
+            members[redact(name)] = MASK if is_secret else masked(item, redact)
+        return members
     if isinstance(value, (list, tuple)):
         return [masked(item, redact) for item in cast("list[Any]", value)]
     return value
@@ -56,7 +56,9 @@ def same(recorded: Any, sent: Any) -> bool:
     if isinstance(recorded, dict) and isinstance(sent, dict):
         ours = cast("dict[str, Any]", recorded)
         theirs = cast("dict[str, Any]", sent)
-        return ours.keys() == theirs.keys() and all(same(value, theirs[key]) for key, value in ours.items())
+        if ours.keys() != theirs.keys():
+            return False
+        return all(same(value, theirs[key]) for key, value in ours.items())
     if isinstance(recorded, list) and isinstance(sent, list):
         pairs = cast("list[Any]", recorded), cast("list[Any]", sent)
         return len(pairs[0]) == len(pairs[1]) and all(map(same, *pairs))

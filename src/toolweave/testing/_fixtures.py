@@ -92,7 +92,10 @@ class CassetteFactory:
     @property
     def unrecorded(self) -> list[str]:
         """The requests that the cassettes had no answer to."""
-        return [message for played in self._replays for message in played.unrecorded]
+        messages: list[str] = []
+        for played in self._replays:
+            messages += played.unrecorded
+        return messages
 
 
 def _check(mode: str, modes: Collection[str], kind: str) -> None:

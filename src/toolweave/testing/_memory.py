@@ -261,11 +261,12 @@ class MemoryServer:
     @property
     def calls(self) -> list[ToolCall]:
         """The tool calls that were received, in order, including those answered badly or not at all."""
-        return [
-            ToolCall(name=one.tool, arguments=one.params.get("arguments") or {})
-            for one in self.requests
-            if one.tool is not None
-        ]
+        calls: list[ToolCall] = []
+        for request in self.requests:
+            if request.tool is not None:
+                call = ToolCall(name=request.tool, arguments=request.params.get("arguments") or {})
+                calls.append(call)
+        return calls
 
     @property
     def methods(self) -> list[str]:

@@ -12,6 +12,7 @@ import json
 from collections.abc import AsyncGenerator, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, cast
 
@@ -92,9 +93,12 @@ class Replay:
     @property
     def unused(self) -> tuple[str, ...]:
         """The recorded requests that were not made again, as texts for people; the handshake does not count."""
-        return tuple(
-            _shown(one.method, one.params) for one in self._exchanges if not one.played and one.method not in _HANDSHAKE
-        )
+        unused: list[str] = []
+        for one in self._exchanges:
+            is_left = not one.played and one.method not in _HANDSHAKE
+            if is_left:
+                unused.append(_shown(one.method, one.params))
+        return tuple(unused)
 
     @asynccontextmanager
     async def open_wire(
@@ -149,10 +153,12 @@ class Replay:
         A list that a call changed must show the change after that call and not before, and the number of requests in
         between depends on timing: recordings from before the call that are not played by now are skipped.
         """
-        due = [one for one in fitting if all(call.played for call in self._calls[: one.calls_before])] or fitting[:1]
+        played = len(list(takewhile(lambda call: call.played, self._calls)))
+        due = [one for one in fitting if one.calls_before <= played] or fitting[:1]
         calls = max((one.calls_before for one in due), default=0)
         for one in due:
-            one.played = one.played or (one.calls_before < calls and _is_list(one))
+            if one.calls_before < calls and _is_list(one):
+                one.played = True
         return [one for one in due if one.calls_before == calls]
 
     def _nearest(self, fitting: list[RecordedExchange], of_method: list[RecordedExchange], params: Json) -> str:

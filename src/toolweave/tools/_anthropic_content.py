@@ -46,7 +46,7 @@ def anthropic_content(result: ToolResult) -> list[Json]:
 
 def anthropic_parts(blocks: Iterable[ContentBlock]) -> list[Json]:
     """Return blocks in the API's form: text, images and documents as such, notes for others, no blank text."""
-    return [wire for block in blocks if (wire := _part(block)) is not None]
+    return list(filter(None, map(_part, blocks)))
 
 
 def anthropic_text(text: str) -> Json:

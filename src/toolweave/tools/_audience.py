@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from toolweave.protocol.content import ContentBlock, TextContent
+from toolweave.protocol.skills import same_value
 
 _LONGEST = 1_000_000
 """Characters of the longest text that is compared with structured content."""
@@ -71,21 +72,6 @@ def is_json_of(text: str, value: Any) -> bool:
     if len(text) > _LONGEST:
         return False
     try:
-        return _same(json.loads(text), value)
+        return same_value(json.loads(text), value)
     except (ValueError, RecursionError):
         return False
-
-
-def _same(one: Any, other: Any) -> bool:
-    """Whether two JSON values are equal: 1 is 1.0, as in JSON Schema, and neither is true."""
-    if isinstance(one, dict) and isinstance(other, dict):
-        left = cast("dict[str, Any]", one)
-        right = cast("dict[str, Any]", other)
-        if left.keys() != right.keys():
-            return False
-        return all(_same(left[key], right[key]) for key in left)
-    if isinstance(one, list) and isinstance(other, (list, tuple)):
-        first = cast("list[Any]", one)
-        second = cast("Sequence[Any]", other)
-        return len(first) == len(second) and all(map(_same, first, second))
-    return isinstance(one, bool) == isinstance(other, bool) and one == other

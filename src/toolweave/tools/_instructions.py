@@ -39,8 +39,11 @@ def joined_instructions(parts: Iterable[tuple[str, str | None]]) -> str | None:
 
     Blank texts are left out and long ones shortened; None when nothing is left.
     """
-    said = ((server, text.strip()) for server, text in parts if text and text.strip())
-    texts = [f"{server}:\n{_quoted(shortened(text, _MAX_OF_ONE))}" for server, text in said]
+    texts: list[str] = []
+    for server, text in parts:
+        own = (text or "").strip()
+        if own:
+            texts.append(f"{server}:\n{_quoted(shortened(own, _MAX_OF_ONE))}")
     return shortened("\n\n".join(texts), _MAX_OF_ALL) or None
 
 

@@ -178,7 +178,7 @@ def _type(path: Path, data: bytes) -> str:
 
 
 def _is_image(value: object) -> bool:
-    return any(base.__module__ == "PIL.Image" and base.__name__ == "Image" for base in type(value).__mro__)
+    return any((base.__module__, base.__name__) == ("PIL.Image", "Image") for base in type(value).__mro__)
 
 
 def _of_image(image: Any) -> Payload:  # duck-typed

@@ -111,7 +111,10 @@ def _member(schema: Any, key: str) -> str:
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     cells = "".join(f"<th>{_text(name)}</th>" for name in head)
-    body = "".join(f"<tr>{''.join(f'<td>{_text(cell)}</td>' for cell in row)}</tr>" for row in rows)
+    body = ""
+    for row in rows:
+        columns = "".join(f"<td>{_text(cell)}</td>" for cell in row)
+        body += f"<tr>{columns}</tr>"
     return f"<table><thead><tr>{cells}</tr></thead><tbody>{body}</tbody></table>"
 
 

@@ -54,7 +54,8 @@ class ToolSnapshot(Sequence[ToolSpec]):
             return spec
         if self._aliases is None:
             self._aliases = {alias: spec for spec in reversed(self._specs) for alias in spec.aliases}
-            self._aliases |= {spec.name: spec for versions in self.older.values() for spec in versions}
+            for versions in self.older.values():
+                self._aliases |= {spec.name: spec for spec in versions}
         return self._aliases.get(name)
 
     def find_version(self, name: str, version: str) -> ToolSpec | None:
@@ -62,7 +63,10 @@ class ToolSnapshot(Sequence[ToolSpec]):
         newest = self.find(name)
         if newest is None or newest.version == version:
             return newest
-        return next((spec for spec in self.older.get(newest.name, ()) if spec.version == version), None)
+        for spec in self.older.get(newest.name, ()):
+            if spec.version == version:
+                return spec
+        return None
 
     @overload
     def __getitem__(self, index: int) -> ToolSpec: ...

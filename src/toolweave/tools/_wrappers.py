@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from copy import copy
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self, TypeAlias
@@ -353,7 +353,9 @@ class _OfferedPart:
 
     def has(self, name: str) -> bool:
         """Whether a definition of this name, or a version of one, is offered."""
-        return name in self.specs or any(one.name == name for one in self.older.get(name.rpartition("@")[0], ()))
+        if name in self.specs:
+            return True
+        return any(one.name == name for one in self.older.get(name.rpartition("@")[0], ()))
 
     def add_versions(self, name: str, kept: list[tuple[str, ToolSpec]]) -> None:
         """Offer the versions of a tool, newest first, each with its name in `seen`, under a name."""
@@ -411,7 +413,9 @@ class _ForwardingToolset(WrapperToolset, RoutingToolset):
                 self._view = None
         if self._view is None:
             specs = (spec for part in parts for spec in part.specs.values())
-            older = {name: versions for part in parts for name, versions in part.older.items()}
+            older: dict[str, Sequence[ToolSpec]] = {}
+            for part in parts:
+                older.update(part.older)
             self._view = ToolSnapshot(specs, version=sum(part.seen.version for part in parts), older=older)
         return self._view
 

@@ -169,7 +169,7 @@ class ServerGuard:
     def changes(self) -> tuple[PinChange, ...]:
         """The differences from the pins, as far as the server was listed: of itself, its tools and the rest."""
         verdicts = (self.verdict, self._judged_instructions(), *self._offers.values())
-        return tuple(change for verdict in verdicts for change in verdict.changes)
+        return tuple(chain.from_iterable(verdict.changes for verdict in verdicts))
 
     @property
     def pin_problems(self) -> tuple[str, ...]:

@@ -280,10 +280,20 @@ def _escaped(text: str) -> str:
     return replace_hidden(text, lambda char: json.dumps(char)[1:-1] if char != "\x7f" else "\\u007f")
 
 
+def _identity_json(identity: ServerIdentity) -> Json:
+    """Return the members of an identity that are known."""
+    made: Json = {}
+    for name in identity.__struct_fields__:
+        value = getattr(identity, name)
+        if value:
+            made[name] = value
+    return made
+
+
 def _server_json(server: PinnedServer) -> Json:
     said = server.identity
     made: Json = {
-        "identity": {name: value for name in said.__struct_fields__ if (value := getattr(said, name))},
+        "identity": _identity_json(said),
         "tools": _list_json(server.tools),
     }
     if server.instructions is not None:

@@ -262,9 +262,11 @@ def scan_result(result: ToolResult, *, tool: str = "", server: str | None = None
         return ()
     text = "\n".join(block.render()[:_MAX_RESULT] for block in result.content) or _without_blocks(result)
     text = text[:_MAX_LIST]
-    return tuple(
-        Finding(kind=kind, tool=tool, server=server, where="result", detail=detail) for kind, detail in _hidden(text)
-    )
+    found: list[Finding] = []
+    for kind, detail in _hidden(text):
+        finding = Finding(kind=kind, tool=tool, server=server, where="result", detail=detail)
+        found.append(finding)
+    return tuple(found)
 
 
 def is_plain_result(result: ToolResult) -> bool:
