@@ -87,7 +87,7 @@ def without_members(members: Mapping[str, _Value], *names: str) -> dict[str, _Va
 
 
 def without_none(members: Mapping[str, _Value | None]) -> dict[str, _Value]:
-    """Return a copy of an object without the members that are None."""
+    """Return a copy of an object without its null members."""
     return {name: value for name, value in members.items() if value is not None}
 
 

@@ -246,7 +246,7 @@ def _of_identity(server: str, before: ServerIdentity, after: ServerIdentity) -> 
     for kind, names in _IDENTITY_CHANGES:
         fields: list[str] = []
         for name in names:
-            # A member that one side does not have is no evidence of another server. A package is: a pinned one that
+            # A member that one side does not have does not prove another server. A package is: a pinned one that
             # the config no longer names runs as another program.
             is_known = name == "package" or bool(was[name] and now[name])
             if is_known and name in differing:
