@@ -166,5 +166,5 @@ def selected(selections: Sequence[OfferSelection], target: RequestTarget | None)
 
 
 def _is_hinted(annotations: Mapping[str, bool], spec: ToolSpec | None) -> bool:
-    """Whether a tool has these hints; what is not a tool has none."""
+    """Whether an offer is a tool with these hints."""
     return spec is not None and hinted(annotations, spec)

@@ -45,7 +45,7 @@ _BODY: Json = {
 }
 _MAX_DEPTH = 32
 _REGEX_MARKS = re.compile(r"^\^|\(\?|\$$")
-"""What only the pattern of a regular expression has, and not one of Django's paths."""
+"""Matches a part that patterns of regular expressions have, and paths of Django lack."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -122,7 +122,7 @@ class _Prepared:
 
 @dataclass(slots=True)
 class _Written:
-    """The definitions of a request, and what is known of each, by its exposed name."""
+    """The definitions of a request, and the facts about each by its exposed name."""
 
     definitions: list[JsonObject] = field(default_factory=list[JsonObject])
     changes: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
