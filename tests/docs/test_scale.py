@@ -1,4 +1,4 @@
-"""docs/scale.md: its examples over Redis as over memory, and the numbers that it tells."""
+"""docs/scale.md: its examples over Redis as over memory, and the numbers in it."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def test_a_snippet_prints_the_same_over_redis(snippet: Path, redis_url: str, tmp
 
 def test_the_times_in_the_text_are_those_of_the_code() -> None:
     words = {4: "four", 5: "five"}
-    assert f"one that has said nothing for {words[int(SILENT_SECONDS)]} is taken for dead" in TEXT
-    assert f"Its lease runs out after {words[int(WORKER_LEASE_SECONDS)]} seconds" in TEXT
+    assert f"silent for {words[int(SILENT_SECONDS)]} seconds counts as dead" in TEXT
+    assert f"Its lease expires after {words[int(WORKER_LEASE_SECONDS)]} seconds" in TEXT
     assert max(SILENT_SECONDS + 1, WORKER_LEASE_SECONDS) + 0.75 < 6  # a look a second, and what docket puts off
-    assert "Those under way have 20 seconds to end (`--grace`)" in TEXT
-    assert f"at a second signal (exit code {ExitCode.INTERRUPTED:d})" in TEXT
+    assert "Running steps have 20 seconds to end (`--grace`)" in TEXT
+    assert f"after a second signal (exit code {ExitCode.INTERRUPTED:d})" in TEXT
     assert f"kept for {KEEP_SECONDS / 86_400:g} days" in TEXT
 
 
