@@ -10,7 +10,6 @@ import json
 import math
 import os
 import threading
-import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from copy import copy
@@ -22,14 +21,12 @@ import anyio
 from toolweave.errors import StoreError
 from toolweave.state._redis_address import RedisAddress
 from toolweave.state._redis_connections import RedisConnections
-from toolweave.state._redis_scripts import GET, READ, SCAN, SIGNAL, WRITE, RedisScript
+from toolweave.state._redis_scripts import GET, SCAN, SIGNAL, WRITE, RedisScript
 from toolweave.state._signals import SignalListener
 from toolweave.state._store import Change, Delete, Document, Put, to_json
 
 _SWEEP_EACH = 8
 """One of so many writes also drops expired documents."""
-_SURE_SECONDS = 3600.0
-"""A document that expires later than in so many seconds has not expired on the server either, for any clock of it."""
 
 
 class RedisStore:
@@ -118,11 +115,8 @@ class RedisStore:
             return []
         named = [_name(*name) for name in names]
         wanted = [name for _, name in named]
-        found = await self._call(READ, self._keys[:1], wanted)
-        # A plain HMGET and no script for nearly every read. Only the server's clock decides about an expiry, so what is
-        # near one is read again by the script.
-        if self._clock is not None or any(_may_have_expired(stored) for stored in found):
-            found = await self._call(GET, self._keys[:1], [self._now(), *wanted])  # by the clock of the server
+        # A script and no plain HMGET: only the server's clock decides what has expired.
+        found = await self._call(GET, self._keys[:1], [self._now(), *wanted])
         documents: list[Document | None] = []
         for (head, name), stored in zip(named, found, strict=True):
             if stored is None:
@@ -319,14 +313,6 @@ def _name(collection: str, key: str) -> tuple[bytes, bytes]:
         return head, head + key.encode()
     except UnicodeEncodeError as exc:
         raise StoreError(f"a collection or key is not valid Unicode text: {exc.object!r}") from None
-
-
-def _may_have_expired(stored: bytes | None) -> bool:
-    """Whether a stored document may have expired, which only the clock of the server decides."""
-    if stored is None:
-        return False
-    expires = stored.split(b" ", 2)[1]
-    return expires != b"-" and float(expires) - time.time() < _SURE_SECONDS
 
 
 def _document(head: bytes, name: bytes, stored: bytes) -> Document:

@@ -52,9 +52,6 @@ end
 SIGNAL = RedisScript("", "", writes=False, command="PUBLISH")
 """KEYS channel; ARGV name."""
 
-READ = RedisScript("", "", writes=False, command="HMGET")
-"""KEYS documents; ARGV names. Returns the stored values, expired or not."""
-
 GET = _script(
     _NOW,
     _KEPT,

@@ -19,6 +19,7 @@ import anyio
 import msgspec
 
 from toolweave.protocol import methods
+from toolweave.protocol.component_meta import asked_version
 from toolweave.protocol.jsonrpc import RequestId
 from toolweave.protocol.versions import HANDSHAKE_VERSIONS, MODERN_VERSION
 from toolweave.serve._auth.gate import OperationGate
@@ -343,8 +344,7 @@ class FastPath:
             if session is None:
                 return None
             client = session.client
-        # A plain tool needs no scopes in its newest version; `_meta` may name an older one.
-        if (self._gate.authorizes or call.has_more) and self._refuses(scope, call):
+        if self._refuses(scope, call):
             return None
         return _Plain(call, client, session)
 
@@ -364,6 +364,9 @@ class FastPath:
     def _refuses(self, scope: Scope, call: PlainToolCall) -> bool:
         """Return whether the token of a request lacks scopes for a call; without a token, no scopes are held."""
         params: Json = {"name": call.name} if call.meta is None else {"name": call.name, "_meta": call.meta}
+        # A plain tool needs no scopes in its newest version; `_meta` may name an older one.
+        if not self._gate.authorizes and (not call.has_more or asked_version(params) is None):
+            return False
         return self._gate.refusal(scope, ((methods.TOOLS_CALL, params),)) is not None
 
     def _session(self, named: bytes, scope: Scope, key: RequestId) -> HttpSession | None:
