@@ -68,7 +68,12 @@ def array_or_empty(value: object) -> list[Any]:
 
 def object_entries(value: object) -> list[JsonObject]:
     """Return the objects of a JSON array, without its other values; empty for a value that is not an array."""
-    return [entry for entry in map(as_object, array_or_empty(value)) if entry is not None]
+    found: list[JsonObject] = []
+    for entry in array_or_empty(value):
+        members = as_object(entry)
+        if members is not None:
+            found.append(members)
+    return found
 
 
 def text_or_empty(value: object) -> str:
@@ -78,12 +83,20 @@ def text_or_empty(value: object) -> str:
 
 def text_entries(value: object) -> list[str]:
     """Return the strings of a JSON array, without its other values; empty for a value that is not an array."""
-    return [entry for entry in array_or_empty(value) if isinstance(entry, str)]
+    found: list[str] = []
+    for entry in array_or_empty(value):
+        text = as_text(entry)
+        if text is not None:
+            found.append(text)
+    return found
 
 
 def without_members(members: Mapping[str, _Value], *names: str) -> dict[str, _Value]:
     """Return a copy of an object without the members of these names."""
-    return {name: value for name, value in members.items() if name not in names}
+    made = dict(members)
+    for name in names:
+        made.pop(name, None)
+    return made
 
 
 def without_none(members: Mapping[str, _Value | None]) -> dict[str, _Value]:
@@ -93,4 +106,9 @@ def without_none(members: Mapping[str, _Value | None]) -> dict[str, _Value]:
 
 def only_members(members: Mapping[str, _Value], names: Iterable[str]) -> dict[str, _Value]:
     """Return a copy of an object with those of these members that it has, in the order of the names."""
-    return {name: members[name] for name in names if name in members}
+    made: dict[str, _Value] = {}
+    for name in names:
+        if name not in members:
+            continue
+        made[name] = members[name]
+    return made

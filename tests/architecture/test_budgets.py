@@ -21,7 +21,6 @@ LONG_MODULES: dict[str, int] = {  # by decision 146: statements that do one thin
     "toolweave.gateway._manager": 641,
     "toolweave.gateway._relay": 623,
     "toolweave.http._client": 642,
-    "toolweave.hub._hub": 602,
     "toolweave.protocol.client_requests": 614,
     "toolweave.tools._wrappers": 624,
 }

@@ -92,7 +92,7 @@ def test_a_name_that_thousands_want_costs_each_of_them_a_few_looks(server: str |
 def test_an_unknown_name_is_answered_with_near_ones_or_with_what_there_is() -> None:
     assert unknown_tool("read_fiel", ["read_file", "x"]) == "no tool 'read_fiel'; did you mean 'read_file'?"
     assert unknown_tool("zzz", ["b", "a"]) == "no tool 'zzz'; there are a, b"
-    assert unknown_tool("zzz", []) == "no tool 'zzz'; there are none"
+    assert unknown_tool("zzz", []) == "no tool 'zzz'; there are no tools"
     assert unknown_tool("?", [f"tool{n:02}" for n in range(30)]).endswith("tool09, ...")
 
 

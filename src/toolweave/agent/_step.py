@@ -172,7 +172,9 @@ def count_failures(state: RunState, calls: Sequence[ToolCallPart]) -> None:
     """Count the turns in a row in which every call of a tool fails; `calls` are those of the turn that ended."""
     works: dict[str, bool] = {}
     for call in calls:
-        works[call.name] = works.get(call.name, False) or not state.results[call.id].is_error
+        works.setdefault(call.name, False)
+        if not state.results[call.id].is_error:
+            works[call.name] = True
     for name, is_working in works.items():
         if is_working:
             state.failing[name] = 0

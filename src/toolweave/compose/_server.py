@@ -41,11 +41,17 @@ def hub_server(
         request_state_keys: `state_keys` of `create_gateway`.
         **options: The other options of `create_gateway`.
     """
-    included = frozenset([include] if isinstance(include, str) else include)
-    excluded = frozenset([exclude] if isinstance(exclude, str) else exclude)
+    included = _names(include)
+    excluded = _names(exclude)
     offered = hub if tools is None else tools
     if included or excluded:
         chosen = filtered(offered, included, excluded)
     else:
         chosen = offered
     return create_gateway(hub, name=name, version=version, tools=chosen, state_keys=request_state_keys, **options)
+
+
+def _names(given: str | Iterable[str]) -> frozenset[str]:
+    if isinstance(given, str):
+        return frozenset([given])
+    return frozenset(given)

@@ -71,9 +71,12 @@ class PydanticAiAgent:
             more["deferred_tool_results"] = _ANSWERS.dump_python(answers, mode="json")
         if isinstance(sent, str) and not more:
             return FrameworkInput(text=sent)
-        if sent is None or isinstance(sent, str):
+        if sent is None:
+            prompt = None
+            text = ""
+        elif isinstance(sent, str):
             prompt = _PROMPT.dump_python(sent, mode="json")
-            text = sent or ""
+            text = sent
         else:
             prompt = _PROMPT.dump_python(list(sent), mode="json")
             text = json.dumps(prompt)

@@ -69,7 +69,7 @@ class AnthropicTools:
         results = await run_calls(self._listing.toolset, list(map(self._call, used)), ctx)
         return [_answer(member(block, "id"), result) for block, result in zip(used, results, strict=True)]
 
-    def _call(self, block: Any) -> ToolCall | ToolResult:
+    def _call(self, block: object) -> ToolCall | ToolResult:
         return self._listing.call(member(block, "name"), member(block, "input"), member(block, "id"))
 
 

@@ -76,7 +76,7 @@ class OpenAIResponsesTools:
         results = await run_calls(self._listing.toolset, list(map(self._call, made)), ctx)
         return list(map(_output, made, results))
 
-    def _call(self, item: Any) -> ToolCall | ToolResult:
+    def _call(self, item: object) -> ToolCall | ToolResult:
         return self._listing.call(member(item, "name"), member(item, "arguments"), member(item, "call_id"))
 
 
@@ -140,14 +140,14 @@ class OpenAIChatTools:
                 answers.append({"role": "user", "content": cast("Any", parts)})
         return answers
 
-    def _call(self, made: Any) -> Any:
+    def _call(self, made: object) -> ToolCall | ToolResult:
         function = member(made, "function")
         if function is None:  # the API refuses a conversation in which a call is not answered
             return ToolResult.failure(f"only functions can be called, not tools of type {member(made, 'type')!r}")
         return self._listing.call(member(function, "name"), member(function, "arguments"), member(made, "id"))
 
 
-def _output(item: Any, result: ToolResult) -> FunctionCallOutput:
+def _output(item: object, result: ToolResult) -> FunctionCallOutput:
     output: Any = responses_content(result)
     return {"type": "function_call_output", "call_id": member(item, "call_id"), "output": output}
 

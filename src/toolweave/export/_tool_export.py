@@ -78,7 +78,7 @@ class ToolExport:
         return ToolCall(name=exposed, arguments=wire.arguments(exposed, given), id=str(call_id))
 
 
-def member(item: Any, name: str) -> Any:
+def member(item: object, name: str) -> Any:
     """Return a member of an SDK's object, or of the same as JSON; None when it has none."""
     if isinstance(item, Mapping):
         return cast("Mapping[str, Any]", item).get(name)

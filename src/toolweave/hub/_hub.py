@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -138,9 +139,7 @@ class Hub(HubEventSubscriptions, Openable, HubFeatures):
     def findings(self) -> tuple[Finding, ...]:
         """The findings in the servers' definitions and results, definitions that reference another server included."""
         self.snapshot()
-        found: list[Finding] = []
-        for client in self._clients.values():
-            found += client.findings
+        found = chain.from_iterable(client.findings for client in self._clients.values())
         return (*found, *self._warnings.findings)
 
     @property
@@ -489,13 +488,12 @@ class Hub(HubEventSubscriptions, Openable, HubFeatures):
             return
         if change.error is None:
             return
-        is_troubled = change.state in (ConnectionState.DEGRADED, *FAILED)
         # Version 0: it has never listed its tools, so nothing is lost by leaving it out. One that has keeps them: its
         # calls fail with the error, and it may come back.
         if change.state in FAILED and client.snapshot().version == 0:
             self._down.given_up[client.name] = client
             self._fail(client.name, change.error)
-        elif is_troubled or client.away:
+        elif client.away or change.state in (ConnectionState.DEGRADED, *FAILED):
             if client.away and str(self._errors.get(client.name)) != str(change.error):
                 log_failure(change.error, client.config, is_retried=True)
             self._note(client.name, change.error)

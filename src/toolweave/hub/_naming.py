@@ -195,7 +195,8 @@ def _is_free(name: str, who: tuple[str, str], given: AssignedNames, servers: Col
     # its place.
     for separator in ":/":
         head, found, _ = name.partition(separator)
-        is_other = head != who[0] and head in servers
-        if found and is_other:
+        if head == who[0]:
+            continue
+        if found and head in servers:
             return False
     return True

@@ -96,7 +96,9 @@ class HubTools:
         named = self._named.get(server)
         if client is None or named is None:
             return ()
-        return named.specs.values() if client.config.scan else ()
+        if client.config.scan:
+            return named.specs.values()
+        return ()
 
     def update(self, servers: Iterable[str]) -> NamesUpdate:
         """Name the tools of these servers from their snapshots; the other servers' stay as they are."""
@@ -146,7 +148,9 @@ def server_of(name: str, servers: Collection[str], prefixes: Mapping[str, str]) 
     for server in sorted(servers, key=len, reverse=True):
         prefix = prefixes.get(server, f"{server}_")
         heads = aliases(server, "")
-        if name.startswith((*heads, prefix) if prefix else heads):
+        if prefix:
+            heads = (*heads, prefix)
+        if name.startswith(heads):
             return server
     return None
 

@@ -146,7 +146,9 @@ class Redaction(Value, frozen=True, kw_only=True):
         members = as_object(value)
         if members is None:
             return value
-        kept = _PLUMBING | _ENCODED if "mimeType" in members else _PLUMBING
+        kept = _PLUMBING
+        if "mimeType" in members:
+            kept = _PLUMBING | _ENCODED
         return {name: one if name in kept else self._value(one) for name, one in members.items()}
 
 

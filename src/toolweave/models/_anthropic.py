@@ -9,7 +9,7 @@ from contextlib import aclosing
 from typing import Any, Literal, cast
 from urllib.parse import urlsplit
 
-from toolweave._json_types import Json, JsonObject, text_or_empty
+from toolweave._json_types import Json, JsonObject, text_or_empty, without_none
 from toolweave.errors import ConfigError, ModelError, SchemaError
 from toolweave.models._anthropic_messages import CONTAINER, PROVIDER, container_id, tools_used, wire_messages
 from toolweave.models._anthropic_turn import TurnReader
@@ -240,17 +240,14 @@ def _thinking(wanted: int | Literal["adaptive"] | None) -> Json | None:
 
 def _sampling_parameters(settings: ModelSettings, *, thinks: bool) -> Json:
     """Return the parameters of sampling: a thinking model accepts no temperature, and a `top_p` from 0.95 on."""
-    made: Json = {}
-    top_p = settings.top_p
-    if thinks and top_p is not None and top_p < _THINKING_TOP_P:
-        top_p = None
-    if not thinks and settings.temperature is not None:
-        made["temperature"] = settings.temperature
-    if top_p is not None:
-        made["top_p"] = top_p
+    made: Json = {"temperature": settings.temperature, "top_p": settings.top_p}
+    if thinks:
+        made["temperature"] = None
+        if settings.top_p is not None and settings.top_p < _THINKING_TOP_P:
+            made["top_p"] = None
     if settings.stop:
         made["stop_sequences"] = list(settings.stop)
-    return made
+    return without_none(made)
 
 
 def _within(thinking: Json | None, max_tokens: int) -> Json | None:

@@ -208,9 +208,9 @@ def _members(value: Any) -> Json:
 
 
 @cache
-def _fields(made: Any) -> Mapping[str, tuple[bool, Callable[[], Any]]]:
+def _fields(made: Any) -> Mapping[str, tuple[bool, Callable[[], object]]]:
     """Return the fields of a value but `type`: whether each is a part of the value, and a function for its default."""
-    found: dict[str, tuple[bool, Callable[[], Any]]] = {}
+    found: dict[str, tuple[bool, Callable[[], object]]] = {}
     if is_dataclass(made):
         for one in fields(made):
             found[one.name] = (one.compare, _default(one))

@@ -231,7 +231,7 @@ def _description(definition: Any) -> str:
     return _text_of(definition, "description")
 
 
-def _text_of(definition: Any, member: str) -> str:
+def _text_of(definition: object, member: str) -> str:
     """Return a text of a definition, or of the `function` inside it, where Chat Completions has it."""
     members = object_or_empty(definition)
     return text_or_empty(members.get(member)) or text_or_empty(object_or_empty(members.get("function")).get(member))

@@ -195,14 +195,14 @@ def _without_hops(result: JsonObject) -> Json:
     return made
 
 
-def _known_message(message: Any, version: str) -> Any:
+def _known_message(message: object, version: str) -> Any:
     members = as_object(message)
     if members is None:
         return message
     return {**members, "content": _known_block(members.get("content"), version)}
 
 
-def _known_block(block: Any, version: str) -> Any:
+def _known_block(block: object, version: str) -> Any:
     """Return a content block, or a note instead of it where it is newer than the revision."""
     members = object_or_empty(block)
     kind = members.get("type")
@@ -221,7 +221,7 @@ def _text(text: str) -> Json:
 # Errors
 
 
-def error_for(code: int, message: str, data: Any, *, method: str, modern: bool) -> tuple[int, str, Any]:
+def error_for(code: int, message: str, data: object, *, method: str, modern: bool) -> tuple[int, str, Any]:
     """Return code, message and data of a server's error for a client of an era.
 
     Args:

@@ -26,8 +26,9 @@ def joined(base: SchemaView, branches: Sequence[SchemaView]) -> tuple[SchemaNode
             lost += _join_keyword(node, key, value)
     names = named(node, "properties").keys()
     for part in (base, *branches):
-        is_closed = part.get("additionalProperties", True) is not True
-        if is_closed and not names <= named(part, "properties").keys():
+        if part.get("additionalProperties", True) is True:
+            continue
+        if not names <= named(part, "properties").keys():
             # A closed part refuses the members of the other parts, which are members of the result.
             lost.append("additionalProperties: of one part")
             break

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, TypeAlias
 
 import msgspec
 
+from toolweave._json_types import JsonObject
 from toolweave._value import Value
 from toolweave.config._secret import reveal
 from toolweave.config._shaping import ArgumentRule
@@ -136,7 +137,7 @@ def _rules(spec: ToolSpec, until: ToolSpec | None) -> list[AppliedRule]:
     return found
 
 
-def _check_names(spec: ToolSpec, rule: AppliedRule, given: Mapping[str, Any]) -> None:
+def _check_names(spec: ToolSpec, rule: AppliedRule, given: JsonObject) -> None:
     problems = _refused(rule, given)
     if problems:
         raise invalid_input(spec.name, problems).require_error()

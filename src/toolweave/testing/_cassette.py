@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
+from toolweave._json_types import Json
 from toolweave._masking import MASK
 
 FORMAT = 1
@@ -36,7 +37,7 @@ def masked(value: Any, redact: Callable[[str], str]) -> Any:
     if isinstance(value, str):
         return redact(value)
     if isinstance(value, Mapping):
-        members: dict[str, Any] = {}
+        members: Json = {}
         for key, item in cast("Mapping[Any, Any]", value).items():
             name = str(key)
             is_secret = name.lower() in _ALWAYS_MASKED and isinstance(item, str)

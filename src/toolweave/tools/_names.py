@@ -181,7 +181,7 @@ def unknown_tool(name: str, known: Iterable[str]) -> str:
     if near:
         return f"no tool {name!r}; did you mean {' or '.join(map(repr, near))}?"
     if not names:
-        return f"no tool {name!r}; there are none"
+        return f"no tool {name!r}; there are no tools"
     some = [shortened(one, _MAX_SHOWN) for one in sorted(names)[:_MAX_LISTED]]
     if len(names) > _MAX_LISTED:
         some.append("...")

@@ -88,7 +88,9 @@ def fitted(result: ToolResult, policy: ResultPolicy, *, result_id: str | None = 
             media.append(light)
         else:
             texts.append(block.render())
-    text = "\n".join(texts) if result.content else result.text
+    text = "\n".join(texts)
+    if not result.content:
+        text = result.text
     if len(text) <= policy.max_chars:
         if unchanged:
             return (result, None)
@@ -120,7 +122,9 @@ def _edge(text: str, at: int, *, later: bool = False) -> int:
         return at
     within_pair = "\ud800" <= text[at - 1] <= "\udbff" and "\udc00" <= text[at] <= "\udfff"
     if within_pair:
-        return at + 1 if later else at - 1
+        if later:
+            return at + 1
+        return at - 1
     return at
 
 

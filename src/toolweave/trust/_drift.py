@@ -186,7 +186,9 @@ def _of_list(
     for name, one in now.items():
         if name in pinned:
             continue
-        alike = bodies.get(_nameless(part, one.definition)) if gone else None
+        alike = None
+        if gone:
+            alike = bodies.get(_nameless(part, one.definition))
         if not alike:
             found.append(_change("added", server, (part, name), None, one))
         else:
@@ -246,7 +248,7 @@ def _of_identity(server: str, before: ServerIdentity, after: ServerIdentity) -> 
     for kind, names in _IDENTITY_CHANGES:
         fields: list[str] = []
         for name in names:
-            # A member that one side does not have does not prove another server. A package is: a pinned one that
+            # A member that one side does not have proves nothing about the server. A package does: a pinned one that
             # the config no longer names runs as another program.
             is_known = name == "package" or bool(was[name] and now[name])
             if is_known and name in differing:

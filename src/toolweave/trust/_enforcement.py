@@ -479,11 +479,16 @@ def _reason(change: PinChange) -> str:
 
 def _problem(change: PinChange, withheld: Mapping[str, str]) -> str:
     key = "instructions" if change.part == "instructions" else change.name
-    # Another server costs all names, so its own difference has no name to look for.
-    is_withheld = bool(withheld) if change.kind == "server" else key in withheld
-    text = f"{change.text} (withheld)" if is_withheld else change.text
-    has_diff = change.part == "instructions" or change.kind in ("changed", "renamed", "server", "version")
-    lines = change.diff() if has_diff else []
+    is_withheld = key in withheld
+    if change.kind == "server":
+        # Another server costs all names, so its own difference has no name to look for.
+        is_withheld = bool(withheld)
+    text = change.text
+    if is_withheld:
+        text += " (withheld)"
+    lines: list[str] = []
+    if change.part == "instructions" or change.kind in ("changed", "renamed", "server", "version"):
+        lines = change.diff()
     for line in lines[:_DIFF_LINES]:
         text += f"\n  {line}"
     if len(lines) > _DIFF_LINES:
