@@ -214,7 +214,8 @@ class AgentTools(RoutingToolset):
         self._join(item, ToolsetSource(name=name or repr(item), make=lambda: item), prefix)
 
     def _join(self, item: Toolset | Opener, source: ToolsetSource, prefix: str | None) -> None:
-        if not isinstance(item, Toolset):  # a toolset is used as it is, open or not
+        if not isinstance(item, Toolset):
+            # A toolset is used as it is, open or not.
             source.changed = self._rebuild
         self._sources.append((source, item, prefix))
         self._rebuild()

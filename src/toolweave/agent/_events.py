@@ -60,7 +60,8 @@ row; `"invalid_output"`: the answer never fitted `output_type`; `"error"`: code 
 """
 
 
-_NO_OUTPUT: Any = None  # of whatever type: a run that did not complete has none
+# Of whatever type: a run that did not complete has none.
+_NO_OUTPUT: Any = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -71,7 +71,8 @@ def _role_of(role: object) -> str:
 
 def _is_llama_index(members: JsonObject) -> bool:
     if "type" in members or "role" not in members:
-        return False  # A message of LangChain has `additional_kwargs` as well, and a type.
+        # A message of LangChain has `additional_kwargs` as well, and a type.
+        return False
     return isinstance(members.get("blocks"), (list, tuple)) or "additional_kwargs" in members
 
 

@@ -34,7 +34,8 @@ class Handover:
         """Note that a turn or call begins; wait for the end of the run if it is to be handed over."""
         if self._requested:
             self._stop_if_idle()
-            await anyio.sleep_forever()  # until the others have ended, and the run is stopped
+            # Until the others have ended, and the run is stopped.
+            await anyio.sleep_forever()
         self._under_way.add(key)
 
     def end(self, key: str) -> None:

@@ -38,7 +38,8 @@ def trim_history(messages: Sequence[Message], *, keep: float = 0.5) -> Sequence[
     shortest: Sequence[Message] = messages
     asked: int | None = None
     for at, message in enumerate(messages):
-        if at and not isinstance(message, ToolMessage):  # such a cut separates no result from its call
+        if at and not isinstance(message, ToolMessage):
+            # Such a cut separates no result from its call.
             if isinstance(message, AssistantMessage) and asked is not None:
                 head = messages[asked : asked + 1]
             else:

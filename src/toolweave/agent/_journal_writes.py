@@ -94,7 +94,8 @@ class JournalWrites:
             StoreError: A value is not JSON, or the store has failed for too long.
         """
         changes = self._changes
-        self._changes = []  # before the write, in which calls of the same turn may add more
+        # Before the write, in which calls of the same turn may add more.
+        self._changes = []
         if not changes:
             return
         revisions = await self._written(changes, is_result=is_result)
@@ -174,7 +175,8 @@ class JournalWrites:
             StoreError: A value is not JSON, or the store has failed for too long.
         """
         for change in changes:
-            _form(change)  # raises if the value is to blame, and not the store
+            # Raises if the value is to blame, and not the store.
+            _form(change)
         pause = _FIRST_PAUSE
         deadline = anyio.current_time() + seconds
         while True:

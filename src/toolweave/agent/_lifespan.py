@@ -309,7 +309,8 @@ class LifespanPeriod:
                     held.opened.set()
                     await held.release.wait()
                     source.live = None
-        except Exception as exc:  # boundary: one bad server never takes the others down
+        except Exception as exc:
+            # Boundary: one bad server never takes the others down.
             is_known = held.error is not None and str(held.error) == str(exc)
             if not is_known:
                 _log.warning("%s: %s", source.name, exc)
@@ -317,7 +318,8 @@ class LifespanPeriod:
         finally:
             held.live = False
             held.opened.set()
-            if source.live in (None, toolset):  # else it is that of a later period: this one's loop was torn down
+            if source.live in (None, toolset):
+                # Else it is that of a later period: this one's loop was torn down.
                 source.live = None
                 source.changed()
 

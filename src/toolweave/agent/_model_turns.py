@@ -34,7 +34,8 @@ class CallIds:
     """
 
     def __init__(self, used: AbstractSet[str]) -> None:
-        self._used_before = used  # not copied: a long run would pay for that at each of its turns
+        # Not copied: a long run would pay for that at each of its turns.
+        self._used_before = used
         self._used: set[str] = set()
         self._started: defaultdict[str, deque[str]] = defaultdict(deque)
 
@@ -93,10 +94,12 @@ class ModelTurns:
         self._model = environment.runtime.model
         self._emit = environment.emit
         self._priced = priced
-        self._share = 1.0  # of the conversation that the model accepts, as far as known
+        # Of the conversation that the model accepts, as far as known.
+        self._share = 1.0
         # Ids are unique in the whole conversation, as providers refuse one in which two calls have the same id.
         self._used_ids: set[str] = set()
-        self._scanned = 0  # messages whose ids are among those
+        # Messages whose ids are among those.
+        self._scanned = 0
 
     async def request(self, step: int, request: ModelRequest) -> Finished:
         """Return the turn of a step, requested or replayed.

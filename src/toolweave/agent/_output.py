@@ -136,7 +136,8 @@ def _candidates(text: str) -> Sequence[Any]:
         except json.JSONDecodeError as exc:
             left -= exc.pos - place + 1
             place = _next_bracket(text, place + 1)
-        except (ValueError, RecursionError):  # a number too long, or brackets too deep
+        except (ValueError, RecursionError):
+            # A number too long, or brackets too deep.
             break
         else:
             found.append((place, value))

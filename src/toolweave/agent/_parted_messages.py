@@ -100,7 +100,8 @@ class PartedTurn:
     def finish(self) -> list[Message]:
         """Return the messages."""
         self._end()
-        if self._blocks:  # only an entry of the user has them
+        if self._blocks:
+            # Only an entry of the user has them.
             self._messages.append(UserMessage(content=tuple(self._blocks)))
         elif not self._messages:
             self._messages.append(self._empty_message())

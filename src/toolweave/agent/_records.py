@@ -328,7 +328,8 @@ async def children_of(store: Store, above: str) -> list[RunRecord]:
     for one in below:
         try:
             record = await read_record(store, one.value)
-        except StoreError as exc:  # one that another version wrote hides none of the others
+        except StoreError as exc:
+            # One that another version wrote hides none of the others.
             _log.warning("a run below %s is left out: %s", above, exc)
         else:
             found += [] if record is None else [record]

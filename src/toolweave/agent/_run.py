@@ -172,7 +172,8 @@ class Run(Generic[OutT_co]):
             self._status = "queued"
             if self.parent is not None:
                 if not self.parent._runs_in_loop(self._period.loop):  # noqa: SLF001 - its own kind
-                    self.parent = None  # it was started by a tool in a thread, with another loop
+                    # It was started by a tool in a thread, with another loop.
+                    self.parent = None
                 else:
                     self.parent._child_started(self)  # noqa: SLF001 - its own kind
             self._period.start_soon(self._drive)
@@ -267,7 +268,8 @@ class Run(Generic[OutT_co]):
                         # Bounded and shielded: the caller is cancelled already, and yet no server process may outlive
                         # it.
                         await ended.wait()
-                        await period.ended()  # toolsets of this run alone are closed too
+                        # It also closes the toolsets of this run alone.
+                        await period.ended()
                 raise
             finally:
                 self._awaiting -= 1
@@ -342,7 +344,8 @@ class Run(Generic[OutT_co]):
             found = self._asking(call_id)
         if not found:
             return False
-        if len(found) > 1:  # the ids of providers are not unique over runs
+        if len(found) > 1:
+            # The ids of providers are not unique over runs.
             raise ValueError(f"{len(found)} runs wait for a call with the id {call_id!r}; give the event that asked")
         return found[0].approvals.answer(call_id, approval)
 
@@ -411,7 +414,8 @@ class Run(Generic[OutT_co]):
                 async with session_state.turn:
                     self._status = "running"
                     result = await self._run_loop.drive(session_state, period)
-        except Exception as exc:  # boundary: any error that ends a run is raised to its awaiters
+        except Exception as exc:
+            # Boundary: any error that ends a run is raised to its awaiters.
             result = self._run_loop.result("error", error=exc)
         finally:
             runtime.sessions.leave(session_state)

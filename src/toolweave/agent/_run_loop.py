@@ -144,7 +144,8 @@ class RunLoop:
         state = started.state
         messages = tuple(state.messages)
         text = ""
-        for message in messages[started.messages_before :]:  # earlier answers are of the session's runs before it
+        for message in messages[started.messages_before :]:
+            # Earlier answers are of the session's runs before it.
             if isinstance(message, AssistantMessage):
                 text = message.text
         return replace(result, text=text, messages=messages, usage=state.total, steps=state.steps)
@@ -169,7 +170,8 @@ class RunLoop:
         except ToolExecutionError as exc:
             finish = Finish(reason="transport_error")
             error = exc
-        except Exception as exc:  # boundary: any error that ends a run is raised to its awaiters
+        except Exception as exc:
+            # Boundary: any error that ends a run is raised to its awaiters.
             finish = Finish(reason="error")
             error = exc
         # Also on cancellation, which passes through here and is not caught.
@@ -242,7 +244,8 @@ class RunLoop:
         request = self._request
         output = self._runtime.rules.output
         if start.output is not None and request.rules.output is output:
-            if output is None or output.form != start.output:  # the type that was given to the run is not at hand
+            if output is None or output.form != start.output:
+                # The type that was given to the run is not at hand.
                 output = Output.from_form(start.output)
             self._rules = replace(request.rules, output=output)
         if request.attended is None:
@@ -287,7 +290,8 @@ class RunLoop:
 
     def _telemetry(self) -> RunTelemetry | None:
         # Importing it costs more than a whole run.
-        if "opentelemetry" not in sys.modules:  # a tracing program has loaded it
+        if "opentelemetry" not in sys.modules:
+            # A tracing program has loaded it.
             return None
         from toolweave.agent._telemetry import RunTelemetry
 
@@ -310,12 +314,14 @@ class RunLoop:
         sources = self._runtime.tools.sources
         while True:
             # Between two turns only: a turn works with the tools that the model was offered in it.
-            if self._runtime.tools.sources != sources:  # toolsets that were added while it runs
+            if self._runtime.tools.sources != sources:
+                # Toolsets that were added while it runs.
                 sources = self._runtime.tools.sources
                 await self._open(period)
             offer = self._offer(started.calls.tools)
             rules = self._rules
-            if state.steps < self._recorded_turns:  # recorded turns are replayed regardless of the limits
+            if state.steps < self._recorded_turns:
+                # Recorded turns are replayed regardless of the limits.
                 rules = rules.unbounded
             match next_step(state, rules, offer):
                 case AskModel() as ask:
@@ -338,7 +344,8 @@ class RunLoop:
             return
         state.messages.append(ToolMessage(outcomes=outcomes_of(state, calls)))
         tools = started.calls.tools
-        if isinstance(tools, ToolSearchToolset):  # replayed calls did not pass it
+        if isinstance(tools, ToolSearchToolset):
+            # Replayed calls did not pass it.
             tools.restore(state.messages[-2:])
 
     def _waiting(self, started: _StartedRun) -> Finish:
@@ -369,7 +376,8 @@ class RunLoop:
         self.step = state.steps + 1
         is_new = state.steps >= self._recorded_turns
         if is_new:
-            self._check_cost(state)  # runs below this one may have had no price
+            # Runs below this one may have had no price.
+            self._check_cost(state)
         await self._hooks.turn_starting(self.step)
         finished = await started.turns.request(self.step, ask.request)
         state.steps = self.step
@@ -397,7 +405,8 @@ class RunLoop:
         if limit is None:
             return
         total = state.total
-        is_turn_priced = turn is None or turn.cost is not None  # a turn without token counts may still have had a cost
+        # A turn without token counts may still have had a cost.
+        is_turn_priced = turn is None or turn.cost is not None
         is_total_priced = total.cost is not None or not total.tokens
         if is_turn_priced and is_total_priced:
             return
@@ -413,7 +422,8 @@ class RunLoop:
         if started is not None:
             closed(started.state, _UNDONE, finish.pending)
             text = "".join(started.turns.partial)
-            if text and error is None:  # the text before a user, or the clock, ended it
+            if text and error is None:
+                # The text before a user, or the clock, ended it.
                 started.state.messages.append(AssistantMessage(parts=(TextPart(text=text),)))
         return self.result(finish.reason, finish, error=error)
 

@@ -70,7 +70,8 @@ class SessionQueue:
             try:
                 other = await read_record(self._store, found.value)
             except StoreError:
-                continue  # another version wrote it; then its lease holds the session
+                # Another version wrote it; then its lease holds the session.
+                continue
             # Removed by the next run that looks, as the process of an ended run may have died before it could.
             if other is None or other.done:
                 await self._store.delete(_COLLECTION, found.key)
@@ -141,7 +142,8 @@ async def hold_session(durable: Durable | None, session: str | None, run_id: str
         completed = True
     with suppress(StoreError):  # it is polled, too
         await _wake_next(durable, key)
-    if not completed:  # cancelled by the loss of the lease
+    if not completed:
+        # Cancelled by the loss of the lease.
         raise RunError("lost its session to another process; resume it", run_id=run_id, reason="error")
 
 
@@ -156,7 +158,8 @@ async def _wake_next(durable: Durable, session: str) -> None:
         try:
             record = await read_record(durable.store, found.value)
         except StoreError:
-            return  # another version wrote it, and will do it
+            # Another version wrote it, and will do it.
+            return
         if record is None or record.done:
             await durable.store.delete(_COLLECTION, found.key)
             continue

@@ -284,7 +284,8 @@ class SpawnTools(BaseToolset):
         if record.done:
             return None
         settings = {"depth": self._depth, "max_tasks": self._max_tasks, "name": self._name}
-        if on_unknown is not None:  # its job may wait already, and the worker reads its start
+        if on_unknown is not None:
+            # Its job may wait already, and the worker reads its start.
             start = replace(await read_start(self._store, record), on_unknown=on_unknown)
             await write_start(self._store, start, ttl=self._durable.keep_seconds)
         await jobs.submit(record.run_id, {"spawn": settings})
@@ -300,7 +301,8 @@ class SpawnTools(BaseToolset):
         made = await resume(
             self._agent, record.run_id, tools=self.for_task(record), durable=self._durable, on_unknown=on_unknown
         )
-        run = self._here(record)  # two may wait for it at the same time; from here on nothing is awaited
+        # Two may wait for it at the same time; from here on nothing is awaited.
+        run = self._here(record)
         if run is None:
             run = made.start()
             for run_id, known in tuple(self._runs.items()):
@@ -331,8 +333,10 @@ class SpawnTools(BaseToolset):
             if self._durable.queue is None or may_help:
                 run = await self._help(record, helping)
                 if run is not None and not await is_held(self._store, LEASES, record.run_id):
-                    return  # also when it could not be recorded; a worker may have been faster
-            waited += await pause.wait()  # it runs in another process
+                    # Also when it could not be recorded; a worker may have been faster.
+                    return
+            # It runs in another process.
+            waited += await pause.wait()
             record = await read_record(self._store, record.run_id)
 
     async def _help(self, record: RunRecord, helping: anyio.Lock) -> Run | None:

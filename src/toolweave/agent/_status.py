@@ -136,7 +136,8 @@ class RunStatuses:
         async for found in iter_documents(self._store, RUNS):
             one = await self._info_of(found)
             counts[one.status] += 1
-            if one.record.parent_id is None:  # the usage of a child counts in its parent
+            if one.record.parent_id is None:
+                # The usage of a child counts in its parent.
                 input_tokens += one.record.usage.input_tokens
                 output_tokens += one.record.usage.output_tokens
         return RunStats(
@@ -254,7 +255,8 @@ class RunStatuses:
             if await write_record(self._store, ended, ttl=KEEP_SECONDS) is not None:
                 await self._store.delete(RUN_NOTES.cancels, record.run_id)
                 return True
-            record = await read_record(self._store, record.run_id)  # it began or ended just now
+            # It began or ended just now.
+            record = await read_record(self._store, record.run_id)
         return False
 
     async def _is_left(self, one: RunInfo) -> bool:

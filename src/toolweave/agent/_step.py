@@ -217,7 +217,8 @@ def _ask(
 
 
 def _after_calls(state: RunState, rules: RunRules, offer: AvailableTools, calls: tuple[ToolCallPart, ...]) -> Step:
-    if state.wasted > rules.limits.turn_retries:  # again and again, and each time paid for
+    if state.wasted > rules.limits.turn_retries:
+        # Again and again, and each time paid for.
         return Finish(reason="max_tokens" if state.stop == "max_tokens" else "other", detail=state.detail)
     theirs: list[ToolCallPart] = []
     missing: list[ToolCallPart] = []

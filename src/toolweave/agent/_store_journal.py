@@ -94,7 +94,8 @@ class StoreJournal(Journal):
         self._given_policy: OnUnknown | None = on_unknown
         self._on_unknown: OnUnknown = on_unknown or durable.on_unknown
         self._opened: OpenedRun | None = None
-        self._record: RunRecord | None = None  # while the run is being executed
+        # While the run is being executed.
+        self._record: RunRecord | None = None
         self._writes = JournalWrites(
             durable.store,
             run_id,
@@ -189,7 +190,8 @@ class StoreJournal(Journal):
         if _RESULT in entry:
             below = {run_id: usage_from_json(took) for run_id, took in entry.get("below", {}).items()}
             return Recorded(result=result_from_json(entry[_RESULT]), below=below)
-        if _waits_for_input(entry):  # `asked` has the result to continue from
+        if _waits_for_input(entry):
+            # `asked` has the result to continue from.
             return None
         if tool is not None:
             if self._repeats(tool) == "freely":
@@ -272,7 +274,8 @@ class StoreJournal(Journal):
         known = [key for key in self._entries if not key.startswith(parked)]
         asked = waiting_changes(self._run_id, calls, known=known, now=now, ttl=self._durable.keep_seconds)
         with_questions = [call.of_call for call in calls if call.question is not None]
-        for call_id in dict.fromkeys(with_questions):  # a call may wait with several questions
+        for call_id in dict.fromkeys(with_questions):
+            # A call may wait with several questions.
             self._mark_as_waiting(result.steps, call_id)
         waits = await self._writes.end(record, [*asked, *self._forgotten_notes()], unless_cancelled=True)
         if not waits:

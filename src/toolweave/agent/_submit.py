@@ -160,7 +160,8 @@ async def submit_run(durable: Durable, start: RunStart) -> SubmittedRun:
 
 def _trace_context() -> dict[str, str]:
     """Return the context of the present span, below which the worker's spans belong."""
-    if "opentelemetry" not in sys.modules:  # a tracing program has loaded it
+    if "opentelemetry" not in sys.modules:
+        # A tracing program has loaded it.
         return {}
     from toolweave.agent._telemetry import trace_context
 

@@ -382,7 +382,8 @@ def _parts_of(message: AssistantMessage) -> Iterator[Json]:
 def _json(value: Any) -> str:
     try:
         return encode(value).decode()
-    except (TypeError, ValueError, OverflowError, RecursionError):  # a value that was made in code
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        # A value that was made in code.
         return repr(value)
 
 

@@ -148,7 +148,8 @@ def _session(agent: Sender, keep: KeepConversation, above: Run | None, ctx: Call
     if ctx.caller is None:
         return None
     client = ctx.caller.client_key
-    if client is None:  # clients that cannot be distinguished must not share a conversation
+    if client is None:
+        # Clients that cannot be distinguished must not share a conversation.
         raise ToolError(
             f"agent {agent.name!r} keeps a conversation for each client, and this server cannot distinguish its "
             "clients: without sessions (2026-07-28) only authorized callers are known. Give the server auth=, or name "
@@ -179,7 +180,8 @@ async def _watched(run: Run, name: str, ctx: CallContext) -> ToolResult:
         try:
             found.append(await _answer(run, name))
         except ToolError as exc:
-            found.append(exc)  # raised below: a task group would wrap it
+            # Raised below: a task group would wrap it.
+            found.append(exc)
     if isinstance(found[0], ToolError):
         raise found[0]
     return found[0]

@@ -122,7 +122,8 @@ class ToolCalls:
     async def _call(self, turn: _TurnCalls, call: ToolCallPart) -> None:
         tool = turn.offer.find(call.name)
         recorded = await self.environment.journal.call(turn.step, call, tool)
-        if isinstance(recorded, Recorded):  # its tool may be gone by now
+        if isinstance(recorded, Recorded):
+            # Its tool may be gone by now.
             result = self._replayed(call, tool, recorded)
         elif tool is None or call.cut or call.malformed is not None:
             result = await self._record(turn, call, self._impossible(turn, call))
@@ -188,7 +189,8 @@ class ToolCalls:
                     if result is None:
                         return None
                     return await self._record(turn, call, result)
-            tool = current  # it was replaced meanwhile: the approval was for the old one
+            # It was replaced meanwhile: the approval was for the old one.
+            tool = current
 
     async def _record(self, turn: _TurnCalls, call: ToolCallPart, result: ToolResult) -> ToolResult:
         recorded = Recorded(result=result, below=self.below.unrecorded())
@@ -317,11 +319,13 @@ class ToolCalls:
             with answers.scope:
                 return await self.tools.call(ToolCall(name=tool.name, arguments=call.arguments, id=call.id), ctx)
         # The model reads the error and may go another way; only errors of our own code end the run.
-        except Exception as exc:  # boundary: a third-party Toolset may raise where ours returns
+        except Exception as exc:
+            # Boundary: a third-party Toolset may raise where ours returns.
             return ToolResult.failure(as_tool_error(exc))
         finally:
             answers.end()
-        return None  # it was given up for a question
+        # It was given up for a question.
+        return None
 
 
 def _is_kept(number: int) -> bool:

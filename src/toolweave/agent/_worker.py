@@ -189,7 +189,8 @@ class _Runs:
         run = record_of(record)
         if run.agent != self._agent.name:
             raise StoreError(f"run {run.run_id!r} is one of agent {run.agent!r}")
-        if run.session is not None or not details:  # how a run of a session begins is settled when it has its turn
+        if run.session is not None or not details:
+            # How a run of a session begins is settled when it has its turn.
             return _Loaded(run, self._durable)
         return _Loaded(run, self._durable.with_record(record, details[0]))
 
@@ -200,7 +201,8 @@ class _Runs:
         return record.record.done
 
     async def perform(self, record: _Loaded, job: Job) -> None:
-        if record.record.status == "waiting":  # the answer submits it again
+        if record.record.status == "waiting":
+            # The answer submits it again.
             return
         done = await (self._run(record, job) if record.record.session is None else self._in_turn(record, job))
         if done is None:
@@ -237,7 +239,8 @@ class _Runs:
                 set_handover(handover)
                 result = await self._result(record, loaded.durable, job)
         except StoreError:
-            raise  # it is resumed when the store is back
+            # It is resumed when the store is back.
+            raise
         except Exception as exc:  # boundary: its record has the error
             # Nobody else would record it: the run did not get as far as its journal, or its journal failed.
             if await self._failed(record, exc):
@@ -269,7 +272,8 @@ class _Runs:
         done: _Done = None
         async with queue.turn() as ours:
             done = await self._run(loaded, job) if ours else None
-        if done == "ended":  # those behind a run that waits wait, too
+        if done == "ended":
+            # Runs behind one that waits have to wait until it ends.
             await queue.leave()
         return done
 
@@ -287,7 +291,8 @@ class _Runs:
         """Record that a run has failed, if it has not done so itself; return False when another process has it."""
         now = await read_record(self._store, record.run_id)
         if now is not None and not now.done:
-            if isinstance(error, RunError):  # the agent was closed, or another process has it
+            if isinstance(error, RunError):
+                # The agent was closed, or another process has it.
                 try:
                     await read_start(self._store, now)
                     return False

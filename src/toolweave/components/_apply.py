@@ -62,7 +62,8 @@ def apply_changes(changes: Sequence[FileChange]) -> None:
         _undo(done, staged)
         _clear(staged)
         for folder in reversed(folders):
-            with suppress(OSError):  # another process put a file there meanwhile
+            # Another process put a file there meanwhile.
+            with suppress(OSError):
                 folder.rmdir()
         raise
     _clear(staged)
@@ -125,9 +126,11 @@ def _undo(done: Sequence[tuple[Path, Path | None]], staged: list[Path]) -> None:
                 path.unlink(missing_ok=True)
             else:
                 old.replace(path)
-        except OSError:  # the others are put back all the same
+        except OSError:
+            # The others are still put back.
             if old is not None:
-                staged.remove(old)  # the copy may be all there is of it: it stays
+                # The copy may be all there is of it: it stays.
+                staged.remove(old)
 
 
 def _clear(staged: Sequence[Path]) -> None:

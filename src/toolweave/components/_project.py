@@ -23,7 +23,8 @@ from toolweave.errors import ConfigError
 from toolweave.version import VERSION
 
 _ABOUT = "component.toml"
-_MAX_BYTES = 10_000_000  # of a lock file or a manifest
+# Of a lock file or a manifest.
+_MAX_BYTES = 10_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +108,8 @@ class Manifest:
             if not isinstance(folder, str) or not is_portable(folder):
                 message = f"component {name!r}: 'dir' is {folder!r}; a folder inside the project is expected"
                 raise ConfigError(message, path=MANIFEST, field=f"components.{name}.dir")
-            folders[name] = str(PurePosixPath(folder))  # one name for one folder: `./x/` is `x`
+            # One name for one folder: `./x/` is `x`.
+            folders[name] = str(PurePosixPath(folder))
         return cls(folders=folders, document=document)
 
     def with_folder(self, name: str, folder: str | None) -> Manifest:
@@ -292,7 +294,8 @@ class Project:
         """
         folder = self._folder(name)
         copied = self.lock.components.get(name)
-        if copied is None and name in component_names():  # without a lock, a file as in the catalog has no edit
+        if copied is None and name in component_names():
+            # Without a lock, a file as in the catalog has no edit.
             copied = CopiedComponent(version=component(name).version, files=component(name).files)
         originals = dict(copied.files) if copied is not None else {}
         plan = plan_remove(originals, self._disk(folder, originals), force=force)
@@ -418,5 +421,6 @@ def _tidy(deleted: list[Path], *, keep: Path) -> None:
         folders |= {path.parent / "__pycache__", path.parent}
     folders.discard(keep)
     for place in sorted(folders, key=lambda one: len(one.parts), reverse=True):
-        with suppress(OSError):  # something else is in it, or there is none
+        # Something else is in it, or there is none.
+        with suppress(OSError):
             place.rmdir()

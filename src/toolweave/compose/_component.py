@@ -80,7 +80,8 @@ def mcp_component(
         raise ValueError(f"mcp_component of server {server!r}: give tool_name=, or all=True for all of its tools")
     options = {"config": config, "tool_prefix": tool_prefix, "client": client, "runtime_config": runtime_config}
     made = McpComponent(server, tool_name, {**options, **hooks})
-    made()  # a wrong config is an error here, not where it is used
+    # A wrong config is an error here, not where it is used.
+    made()
     return made
 
 

@@ -190,7 +190,8 @@ class McpTools(BaseToolset):
                 await self._unmount()
                 await self._mount()
             finally:
-                self._publish()  # also when nothing is there any more
+                # Also when nothing is there any more.
+                self._publish()
                 self._settled.set()
                 self._settled = None
 
@@ -223,7 +224,8 @@ class McpTools(BaseToolset):
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        with anyio.CancelScope(shield=True):  # bounded: a mount and a close are
+        # Bounded: a mount and a close are.
+        with anyio.CancelScope(shield=True):
             async with self._lock:
                 self._entered = max(0, self._entered - 1)
                 if not self._entered:
@@ -258,7 +260,8 @@ class McpTools(BaseToolset):
                 found = await opened.enter_async_context(self._found())
                 self._check(found)
                 view = found.toolset
-                if "opentelemetry" in sys.modules:  # a tracing program has loaded it
+                if "opentelemetry" in sys.modules:
+                    # A tracing program has loaded it.
                     view = traced(view)
                 self._view = view
                 self._unsubscribe = view.subscribe(lambda _: self._publish())
@@ -317,14 +320,16 @@ class McpTools(BaseToolset):
             client = self._client
             include = self._include
             exclude = self._exclude
-            if config is not None:  # components with different filters share a connection
+            if config is not None:
+                # Components with different filters share a connection.
                 include, exclude = _chosen(include, exclude, config)
                 config = config.replace(include=(), exclude=())
             if isinstance(client, McpPool):
                 assert config is not None
                 client = await held.enter_async_context(client.lease(config))
             elif client is not None:
-                await held.enter_async_context(client)  # it stays open if it was open
+                # It stays open if it was open.
+                await held.enter_async_context(client)
             if isinstance(client, Hub):
                 client = await self._of_hub(client)
             found = discover_mcp_tools(

@@ -197,7 +197,8 @@ def _on_behalf_of(config: ServerConfig, principal: str | None, scopes: Sequence[
             server=config.name,
             field="auth",
         )
-    identity = "own" if principal else oauth.identity  # as this principal, and no other caller
+    # As this principal, and no other caller.
+    identity = "own" if principal else oauth.identity
     signed_in = oauth.replace(
         identity=identity, principal=principal or oauth.principal, scopes=tuple(scopes) or oauth.scopes
     )

@@ -36,7 +36,8 @@ _MARK = "toolweave_run"
 _WRAPPER = "_awrap_tool_call"
 _PULL = "__pregel_pull"
 """The first part of the path of a task whose node runs once in its step."""
-_SERIALIZER = JsonPlusSerializer(allowed_msgpack_modules=None)  # nothing in a store is run as code
+# Nothing in a store is run as code.
+_SERIALIZER = JsonPlusSerializer(allowed_msgpack_modules=None)
 _asked: ContextVar[list[Interrupt]] = ContextVar("toolweave-asked-approvals")
 
 
@@ -86,11 +87,13 @@ class LangGraphAgent:
         if self._graph.checkpointer:
             state = await self._graph.aget_state(config)
             known: JsonObject = state.metadata or {}
-            if known.get(_MARK) == recorder.run_id:  # it has begun, and its thread knows where it is
+            if known.get(_MARK) == recorder.run_id:
+                # It has begun, and its thread knows where it is.
                 if answer is None and not state.next:
                     return state.values
                 sent = answer
-        token = _around.set(None)  # else it is in the graph whose tool runs this one
+        # Else it is in the graph whose tool runs this one.
+        token = _around.set(None)
         try:
             return await _recorded(self._graph, recorder).ainvoke(sent, config, **given)
         finally:
@@ -176,7 +179,8 @@ def _tool_node(node: ToolNode, recorder: RunRecorder) -> ToolNode:
             returned = await every(given, **options)
         finally:
             _asked.reset(token)
-        if asked:  # not before the other calls of the node have ended, and are recorded
+        if asked:
+            # Not before the other calls of the node have ended, and are recorded.
             raise GraphInterrupt(tuple(asked))
         return returned
 
@@ -279,7 +283,8 @@ class GraphNode(Runnable[Any, Any]):
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> Any:  # noqa: A002
         step, within = _place(config)
         path = _path(config)
-        tasks = () if path[:1] == (_PULL,) else path[1:]  # several of one node in one step
+        # Several of one node in one step.
+        tasks = () if path[:1] == (_PULL,) else path[1:]
         place = "/".join(map(str, (self.name, *tasks)))
         token = _around.set(_JournalPlace(step, f"{within}{place}/"))
         try:

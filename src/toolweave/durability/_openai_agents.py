@@ -239,7 +239,8 @@ class RecordingModel(Model):
         self._model: Model | None = None
 
     async def get_response(self, *args: Any, **options: Any) -> ModelResponse:
-        number = self._recorder.answers + 1  # attempts that failed have none
+        # Attempts that failed have none.
+        number = self._recorder.answers + 1
         recorded = await self._recorder.answer(number)
         if recorded is not None:
             data = json.loads(recorded)
@@ -305,7 +306,8 @@ class ToolOutputForm:
         return KeptOutcome(kind="value", value=dumped, text=str(dumped))
 
     def of_error(self, error: Exception) -> KeptOutcome | Literal["undone"] | None:
-        return None  # a tool reports its failures to the model in texts
+        # A tool reports its failures to the model in texts.
+        return None
 
     def replayed(self, kept: KeptOutcome) -> Any:
         return kept.value

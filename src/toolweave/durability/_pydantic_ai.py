@@ -253,7 +253,8 @@ def _dumped(value: ToolReturn[Any]) -> Any:
 def _arguments(call: TheirCall) -> Json:
     try:
         return call.args_as_dict()
-    except ValueError:  # no JSON object: it is refused before it is made
+    except ValueError:
+        # No JSON object: it is refused before it is made.
         return {}
 
 

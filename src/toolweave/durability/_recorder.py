@@ -106,7 +106,8 @@ class CheckedJournal(StoreJournal):
         found = await super().call(step, call, tool)
         if found is not ASK:
             return found
-        recorded = Recorded(result=outcome_unknown(call.name))  # a framework has no question for it: as with "error"
+        # A framework has no question for it: as with "error".
+        recorded = Recorded(result=outcome_unknown(call.name))
         await self.call_finished(step, call, recorded)
         return recorded
 
@@ -318,7 +319,8 @@ class RunRecorder:
         try:
             kept = form.of_value(value)
             json.dumps(kept.value)
-        except Exception as exc:  # boundary: whatever the framework's serializer raises
+        except Exception as exc:
+            # Boundary: whatever the framework's serializer raises.
             raise self._fails(
                 f"cannot go on: what {call.name!r} returned cannot be recorded ({exc}); return what its framework can "
                 "write as JSON"

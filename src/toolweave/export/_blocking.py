@@ -41,7 +41,8 @@ class Bridge:
         try:
             return future.result()
         except BaseException:
-            future.cancel()  # an interrupted thread gives its call up
+            # An interrupted thread gives its call up.
+            future.cancel()
             raise
 
 

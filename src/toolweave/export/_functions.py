@@ -77,7 +77,8 @@ async def _value(toolset: Toolset, name: str, arguments: JsonObject) -> Any:
     result = (await run_call(toolset, ToolCall(name=name, arguments=arguments))).raise_for_error(tool=name)
     if result.structured_content is None:
         return result.for_model().text
-    return shown_value(result.structured_content)  # frameworks give what a function returns to a model
+    # Frameworks give what a function returns to a model.
+    return shown_value(result.structured_content)
 
 
 def _arguments(signature: Signature, args: Sequence[Any], kwargs: JsonObject) -> Json:

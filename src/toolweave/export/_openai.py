@@ -142,7 +142,8 @@ class OpenAIChatTools:
 
     def _call(self, made: object) -> ToolCall | ToolResult:
         function = member(made, "function")
-        if function is None:  # the API refuses a conversation in which a call is not answered
+        if function is None:
+            # The API refuses a conversation in which a call is not answered.
             return ToolResult.failure(f"only functions can be called, not tools of type {member(made, 'type')!r}")
         return self._listing.call(member(function, "name"), member(function, "arguments"), member(made, "id"))
 
@@ -158,7 +159,8 @@ def _tool_calls(message: Any) -> Any:
         message = member(choices[0], "message")
     calls = member(message, "tool_calls")
     if calls is None and member(message, "role") is None:
-        calls = message  # not a message but its calls
+        # Not a message but its calls.
+        calls = message
     return calls or ()
 
 

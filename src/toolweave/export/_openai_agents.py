@@ -137,7 +137,8 @@ class _FunctionTools:
 
         async def needs_approval(context: RunContextWrapper[Any], arguments: JsonObject | None, call_id: str) -> bool:
             call = listing.call(tool.name, arguments, call_id)
-            return isinstance(call, ToolCall) and self._hints.of_call(call)  # a malformed one is answered by an error
+            # A malformed one is answered by an error.
+            return isinstance(call, ToolCall) and self._hints.of_call(call)
 
         def is_offered(context: RunContextWrapper[Any], agent: AgentBase[Any]) -> bool:
             return name in toolset.snapshot().by_name

@@ -136,7 +136,8 @@ def _teller(ctx: RunContext[Any]) -> ProgressCallback:
 
     async def report(progress: Progress) -> None:
         event = _progress_event()(progress=progress.progress, total=progress.total, message=progress.message)
-        with suppress(UserError):  # outside of a run there is not a stream
+        # Outside of a run there is not a stream.
+        with suppress(UserError):
             await ctx.emit(event)
 
     return report

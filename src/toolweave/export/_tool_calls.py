@@ -21,7 +21,8 @@ async def run_call(toolset: Toolset, call: ToolCall, ctx: CallContext | None = N
     """Run one call, in the context of `calling` by default; every fault is an error result, cancellation propagates."""
     try:
         return await toolset.call(call, ambient_context() if ctx is None else ctx)
-    except Exception as exc:  # boundary: a third-party Toolset may raise where ours returns
+    except Exception as exc:
+        # Boundary: a third-party Toolset may raise where ours returns.
         return ToolResult.failure(as_tool_error(exc))
 
 

@@ -62,7 +62,8 @@ class ToolExport:
         """Return the toolset's call for a model's call, or the error result that answers a malformed one."""
         wire = self._listed or self.now()
         exposed = wire.names.exposed(str(name))
-        if exposed is None:  # a tool that was added since the export
+        if exposed is None:
+            # A tool that was added since the export.
             exposed = self._writer.of(self.toolset.snapshot()).call_name(str(name))
         if isinstance(arguments, Mapping):
             given = dict(cast("Mapping[str, Any]", arguments))

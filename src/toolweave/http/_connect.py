@@ -16,7 +16,8 @@ import anyio
 ATTEMPT_SECONDS = 0.25
 """The wait before the next address is tried as well (RFC 8305, 5)."""
 
-Address = tuple[socket.AddressFamily, tuple[Any, ...]]  # Any: what a family's addresses hold
+# Any: what a family's addresses hold.
+Address = tuple[socket.AddressFamily, tuple[Any, ...]]
 """The address of a socket with its family: as `(AF_INET, ("192.0.2.1", 443))`."""
 
 
@@ -44,7 +45,8 @@ async def connect_tcp(host: str, port: int, addresses: Sequence[Address] = ()) -
             failures.append(exc)
             over.set()
             return
-        if winner:  # another was first, in this very turn of the event loop
+        if winner:
+            # Another was first, in this very turn of the event loop.
             connection.close()
             return
         # Between the connect and this line no other task runs, so the first one to get here has won; cancelling the
@@ -94,7 +96,8 @@ async def resolve(host: str, port: int) -> list[Address]:
         # With AI_NUMERICHOST the call reads no file and asks no server, so it may run on the loop; a thread would cost
         # more than the connect.
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
-    except OSError:  # it is not an address: a name needs a thread
+    except OSError:
+        # It is not an address: a name needs a thread.
         found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     addresses: list[Address] = [(family, address) for family, _, _, _, address in found]
     if not addresses:

@@ -152,7 +152,8 @@ class Socket(asyncio.BufferedProtocol):
         """
         if self.error is not None:
             raise self.error
-        loop = self._loop or asyncio.get_running_loop()  # asking for it costs a system call, on Python 3.11
+        # Asking for it costs a system call, on Python 3.11.
+        loop = self._loop or asyncio.get_running_loop()
         waiter: asyncio.Future[None] = asyncio.Future(loop=loop)
         self._waiter = waiter
         return waiter
@@ -222,7 +223,8 @@ class Socket(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Remember the transport."""
-        self.transport = cast("asyncio.Transport", transport)  # uvloop's is one by its methods only
+        # Uvloop's is one by its methods only.
+        self.transport = cast("asyncio.Transport", transport)
         self._loop = asyncio.get_running_loop()
         connection = transport.get_extra_info("socket")
         # a stream may be silent for hours: the kernel notices when the peer is gone for good

@@ -12,7 +12,8 @@ PIECE_BYTES = 256 * 1024
 _WINDOW = {"gzip": 31, "x-gzip": 31, "deflate": 15}  # zlib's `wbits`
 _RAW_WINDOW = -15
 _FREE_BYTES = 16 * 1024 * 1024
-_MAX_RATIO = 256  # far above that of useful answers; the format itself ends at 1,032
+# Far above that of useful answers; the format itself ends at 1,032.
+_MAX_RATIO = 256
 
 
 class NotInflated(ValueError):
@@ -56,9 +57,11 @@ class Inflater:
             NotInflated: The body is broken, or a bomb: more than 16 MiB, and 256 times as large as the received bytes.
         """
         while self._waiting:
-            if self._inflate is None:  # some servers leave the head of zlib out, which has an 8 in its first byte
+            if self._inflate is None:
+                # Some servers leave the head of zlib out, which has an 8 in its first byte.
                 self._inflate = zlib.decompressobj(15 if self._waiting[0] & 15 == 8 else _RAW_WINDOW)
-            if self._inflate.eof:  # another member may follow (RFC 1952, 2.2); anything else is ignored
+            if self._inflate.eof:
+                # Another member may follow (RFC 1952, 2.2); anything else is ignored.
                 if self._encoding == "deflate" or self._waiting[:1] != b"\x1f":
                     self._waiting = b""
                     return b""

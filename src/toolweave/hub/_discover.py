@@ -72,7 +72,8 @@ class _Discovering:
     async def _run(self) -> DiscoveredTools:
         connection = await self._connection()
         try:
-            if not connection.snapshot().version:  # lazy, or its first listing failed
+            if not connection.snapshot().version:
+                # Lazy, or its first listing failed.
                 await connection.refresh()
         except BaseException:
             if self._client is None:

@@ -21,7 +21,8 @@ async def for_each(items: Iterable[ItemT], work: Callable[[ItemT], Awaitable[obj
     async def one(index: int) -> None:
         try:
             await work(ordered[index])
-        except Exception as exc:  # boundary: one server's failure is an outcome
+        except Exception as exc:
+            # Boundary: one server's failure is an outcome.
             failures[index] = exc
 
     async with anyio.create_task_group() as tasks:

@@ -79,7 +79,8 @@ def name_server(
     """
     server = config.name
     named = NamedServer(seen=snapshot)
-    bare = config.tool_prefix is None  # else the connection has put the prefix there
+    # Else the connection has put the prefix there.
+    bare = config.tool_prefix is None
     wishes: list[tuple[ToolSpec, str]] = []
     taken: dict[str, None] = {}
     # All conflicts before the first name is given: with `error` the server gets none at all, and no name may be
@@ -100,7 +101,8 @@ def name_server(
             named.conflicts.append(NameConflict(server=server, text=text, name=wanted, lasting=True))
             continue
         wish = wanted
-        if wanted in taken and given.holder(wanted) is None:  # it must not look like an alias, nor take its meaning
+        if wanted in taken and given.holder(wanted) is None:
+            # It must not look like an alias, nor take its meaning.
             wish = expose(server, wanted.replace(":", "_").replace("/", "_"))
         name = given.give((server, spec.original_name), wish, server)
         if name != wanted:
@@ -189,7 +191,8 @@ def _is_free(name: str, who: tuple[str, str], given: AssignedNames, servers: Col
     holder = given.holder(name)
     if holder is not None:
         return holder == who
-    if ":" not in name and "/" not in name:  # nearly all names of nearly all servers, of which there may be 100,000
+    if ":" not in name and "/" not in name:
+        # Nearly all names of nearly all servers, of which there may be 100,000.
         return True
     # `bank:pay` and `bank/pay` are aliases of the server `bank`: a tool of another server so named would be called in
     # its place.

@@ -51,7 +51,8 @@ class _ListTraits:
     noun: str
     member: str
     capability: str
-    read: Callable[[McpConnection], Awaitable[Sequence[Any]]]  # the entries are values with `raw`
+    # The entries are values with `raw`.
+    read: Callable[[McpConnection], Awaitable[Sequence[Any]]]
 
 
 _TRAITS: Mapping[HubListKind, _ListTraits] = {
@@ -125,7 +126,8 @@ class OfferNames:
         self._conflicts: dict[tuple[str, str], Sequence[NameConflict]] = {}
         self._on_conflicts = on_conflicts
         self._present: dict[tuple[str, str], Collection[str]] = {}
-        self._spellings: dict[str, str] = {}  # normal forms of resources that are listed in another -> as listed
+        # Normal forms of resources that are listed in another -> as listed.
+        self._spellings: dict[str, str] = {}
 
     @property
     def conflicts(self) -> Iterator[NameConflict]:
@@ -196,7 +198,8 @@ class HubOffers:
         self._names = names
         self._known: dict[HubListKind, tuple[list[tuple[McpConnection, tuple[Any, ...]]], tuple[HubEntry, ...]]] = {}
         self.qualified: Mapping[tuple[str, str], str] = {}
-        self._skills: dict[str, tuple[str, str]] = {}  # the exposed URI of a skill's folder -> server, own URI
+        # The exposed URI of a skill's folder -> server, own URI.
+        self._skills: dict[str, tuple[str, str]] = {}
 
     async def listed(self, kind: HubListKind) -> HubList:
         """Return a list of all servers; one that fails, or is slow, costs only its entries that were not known."""
@@ -256,10 +259,12 @@ class HubOffers:
         """Return the prefix of the URIs of a skill in the hub, which is settled when it is first seen, or None."""
         exposed = self.settled_uri(skill.server, skill.uri)
         if not exposed.endswith(skill.uri):
-            return None  # two servers are alike in name
+            # Two servers are alike in name.
+            return None
         prefix = exposed.removesuffix(skill.uri)
         self._skills[prefix + skill.root] = skill.server, skill.root
-        if len(self._skills) > _MOST_SKILLS:  # the oldest is found again by its listing
+        if len(self._skills) > _MOST_SKILLS:
+            # The oldest is found again by its listing.
             del self._skills[next(iter(self._skills))]
         return prefix
 

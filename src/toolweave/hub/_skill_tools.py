@@ -169,7 +169,8 @@ class SkillTools(RoutingToolset):
         try:
             current = await connection.get_skill(skill.uri)
             if current.fingerprint == skill.fingerprint:
-                raise refused  # it does not match its own entry
+                # It does not match its own entry.
+                raise refused
             await self._require_approval(name, current)
             loaded = await connection.load_skill(current)
         except SkillError as exc:

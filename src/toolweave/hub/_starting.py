@@ -73,7 +73,8 @@ class StartLimiter:
         self._starting.discard(client)
         while self._waiting and len(self._starting) < self.limit:
             following = self._waiting.popleft()
-            if following.state is ConnectionState.IDLE:  # else it was started by its user, or closed
+            if following.state is ConnectionState.IDLE:
+                # Else it was started by its user, or closed.
                 self.begin(following)
 
 

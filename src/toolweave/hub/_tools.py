@@ -41,7 +41,8 @@ class HubTools:
         self._given = AssignedNames()
         self._named: dict[str, NamedServer] = {}
         self._routes: dict[str, tuple[str, str]] = {}
-        self._snapshot: ToolSnapshot | None = ToolSnapshot()  # None: changed, and made again on request
+        # None: changed, and made again on request.
+        self._snapshot: ToolSnapshot | None = ToolSnapshot()
         self._version = 0
 
     def __len__(self) -> int:
@@ -128,7 +129,8 @@ class HubTools:
             after = name_server(client.config, client.snapshot(), self._given, before, self._prefixes)
             self._named[server] = after
         else:
-            self._named.pop(server, None)  # its names stay given: see `_naming`
+            # Its names stay given: see `_naming`.
+            self._named.pop(server, None)
         for name in before.inner:
             self._routes.pop(name, None)
         for name, inner in after.inner.items():

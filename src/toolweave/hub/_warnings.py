@@ -96,7 +96,8 @@ class HubWarnings:
             return
         try:
             loop = asyncio.get_running_loop()
-        except RuntimeError:  # without an event loop, nothing else waits
+        except RuntimeError:
+            # Without an event loop, nothing else waits.
             self.finish()
             return
         self._is_scheduled = True

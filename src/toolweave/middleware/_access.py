@@ -216,7 +216,8 @@ class _Condition:
     """A rule with its compiled expression."""
 
     rule: AccessRule
-    expression: Any = None  # an `Expression`; its module is loaded where there is one
+    # An `Expression`; its module is loaded where there is one.
+    expression: Any = None
 
     @property
     def by_arguments(self) -> bool:
@@ -276,7 +277,8 @@ class _Compiled:
     def __init__(self) -> None:
         self._conditions: tuple[_Condition, ...] = ()
         self._default = False
-        self._claims: frozenset[str] | None = frozenset()  # those that the rules read; None for all
+        # Those that the rules read; None for all.
+        self._claims: frozenset[str] | None = frozenset()
         self._views: OrderedDict[bytes, _View] = OrderedDict()
 
     def compile(self, rules: Sequence[AccessRule], *, default: str) -> None:
@@ -371,7 +373,8 @@ class _View:
         if known is not None and known[0] is target.spec:
             return known[1]
         if len(self._decided) >= _MOST_DECISIONS:
-            self._decided.clear()  # of URIs that a stranger made up
+            # Of URIs that a stranger made up.
+            self._decided.clear()
         verdict = self._decide(target)
         self._decided[key] = (target.spec, verdict)
         return verdict

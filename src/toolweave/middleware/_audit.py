@@ -170,7 +170,8 @@ class AuditLog(Value, frozen=True, kw_only=True):
         sink = cast("Callable[[bytes], object]", self.sink)
         try:
             sink(encode_value(line, errors="replace", allow_nan=True) + b"\n")
-        except Exception as exc:  # boundary: a sink may be anybody's; a call is not lost without a word
+        except Exception as exc:
+            # Boundary: a sink may be anybody's; a call is not lost without a word.
             _log.error("a line of the audit log cannot be written: %s: %s", type(exc).__name__, exc)
             return False
         return True

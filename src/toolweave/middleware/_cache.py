@@ -65,7 +65,8 @@ class _Entries:
         """Keep a result, and forget others until all fit."""
         self._drop(key)
         if len(kept.text) > most_bytes // 4:
-            return  # it would displace all others
+            # It would displace all others.
+            return
         self._found[key] = kept
         self._bytes += len(kept.text)
         while self._bytes > most_bytes:

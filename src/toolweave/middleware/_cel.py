@@ -59,9 +59,11 @@ class Expression:
 
     def _value(self, facts: Mapping[str, Any]) -> Any:
         try:
-            read = {name: facts[name] for name in self.reads}  # each has a price, whether it is read or not
+            # Each has a price, whether it is read or not.
+            read = {name: facts[name] for name in self.reads}
             return self._compiled.eval(data=read).value()
-        except Exception as exc:  # boundary: a value that CEL has no type for, or a loop beyond its bound
+        except Exception as exc:
+            # Boundary: a value that CEL has no type for, or a loop beyond its bound.
             _log.warning("the expression %r failed: %s", shortened(self.text, 200), shortened(printable(str(exc)), 200))
             return None
 
@@ -75,7 +77,8 @@ def _compiled(text: str, names: Collection[str]) -> Any:
     variables = {name: cel.Type.STRING if name in _TEXTS else objects for name in names}
     try:
         compiled = cel.NewEnv(variables=variables).compile(text)
-    except Exception as exc:  # boundary: the package says nothing of its errors
+    except Exception as exc:
+        # Boundary: the package says nothing of its errors.
         raise ValueError(f"'when' does not compile: {exc}") from None
     kind = compiled.return_type()
     if kind not in (cel.Type.BOOL, cel.Type.DYN):

@@ -101,7 +101,8 @@ def _built(kind: type[Value], options: Mapping[Any, Any], ports: Mapping[str, An
                 raise ValueError(f"there is no option {option!r}; {suggestion(option, known)}")
             values[option] = _converted(option, value, types[option])
         return kind(**values, **ports)
-    except (ValueError, TypeError) as exc:  # also the ConfigError of a rule
+    except (ValueError, TypeError) as exc:
+        # Also the ConfigError of a rule.
         said = exc.message if isinstance(exc, ConfigError) else str(exc)
         raise ConfigError(f"{where!r}: {said}", field=where.partition(" ")[0]) from None
 
@@ -122,7 +123,8 @@ def _own(name: str, options: Mapping[Any, Any], where: str) -> Any:
         if options or isinstance(found, type):
             make: Callable[..., Any] = found
             found = make(**options)
-    except Exception as exc:  # boundary: code of the file's writer
+    except Exception as exc:
+        # Boundary: code of the file's writer.
         raise ConfigError(f"{where!r}: {name}: {type(exc).__name__}: {exc}", field=f"{where}.name") from exc
     if not callable(found):
         raise ConfigError(f"{where!r}: {name} is no middleware: it cannot be called", field=f"{where}.name")

@@ -54,7 +54,8 @@ class MemoryLimits:
     def __init__(self, *, clock: Callable[[], float] = time.time, most_keys: int = _MOST_KEYS) -> None:
         self._clock = clock
         self._most_keys = most_keys
-        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()  # tokens, and when there were so many
+        # Tokens, and when there were so many.
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
         self._counters: OrderedDict[str, tuple[int, int]] = OrderedDict()  # the period, and its uses
 
     async def take(self, key: str, *, rate: float, burst: float) -> float:

@@ -102,14 +102,16 @@ class Observers:
     """
 
     reads_results: ClassVar[bool] = False
-    sees_plain_calls: ClassVar[bool] = False  # whatever sends them reports their end
+    # Whatever sends them reports their end.
+    sees_plain_calls: ClassVar[bool] = False
 
     def __init__(self, *observers: Observer) -> None:
         self.observers = observers
 
     async def __call__(self, request: Request, call_next: CallNext) -> Json:
         """Answer a request, and report its end."""
-        subject = request_subject(request)  # before the call: it may leave with its server
+        # Before the call: it may leave with its server.
+        subject = request_subject(request)
         began = time.perf_counter()
         try:
             result = await call_next(request)

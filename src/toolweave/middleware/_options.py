@@ -33,7 +33,8 @@ def one_of(value: msgspec.Struct, name: str, *choices: str) -> None:
     Raises:
         ValueError: It is another.
     """
-    if getattr(value, name) not in choices:  # a slip must not open anything
+    if getattr(value, name) not in choices:
+        # A slip must not open anything.
         raise ValueError(f"{_where(value, name)} is {' or '.join(map(repr, choices))}, not {getattr(value, name)!r}")
 
 

@@ -44,7 +44,8 @@ def first_text(result: Mapping[str, Any]) -> str:
     if isinstance(content, msgspec.Raw):
         try:
             content = value_of(content)
-        except ValueError:  # a number that is out of range
+        except ValueError:
+            # A number that is out of range.
             return ""
     for block in cast("list[Any]", content) if isinstance(content, list) else ():
         text: Any = cast("dict[str, Any]", block).get("text") if isinstance(block, dict) else None

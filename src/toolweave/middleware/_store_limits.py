@@ -85,7 +85,8 @@ class StoreLimits:
         self._name = name
         self._clock = clock
         self._alone = MemoryLimits(clock=clock)
-        self._lost_at: float | None = None  # when the store was last found to be away, if it has not answered since
+        # When the store was last found to be away, if it has not answered since.
+        self._lost_at: float | None = None
         self._ask_again_at = 0.0
         self._pause = _FIRST_PAUSE
         self._known: OrderedDict[str, _Known] = OrderedDict()
@@ -132,10 +133,12 @@ class StoreLimits:
         name = f"{self._name}:{key}"
         turn = self._turns.setdefault(name, anyio.Lock())
         try:
-            async with turn:  # the calls of this process need not race one another
+            # The calls of this process need not race one another.
+            async with turn:
                 lost_at = self._lost_at
                 if lost_at is not None and lost_at >= asked_at:
-                    return None  # the call before this one waited in vain
+                    # The call before this one waited in vain.
+                    return None
                 return await self._written(name, count, ttl)
         except StoreError as exc:
             self._lose(exc, asked_at)
@@ -162,7 +165,8 @@ class StoreLimits:
         """Note that a call which asked at this time got no answer."""
         if self._lost_at is None:
             _log.warning("%s; until it is back, every process counts its limits alone", error)
-        elif asked_at >= self._lost_at:  # it was a try, and not one of several that asked at the same time
+        elif asked_at >= self._lost_at:
+            # It was a try, and not one of several that asked at the same time.
             self._pause = min(_LAST_PAUSE, 2 * self._pause)
         self._lost_at = anyio.current_time()
         self._ask_again_at = self._lost_at + self._pause
@@ -179,7 +183,8 @@ class StoreLimits:
         for _ in range(_MOST_TRIES):
             value, wait = count(None if known is None else known.value, self._clock())
             if wait > 0:
-                return wait  # nothing is taken; and what is known here is no less than there is
+                # Nothing is taken; and what is known here is no less than there is.
+                return wait
             expect = 0 if known is None else known.revision
             revision = await self._store.put(_COLLECTION, name, value, ttl=ttl, expect=expect)
             if revision is not None:

@@ -138,7 +138,8 @@ class AnthropicModel(HttpModel):
         if request.output_schema is not None:
             output = _format(request.output_schema)
         if output is None:
-            request = prompted(request)  # the API has no keywords for some schemas
+            # The API has no keywords for some schemas.
+            request = prompted(request)
         settings = request.settings
         messages = wire_messages(request.messages, tools, self.origin)
         choice = self._tool_choice(request, tools)
@@ -178,7 +179,8 @@ class AnthropicModel(HttpModel):
     def _tool_choice(self, request: ModelRequest, tools: WireTools) -> Json:
         wanted = request.tool_choice
         if not tools.definitions and not request.provider_tools:
-            return {"type": "none"}  # only for tool calls of the conversation
+            # Only for tool calls of the conversation.
+            return {"type": "none"}
         if wanted == "none":
             return {"type": "none"}
         choice: Json = {"type": {"auto": "auto", "required": "any"}.get(wanted, "tool")}
@@ -218,7 +220,8 @@ def _api(
 ) -> ProviderApi:
     sent: dict[str, str | SecretLike] = {"anthropic-version": API_VERSION}
     official = urlsplit(base_url).hostname == _HOST
-    key = api_key or (os.environ.get(KEY_VARIABLE) if official else None)  # no other host is sent the user's key
+    # No other host is sent the user's key.
+    key = api_key or (os.environ.get(KEY_VARIABLE) if official else None)
     if key:
         sent["x-api-key"] = key
     elif official and "authorization" not in {header.lower() for header in headers}:

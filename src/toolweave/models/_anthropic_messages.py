@@ -85,7 +85,8 @@ def container_id(messages: Iterable[Message], provider: str, *, now: float) -> s
 
 
 def _append(out: list[Json], role: str, blocks: list[Json]) -> None:
-    if not blocks:  # such as an assistant's message of another provider's thoughts alone
+    if not blocks:
+        # Such as an assistant's message of another provider's thoughts alone.
         return
     if out and out[-1]["role"] == role:
         out[-1]["content"] += blocks
@@ -103,7 +104,8 @@ def _part(part: AssistantPart, tools: WireTools, provider: str, ids: WireIds) ->
             call = {"type": "tool_use", "id": ids.wire(part.id), "name": tools.names.wire(part.name)}
             return {**added_members(part, provider), **call, "input": tools.wire_arguments(part.name, part.arguments)}
         case ProviderPart(raw={"type": "container"}):
-            return None  # it goes beside the messages
+            # It goes beside the messages.
+            return None
         case ThinkingPart() | ProviderPart():
             if part.raw is not None and part.provider == provider:
                 return dict(part.raw)

@@ -162,7 +162,8 @@ class TurnReader:
         return Finished(message=message, usage=usage, stop_reason=reason, stop_detail=detail)
 
     def _reason(self) -> StopReason:
-        if self._stop_reason is None:  # the turn is complete, its server only does not say why
+        if self._stop_reason is None:
+            # The turn is complete, its server only does not say why.
             calls = any(block.raw.get("type") == "tool_use" for block in self._blocks)
             if calls:
                 return "tool_calls"
@@ -197,7 +198,8 @@ class TurnReader:
             case "tool_use":
                 block.id, block.name = self._free_id(_text(raw, "id")), self._tools.call_name(_text(raw, "name"))
                 events: list[ModelEvent] = [StreamedToolCall(id=block.id, name=block.name)]
-                whole = raw.get("input")  # some servers write no deltas
+                # Some servers write no deltas.
+                whole = raw.get("input")
                 if whole:
                     events += _arguments_delta(block, json_text(whole))
                     block.begun_whole = True
@@ -206,7 +208,8 @@ class TurnReader:
                 return []
 
     def _free_id(self, given: str) -> str:
-        if not given or given in self._ids:  # some servers count from zero in every turn
+        if not given or given in self._ids:
+            # Some servers count from zero in every turn.
             given = fresh_id()
         self._ids.add(given)
         return given
@@ -226,7 +229,8 @@ class TurnReader:
                     block.begun_whole = False
                 return _arguments_delta(block, text)
             case _:
-                pass  # citations, and kinds that the API may add
+                # Citations, and kinds that the API may add.
+                pass
         return []
 
     def _block(self, event: JsonObject) -> _PartialBlock:
@@ -253,7 +257,8 @@ class TurnReader:
                 return ThinkingPart(text="", raw=raw, provider=self._provider)
             case "tool_use":
                 return self._call(block, text, reason)
-            case _:  # a step of the provider's own tools
+            case _:
+                # A step of the provider's own tools.
                 if text:
                     whole = {**raw, "input": read_arguments(text)[0]}
                 else:

@@ -193,7 +193,8 @@ class ProviderApi:
 
     def _open(self, connect_seconds: float) -> HttpClient:
         loop = asyncio.get_running_loop()
-        if self._client is None or self._loop is not loop:  # sockets live and die with the loop that made them
+        if self._client is None or self._loop is not loop:
+            # Sockets live and die with the loop that made them.
             try:
                 proxy = http_proxy_for(self.url)
             except ValueError as exc:
@@ -232,7 +233,8 @@ class ProviderApi:
             for event in events:
                 yield event
             if any(not _is_ping(event) for event in events):
-                last_event = anyio.current_time()  # after the reader is done with them: its time is not the provider's
+                # After the reader is done with them: its time is not the provider's.
+                last_event = anyio.current_time()
             self._check_progress(last_event, timeout)
 
     def _check_progress(self, last_event: float, timeout: float) -> None:
@@ -259,7 +261,8 @@ class ProviderApi:
             body += piece
             if len(body) > most:
                 raise self.protocol(f"the answer is larger than {most} bytes")
-            if not piece.isspace():  # some providers send line ends until the model begins
+            if not piece.isspace():
+                # Some providers send line ends until the model begins.
                 last_event = anyio.current_time()
             self._check_progress(last_event, timeout)
         return bytes(body)

@@ -148,7 +148,8 @@ class OpenAICompatibleModel(HttpModel):
 
     def _responses_members(self, request: ModelRequest, wire: WireTools) -> Json:
         body: Json = {"input": responses_input(request, wire, self.provider), "store": False}
-        if _REASONS.match(self._model.rpartition("/")[2]):  # refused for the models that do not reason
+        if _REASONS.match(self._model.rpartition("/")[2]):
+            # Refused for the models that do not reason.
             body["include"] = ["reasoning.encrypted_content"]
         if request.system:
             body["instructions"] = request.system
@@ -192,7 +193,8 @@ class OpenAICompatibleModel(HttpModel):
                 if not done:
                     for one in self._taken(turn, event):
                         yield one
-                    done = turn.complete and isinstance(turn, ResponsesTurn)  # of a chat the usage is still to come
+                    # Of a chat the usage is still to come.
+                    done = turn.complete and isinstance(turn, ResponsesTurn)
                 if done:
                     await self._api.drain(events)
                     break

@@ -316,7 +316,8 @@ class ChatTurn:
                 self._thoughts_member = name
                 self._thoughts.append(thought)
                 yield StreamedThinking(text=thought)
-                break  # Servers that send both members send the same text in both.
+                # Servers that send both members send the same text in both.
+                break
         self._take_details(array_or_empty(delta.get(_DETAILS)), streamed=streamed)
         if delta.get(_ADDED):
             self._added = delta[_ADDED]
@@ -330,7 +331,8 @@ class ChatTurn:
                 object_or_empty(piece) if streamed else {**object_or_empty(piece), "index": number}
             )
         legacy = as_object(delta.get("function_call"))
-        if legacy is not None:  # the form of calls before a turn could have several
+        if legacy is not None:
+            # The form of calls before a turn could have several.
             yield from self._calls.take({"index": 0, "function": legacy})
 
     def _take_details(self, details: Iterable[Any], *, streamed: bool) -> None:

@@ -155,7 +155,8 @@ class ResponsesTurn:
             self.failure = event
         elif kind in _ENDS:
             self._end(object_or_empty(event.get("response")))
-        elif event.get("object") == "response":  # the whole of it, from a server that does not stream
+        elif event.get("object") == "response":
+            # The whole of it, from a server that does not stream.
             self._end(event)
         elif step == "done":
             self._items.end_piece(name, event)

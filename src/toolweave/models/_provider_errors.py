@@ -31,7 +31,8 @@ _FAILED_CALL = re.compile(r"tool_use_failed", re.IGNORECASE)
 """Groq's code for the same."""
 
 _LONGEST = 600
-_READ = 4_000  # characters that are searched for what looks like a key, which takes time by their square
+# Characters that are searched for what looks like a key, which takes time by their square.
+_READ = 4_000
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
 _MEMBERS = ("error", "message", "detail", "errors", "msg")
 

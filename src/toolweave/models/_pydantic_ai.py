@@ -307,7 +307,8 @@ class PydanticAIModel:
                 return
             except ModelError as exc:
                 failed = exc
-            except Exception as exc:  # boundary: any provider's library
+            except Exception as exc:
+                # Boundary: any provider's library.
                 failed = self._error(exc, request.settings.timeout)
             if (turn := malformed_turn(failed)) is not None:
                 yield turn
@@ -315,7 +316,8 @@ class PydanticAIModel:
             # An answer that has begun cannot be taken back.
             is_repaired = not begun and (repairs.of_named(failed, sent) or repairs.of_unnamed(failed, sent))
             if not is_repaired:
-                raise failed  # out here, since such an exception may hold the request with its key
+                # Out here, since such an exception may hold the request with its key.
+                raise failed
 
     async def _events(self, request: ModelRequest, sent: SentTools) -> AsyncGenerator[ModelEvent, None]:
         # seconds of importing, which nothing else should wait for

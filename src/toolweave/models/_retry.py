@@ -78,7 +78,8 @@ def retry_after(headers: Mapping[str, str], *, now: Callable[[], float] = time.t
         return seconds
     try:
         moment = parsedate_to_datetime(text)
-        if moment.tzinfo is None:  # written as `-0000`: universal time, of a clock that says nothing of its zone
+        if moment.tzinfo is None:
+            # Written as `-0000`: universal time, of a clock that says nothing of its zone.
             moment = moment.replace(tzinfo=UTC)
         return max(0.0, moment.timestamp() - now())
     except (ValueError, OverflowError):

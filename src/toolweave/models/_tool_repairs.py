@@ -119,7 +119,8 @@ class ToolRepairs:
             return False
         if _SCHEMA_WORDS.search(error.message) is None:
             return False
-        self._repairs = _MAX_REPAIRS  # an error without a name would come once for every tool
+        # An error without a name would come once for every tool.
+        self._repairs = _MAX_REPAIRS
         return self._refuse_all(sent.specs, error, wire)
 
     def _may_repair(self, error: ModelError, wire: WireTools) -> bool:
@@ -264,7 +265,8 @@ def _has_path(schema: JsonObject, path: Sequence[str]) -> bool:
 
 def _trace(name: str, error: ModelError) -> None:
     """Add an event to the present span, if the program traces."""
-    if "opentelemetry" not in sys.modules:  # a tracing program has loaded it
+    if "opentelemetry" not in sys.modules:
+        # A tracing program has loaded it.
         return
     from opentelemetry import trace
 

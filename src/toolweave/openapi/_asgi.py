@@ -140,7 +140,8 @@ class AsgiSender:
 
         try:
             await self._app({"type": "lifespan", "asgi": _SPEC, "state": self._state}, receive.receive, on_message)
-        except Exception as exc:  # boundary: an application without a lifespan raises, as the specification has it
+        except Exception as exc:
+            # Boundary: an application without a lifespan raises, as the specification has it.
             _log.debug("the application has no lifespan: %s", exc)
         finally:
             if not started.done():
@@ -173,7 +174,8 @@ class _Exchange:
         with self._scope:
             try:
                 await app(self._request_scope(state), self._next, self._on_message)
-            except Exception as exc:  # boundary: what an application raises is its answer to this request
+            except Exception as exc:
+                # Boundary: what an application raises is its answer to this request.
                 self.failure = ToolError(f"the application raised {type(exc).__name__}", unexpected=True)
                 self.failure.__cause__ = exc
             finally:

@@ -63,7 +63,8 @@ class AppCsp(Value, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
             for origin in getattr(self, name):
-                if not is_origin(origin):  # it becomes part of a policy
+                if not is_origin(origin):
+                    # It becomes part of a policy.
                     raise ValueError(f"{name}: {origin!r} is not an origin such as 'https://api.example'")
 
     def json(self) -> Json:

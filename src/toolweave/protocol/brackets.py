@@ -8,8 +8,10 @@ from itertools import accumulate
 
 __all__ = ["depth_change", "has_more_brackets", "is_deeper", "opened", "outside_of_strings"]
 
-_SPARSE = 10_000  # brackets of one kind that are looked for one by one, which is quick where there are few
-_SLICE = 1_000_000  # bytes in which strings are found at a time
+# Brackets of one kind that are looked for one by one, which is quick where there are few.
+_SPARSE = 10_000
+# Bytes in which strings are found at a time.
+_SLICE = 1_000_000
 _STEPS = bytes.maketrans(b"{[}]", b"\x01\x01\xff\xff")
 _NOT_BRACKETS = bytes(set(range(256)) - set(b"{[}]"))
 

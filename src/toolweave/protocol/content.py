@@ -214,7 +214,8 @@ def content_block(item: Any) -> ContentBlock:
     made = make(block)
     if made is None:
         return UnknownContent(type=str(kind), raw=block)
-    if "annotations" in block or "_meta" in block:  # members that a block of any type may have, and few do
+    if "annotations" in block or "_meta" in block:
+        # Members that a block of any type may have, and few do.
         annotations = as_object(block.get("annotations"))
         return made.replace(annotations=annotations, meta=object_or_empty(block.get("_meta")))
     return made

@@ -231,7 +231,8 @@ def error_for(code: int, message: str, data: object, *, method: str, modern: boo
         method: The method of the request.
         modern: Whether the client is of the modern era.
     """
-    if code in (HEADER_MISMATCH, UNSUPPORTED_VERSION):  # of the hop behind the gateway: not the client's fault
+    if code in (HEADER_MISMATCH, UNSUPPORTED_VERSION):
+        # Of the hop behind the gateway: not the client's fault.
         return INTERNAL_ERROR, f"the upstream refused the gateway's request: {message}", data
     if modern:
         return (INVALID_PARAMS if code == RESOURCE_NOT_FOUND else code), message, data

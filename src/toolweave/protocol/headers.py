@@ -72,7 +72,8 @@ def decode_value(header: bytes | None) -> str | None:
         return None
     text = header.decode("latin-1")
     found = _ENCODED.fullmatch(text)
-    if found is None:  # without both ends of the wrapper it stands for itself
+    if found is None:
+        # Without both ends of the wrapper it stands for itself.
         if text.isascii():
             return text
         return None
@@ -115,7 +116,8 @@ def _rendered(value: Any) -> str | None:
         if isinstance(value, (str, int, float)):
             return str(value)
         return None
-    except ValueError:  # more digits than Python writes
+    except ValueError:
+        # More digits than Python writes.
         return None
 
 
@@ -206,7 +208,8 @@ def _schemas(root: Any) -> Iterator[tuple[_Path | None, JsonObject]]:
         if part is None:
             continue
         yield path, part
-        for keyword, inner in part.items():  # a look at the few that are there: lists have thousands of schemas
+        for keyword, inner in part.items():
+            # A look at the few that are there: lists have thousands of schemas.
             if type(inner) is str:
                 continue
             if keyword == "properties":

@@ -175,7 +175,8 @@ def _too_deep(levels: int, key: RequestId | None = None, *, answerable: bool = T
 def _defect(text: bytes) -> MalformedMessage:
     """Return the error for a text that is not a message."""
     try:
-        _skip(text)  # refuses a text that is not JSON without converting its numbers a second time
+        # Refuses a text that is not JSON without converting its numbers a second time.
+        _skip(text)
         value = _decode_any(text)
     except (ValueError, RecursionError):
         return MalformedMessage(PARSE_ERROR, _NO_JSON)
@@ -277,7 +278,8 @@ def encode_error(request_id: ForeignId | None, code: int, message: str, data: An
         try:
             return encode_value(refusal | {"error": error | {"data": data}}, errors="replace", allow_nan=True)
         except (TypeError, ValueError):
-            pass  # the refusal itself must go out
+            # The refusal itself must go out.
+            pass
     return encode_value(refusal, errors="replace")
 
 

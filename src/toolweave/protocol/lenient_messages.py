@@ -47,9 +47,12 @@ MAX_DIGITS = 19
 """Digits of a number that is too long to be one of our ids."""
 _OWN_ID = re.compile(rf"0|[1-9][0-9]{{0,{MAX_DIGITS - 2}}}")
 _SHOWN_DIGITS = 40
-_ENTRY_DEPTH = 4  # of `{"result": {"tools": [{`
-_LARGE = 2 * MAX_CONTAINERS  # bytes; an array or an object has two brackets, so a smaller message holds fewer of them
-_MAX_TOKENS = 1_000_000  # brackets and quotes of a list that is searched for deep entries; about half a second
+# Of `{"result": {"tools": [{`.
+_ENTRY_DEPTH = 4
+# Bytes; an array or an object has two brackets, so a smaller message holds fewer of them.
+_LARGE = 2 * MAX_CONTAINERS
+# Brackets and quotes of a list that is searched for deep entries; about half a second.
+_MAX_TOKENS = 1_000_000
 _HIDING = (b"\\u", b"\\b", b"\\f")
 """Escapes that may stand for a hidden character."""
 
@@ -176,7 +179,8 @@ def _lenient(text: bytes | msgspec.Raw) -> LenientMessage:
         message = _decode_lenient(text)
     except RecursionError:
         message = _without_result(text)
-    except ValueError:  # for text that is not UTF-8, the decoder does not raise `DecodeError`
+    except ValueError:
+        # For text that is not UTF-8, the decoder does not raise `DecodeError`.
         readable = mended(bytes(text))
         if readable is None:
             message = _without_result(text)

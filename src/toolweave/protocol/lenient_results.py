@@ -202,7 +202,8 @@ def _read_flag(made: Json, changes: dict[str, None]) -> None:
         made["isError"] = True
     elif word in _NO:
         made["isError"] = False
-    else:  # any other word has no meaning
+    else:
+        # Any other word has no meaning.
         del made["isError"]
 
 

@@ -216,7 +216,8 @@ def read_resource_contents(result: JsonObject) -> tuple[EmbeddedResource, ...]:
     for item in contents:
         block = content_block({"type": "resource", "resource": item})
         if isinstance(block, EmbeddedResource):
-            meta = as_object(item.get("_meta"))  # of the content, around which there is not a block
+            # Of the content, around which there is not a block.
+            meta = as_object(item.get("_meta"))
             read.append(block if meta is None else block.replace(meta=meta))
     return tuple(read)
 

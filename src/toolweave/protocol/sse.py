@@ -9,7 +9,8 @@ from dataclasses import dataclass
 __all__ = ["EventParser", "ServerSentEvent"]
 
 _RETRY = re.compile(rb"[0-9]{1,9}")
-_MAX_ID_BYTES = 4_096  # an id is sent back as a header; a longer one is ignored
+# An id is sent back as a header; a longer one is ignored.
+_MAX_ID_BYTES = 4_096
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,8 @@ class EventParser:
             piece = piece.removeprefix(b"\n")
         self._after_return = piece.endswith(b"\r")
         events: list[ServerSentEvent] = []
-        lines = piece.splitlines()  # of bytes: at CR, LF and CRLF only
+        # Of bytes: at CR, LF and CRLF only.
+        lines = piece.splitlines()
         if not lines:
             return events
         if piece.endswith((b"\r", b"\n")):
@@ -93,11 +95,13 @@ class EventParser:
             line = line.removeprefix(BOM_UTF8)
         if not line:
             return self._end_event()
-        if line.startswith(b"data: "):  # most lines, and the long ones: copied once
+        if line.startswith(b"data: "):
+            # Most lines, and the long ones: copied once.
             self._data.append(line[6:])
             return None
         field, _, value = line.partition(b":")
-        if not field:  # a comment, such as a keep-alive
+        if not field:
+            # A comment, such as a keep-alive.
             self._size -= len(line)
             return None
         self._take_field(field, value.removeprefix(b" "))

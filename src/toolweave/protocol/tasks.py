@@ -134,11 +134,13 @@ def in_core(shown: JsonObject) -> Json:
     """Return a task as revision 2025-11-25 writes it."""
     task = only_members(shown, _IN_CORE)
     if object_or_empty(shown.get("result")).get("isError") is True:
-        task["status"] = "failed"  # in that revision, for errors of a tool as well
+        # In that revision it also stands for errors of a tool.
+        task["status"] = "failed"
     for new, old in _LIFETIMES.items():
         if new in shown:
             task[old] = shown[new]
-    task.setdefault("ttl", None)  # required, in that revision
+    # Required, in that revision.
+    task.setdefault("ttl", None)
     return task
 
 

@@ -90,7 +90,8 @@ _kept = lru_cache(maxsize=4096)(_normal)
 def _normal_authority(authority: str, default_port: str) -> str:
     user, at, address = authority.rpartition("@")
     host, colon, port = address.rpartition(":")
-    if not _PORT.fullmatch(port) or not colon:  # without a port, the colons are those of an IPv6 address
+    if not _PORT.fullmatch(port) or not colon:
+        # Without a port, the colons are those of an IPv6 address.
         host = address
         port = ""
     if port in ("", default_port):
@@ -104,7 +105,8 @@ def _normal_host(host: str) -> str:
     name = unquote(host).lower()
     try:
         return name.encode("idna").decode("ascii")
-    except UnicodeError:  # an empty label, or one that is too long
+    except UnicodeError:
+        # An empty label, or one that is too long.
         return _encoded(name)
 
 
@@ -132,7 +134,8 @@ def web_address_problem(address: str) -> str | None:
     try:
         parts = urlsplit(address)
         host = parts.hostname
-        _ = parts.port  # raises for a port that is not one
+        # Raises for a port that is not one.
+        _ = parts.port
     except ValueError:
         return "it is not a URL"
     if parts.scheme not in ("http", "https") or not host:

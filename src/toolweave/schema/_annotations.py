@@ -60,7 +60,8 @@ def function_name(function: Function) -> str:
     """Return the name of a function, of a partial's function, or of the class of an object with `__call__`."""
     target: Any = function
     while isinstance(target, functools.partial):
-        own: Any = getattr(cast("object", target), "__name__", None)  # as `update_wrapper` sets it
+        # As `update_wrapper` sets it.
+        own: Any = getattr(cast("object", target), "__name__", None)
         if isinstance(own, str):
             return own
         target = cast("functools.partial[Any]", target).func
@@ -83,7 +84,8 @@ def documentation(function: Function) -> str | None:
     """Return the docstring of a function, of a partial or its function, or of an object with `__call__`."""
     target = implementation(function)
     if isinstance(function, functools.partial):
-        own_text: object = vars(cast("object", function)).get("__doc__")  # as `update_wrapper` sets it
+        # As `update_wrapper` sets it.
+        own_text: object = vars(cast("object", function)).get("__doc__")
         if isinstance(own_text, str):
             return inspect.cleandoc(own_text)
         return _own_text(target)
@@ -200,7 +202,8 @@ def _hints(target: Function) -> dict[str, Annotation]:
     """Return evaluated annotations; one that cannot be evaluated stays a string."""
     try:
         return typing.get_type_hints(target, include_extras=True)
-    except Exception:  # boundary: evaluating annotations runs user code
+    except Exception:
+        # Boundary: evaluating annotations runs user code.
         module = inspect.unwrap(target)
         names = {**getattr(module, "__globals__", {}), **_enclosing_locals(target)}
         raw: Mapping[str, Any] = getattr(target, "__annotations__", {})
@@ -236,7 +239,8 @@ def _mentions(annotation: Annotation, wanted: type) -> bool:
     origin = typing.get_origin(annotation)
     if origin in {Annotated, typing.Union, types.UnionType}:
         return any(_mentions(argument, wanted) for argument in typing.get_args(annotation))
-    return isinstance(origin, type) and issubclass(origin, wanted)  # a generic type with its arguments
+    # A generic type with its arguments.
+    return isinstance(origin, type) and issubclass(origin, wanted)
 
 
 def modern(annotation: Annotation) -> Annotation:
@@ -267,7 +271,8 @@ def _modern_typed_dict(annotation: Annotation) -> Annotation:
     hints = typing.get_type_hints(annotation, include_extras=True)
     fields: dict[str, Any] = {}
     for name, hint in hints.items():
-        marker: Any = typing.get_origin(hint)  # says more than __required_keys__, which string annotations mislead
+        # Says more than __required_keys__, which string annotations mislead.
+        marker: Any = typing.get_origin(hint)
         if marker in {typing.Required, typing.NotRequired}:
             hint = typing.get_args(hint)[0]
         elif name in annotation.__required_keys__:

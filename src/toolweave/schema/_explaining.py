@@ -152,7 +152,8 @@ class _Estimate:
             return self._known[key] + 1
         if len(self._known) > _MAX_PAIRS:
             raise TooManySteps
-        self._known[key] = 0  # a reference to itself ends here
+        # A reference to itself ends here.
+        self._known[key] = 0
         keywords = self._keywords.get(id(node))
         if keywords is None:
             keywords = self._keywords[id(node)] = _Keywords(node, self._find, self._size)

@@ -216,7 +216,8 @@ def finder(root: JsonValue) -> Find:
             by_name.update(_named_subschemas(root))
         target = by_name.get(str(ref))
         if target is None:
-            raise TooManySteps  # such as a pointer into an embedded schema with an `$id`
+            # Such as a pointer into an embedded schema with an `$id`.
+            raise TooManySteps
         return target
 
     return find
@@ -297,7 +298,8 @@ def _fragment(root: SchemaView, ref: str) -> str | None:
         return None
     try:
         same = urljoin(own, document) == own.partition("#")[0]
-    except ValueError:  # such as brackets that hold no address
+    except ValueError:
+        # Such as brackets that hold no address.
         return None
     if same:
         return fragment

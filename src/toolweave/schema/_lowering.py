@@ -180,7 +180,8 @@ class _Lowering:
         definitions: SchemaNode = {}
         # A worklist and no recursion: definitions may refer to one another in circles, each is lowered once, under a
         # name that is given when it is first met.
-        while self._waiting:  # each target once, however often it is referred to, itself included
+        while self._waiting:
+            # Each target once, however often it is referred to, itself included.
             name, target = self._waiting.pop()
             self._path = [id(target)]
             definitions[name] = self._schema(target, f"/$defs/{name}")
@@ -525,7 +526,8 @@ class _Lowering:
 
     def _free_name(self, reference: str) -> str:
         wanted = name = last_part(reference) or "root"
-        while name in self._numbers:  # of one wanted name the next number is known
+        while name in self._numbers:
+            # Of one wanted name the next number is known.
             self._numbers[wanted] += 1
             name = f"{wanted}_{self._numbers[wanted]}"
         self._numbers[name] = 1

@@ -263,7 +263,8 @@ def _known_types(node: SchemaNode, note: Note) -> None:
         if meant != name:
             note(ODD_TYPE.problem.format(str(name)[:40], meant or "any"))
         if not meant:
-            return  # One of the types may be any type, so that the others say nothing.
+            # One of the types may be any type, so that the others say nothing.
+            return
         kinds.append(meant)
     if kinds:
         node["type"] = type_keyword(list(dict.fromkeys(kinds)))

@@ -68,7 +68,8 @@ def schema_to_model(schema: Mapping[str, Any], name: str = "Arguments") -> type[
     try:
         check_schema(root)
         model = _SchemaReader(root, name).read()
-    except Exception as exc:  # boundary: odd schemas cost precision, never a tool
+    except Exception as exc:
+        # Boundary: odd schemas cost precision, never a tool.
         return _permissive(name, f"{type(exc).__name__}: {str(exc).partition(chr(10))[0]}")
     if isinstance(model, type) and issubclass(model, BaseModel):
         return model
@@ -99,7 +100,8 @@ def loader_for_schema(schema: Mapping[str, Any] | bool, name: str, *, wrap_mark:
             if wraps:
                 kind = Annotated[kind, AfterValidator(lambda value: getattr(value, member, value))]
             return TypeAdapter[Any](kind)
-        except Exception as exc:  # boundary: odd schemas cost the type, never a result
+        except Exception as exc:
+            # Boundary: odd schemas cost the type, never a result.
             raise SchemaError(f"{type(exc).__name__}: {str(exc).partition(chr(10))[0]}") from None
 
     return TypeLoader(make, member=member if wraps else None)
@@ -254,7 +256,8 @@ class _SchemaReader:
         try:
             narrowed: Annotation = Annotated[annotation, Field(pattern=pattern)]
             TypeAdapter[Any](narrowed)
-        except Exception:  # boundary: pydantic's regular expressions have no look-around
+        except Exception:
+            # Boundary: pydantic's regular expressions have no look-around.
             self._warn(name, f"pattern {pattern!r:.80} cannot be expressed")
             return annotation
         return narrowed

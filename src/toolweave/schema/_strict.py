@@ -298,4 +298,5 @@ def _objects(schema: SchemaView) -> Iterator[tuple[SchemaView, int]]:
             (listed(node, "anyOf"), depth),
             (named(node, "$defs").values(), 0),
         ):
-            waiting.extend(zip(children, repeat(level)))  # the level repeats without end
+            # The level repeats without end.
+            waiting.extend(zip(children, repeat(level)))

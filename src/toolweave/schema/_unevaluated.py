@@ -72,7 +72,8 @@ def repeats_of(schema: SchemaView) -> Repeats:
         graph.visit(graph.root)
         if graph.is_cyclic:
             by_level = graph.by_level()
-    except (TooManySteps, RecursionError):  # a reference that is not found, or a chain of very many
+    except (TooManySteps, RecursionError):
+        # A reference that is not found, or a chain of very many.
         return Repeats(_MAX_LEVELS)
     return Repeats(graph.levels[id(graph.root)], by_level)
 
@@ -164,7 +165,8 @@ class _Graph:
 
     def _at_one_value(self, node: int) -> int:
         if node not in self._in_place:
-            self._in_place[node] = 0  # a reference to itself ends here
+            # A reference to itself ends here.
+            self._in_place[node] = 0
             levels = 0
             for edge in self.edges[node]:
                 if edge.same_value:

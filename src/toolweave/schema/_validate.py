@@ -220,7 +220,8 @@ def _compile(
     """
     try:
         import jsonschema_rs  # loading its 10 MB takes 20 ms, and few runs validate
-    except OSError as exc:  # no file descriptor is left, as a rule; the next call tries again
+    except OSError as exc:
+        # No file descriptor is left, as a rule; the next call tries again.
         raise ToolError(f"arguments cannot be checked: {exc}; close files or connections", retryable=True) from exc
     if isinstance(schema, bool):
         return jsonschema_rs.Draft202012Validator(schema), schema, 1, NEVER

@@ -120,7 +120,8 @@ class ShapedCalls:
         try:
             made = Validator(schema)
         except SchemaError:
-            pass  # permissive, as for any tool whose schema cannot be used
+            # Permissive, as for any tool whose schema cannot be used.
+            pass
         if len(self._validators) >= _MAX_VALIDATORS:
             self._validators.clear()
         self._validators[id(schema)] = (schema, made)

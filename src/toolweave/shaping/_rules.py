@@ -110,7 +110,8 @@ class Shaper:
 def _same(before: ToolSpec, now: ToolSpec) -> bool:
     try:
         return before is now or before == now
-    except RecursionError:  # nested so deeply that it cannot be compared
+    except RecursionError:
+        # Nested so deeply that it cannot be compared.
         return False
 
 
@@ -132,7 +133,8 @@ class _RuleRun:
         for where, rule in self._rules:
             try:
                 match = selects(rule, made)
-            except Exception as exc:  # boundary: user code; what cannot be judged is not offered
+            except Exception as exc:
+                # Boundary: user code; what cannot be judged is not offered.
                 self.hidden[spec.name] = f"the predicate of rule {where} raised {type(exc).__name__}"
                 self.messages.append(f"tool {spec.original_name!r} is left out: {self.hidden[spec.name]}")
                 return None

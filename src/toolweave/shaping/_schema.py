@@ -165,7 +165,8 @@ class _Rewriting:
         definitions = only_members(self._root, DEFINITIONS)
         try:
             return Validator({**definitions, "allOf": [argument]}).is_valid(change.value)
-        except SchemaError:  # the schema as a whole cannot be used either, and nothing is checked
+        except SchemaError:
+            # The schema as a whole cannot be used either, and nothing is checked.
             return True
 
     def _required(self, out: SchemaNode) -> bool:

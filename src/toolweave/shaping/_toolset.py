@@ -51,7 +51,8 @@ class ShapedToolset(WrapperToolset):
     def _wrap(self, toolsets: tuple[Toolset, ...]) -> None:
         """Be around another toolset, with nothing known of the one before."""
         self._toolsets = toolsets
-        self._shaper = copy(self._shaper)  # it remembers definitions of the other toolset
+        # It remembers definitions of the other toolset.
+        self._shaper = copy(self._shaper)
         self._seen = None
 
     @property
@@ -103,7 +104,8 @@ class ShapedToolset(WrapperToolset):
             return await toolset.call(call.replace(name=name, arguments=arguments), ctx)
         except ToolError as error:
             return ToolResult.failure(error)
-        except Exception as exc:  # boundary: user code, and third-party toolsets that raise
+        except Exception as exc:
+            # Boundary: user code, and third-party toolsets that raise.
             return ToolResult.failure(as_tool_error(exc))
 
 

@@ -25,7 +25,8 @@ FORMAT = 1
 Entry: TypeAlias = dict[str, Any]
 """One line: an object with one member, the kind of event (`send`, `receive`, `failed`, ...)."""
 
-_ODD_TEXT = "surrogatepass"  # half a character, which JSON can carry and UTF-8 cannot
+# Half a character, which JSON can carry and UTF-8 cannot.
+_ODD_TEXT = "surrogatepass"
 _ALWAYS_MASKED = frozenset(
     ("authorization", "proxy-authorization", "cookie", "set-cookie", "x-api-key", "api-key", "mcp-session-id")
 )
@@ -75,7 +76,8 @@ def write_cassette(path: Path, server: str, entries: Iterable[Entry]) -> None:
     try:
         with os.fdopen(handle, "w", encoding="utf-8", errors=_ODD_TEXT, newline="\n") as file:
             file.writelines(lines)
-        Path(name).chmod(0o644)  # a temporary file is its owner's alone; a cassette is committed
+        # A temporary file is its owner's alone; a cassette is committed.
+        Path(name).chmod(0o644)
         Path(name).replace(path)
     except BaseException:
         Path(name).unlink(missing_ok=True)

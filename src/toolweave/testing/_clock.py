@@ -11,7 +11,8 @@ import itertools
 import anyio
 import anyio.lowlevel
 
-_TURNS = 50  # of the event loop: what a woken task may need until it sleeps again
+# Of the event loop: what a woken task may need until it sleeps again.
+_TURNS = 50
 
 
 class FakeClock:

@@ -26,14 +26,16 @@ def stdio_faults() -> Generator[Callable[..., list[str]]]:
     def command(mode: str, *args: object) -> list[str]:
         _check(mode, STDIO_FAULTS, "stdio")
         python, *rest = stdio_fault_command(mode, *args)
-        return [python, "-X", mark, *rest]  # an option that Python passes over, to know the process by
+        # An option that Python passes over, to know the process by.
+        return [python, "-X", mark, *rest]
 
     try:
         yield command
     finally:
         for pid in _marked(mark):
             with suppress(ProcessLookupError):
-                group = os.getpgid(pid)  # a child of the server has no mark, but its group
+                # A child of the server has no mark, but its group.
+                group = os.getpgid(pid)
                 os.kill(pid, signal.SIGKILL) if group == os.getpgrp() else os.killpg(group, signal.SIGKILL)
 
 

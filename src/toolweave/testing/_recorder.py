@@ -111,7 +111,8 @@ class Recorder:
                 values = (value,)
             for one in values:
                 text = str(one.reveal() if hasattr(one, "reveal") else one)
-                self._secrets |= {text, text.partition(" ")[2]}  # of `Bearer TOKEN` the token alone, too
+                # Also the token alone of `Bearer TOKEN`.
+                self._secrets |= {text, text.partition(" ")[2]}
             return cast("Any", value)
 
         return learned

@@ -120,7 +120,8 @@ class Replay:
         """
         of_method = [one for one in self._exchanges if one.method == method]
         fitting = [one for one in of_method if same(one.params, params)]
-        if method in _HANDSHAKE:  # for any client: the server was this one
+        if method in _HANDSHAKE:
+            # For any client: the server was this one.
             fitting = fitting or of_method
         call = method == _CALL
         if not call:
@@ -273,7 +274,8 @@ class _ReplayWire:
             await self.tell(message, meta.get("progressToken"))
         outcome = exchange.outcome
         if exchange.ends and not again:
-            if _answered(outcome):  # it ended some time after the answer
+            if _answered(outcome):
+                # It ended some time after the answer.
                 asyncio.get_running_loop().call_later(_MOMENT, self._over.set)
             else:
                 self._over.set()

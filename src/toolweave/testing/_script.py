@@ -165,7 +165,8 @@ async def _made(answer: ScriptedAnswer, params: Mapping[str, Any]) -> Json:
         raise RequestError(exc.message, code=exc.code, data=exc.data) from None
     except RequestError:
         raise
-    except Exception as exc:  # boundary: the test's own function
+    except Exception as exc:
+        # Boundary: the test's own function.
         raise RequestError(f"{type(exc).__name__}: {exc}", code=INTERNAL_ERROR) from None
 
 

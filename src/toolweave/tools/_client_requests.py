@@ -122,7 +122,8 @@ def _field(schema: JsonObject, definitions: JsonObject) -> Json:
     reference = found.pop("$ref", None)
     if reference is not None:
         found = {**definitions.get(str(reference).removeprefix("#/$defs/"), {}), **found}
-        found.pop("title", None)  # the name of a Python class
+        # The name of a Python class.
+        found.pop("title", None)
     if "const" in found:
         found["enum"] = [found["const"]]
     if found.get("type") == "array" and isinstance(found.get("items"), Mapping):

@@ -361,7 +361,8 @@ class FunctionToolset(BaseToolset):
             if exc.kind is not ErrorKind.INVALID_OUTPUT:
                 raise
             reason = exc.message
-        except ValueError as exc:  # of pydantic, or bytes that are not text
+        except ValueError as exc:
+            # Of pydantic, or bytes that are not text.
             reason = str(exc).partition("\n")[0]
         message = f"tool {self.spec.name!r} returned a value of the type {type(value).__name__!r}: {reason}"
         raise ToolError(message, kind=ErrorKind.INVALID_OUTPUT)

@@ -149,7 +149,8 @@ def tool_result(raw: JsonObject, *, server: str, note: Callable[[str], None] | N
     Raises:
         ProtocolError: It is not a complete tool result.
     """
-    kind = raw.get("resultType", "complete")  # absent in legacy revisions: complete
+    # Absent in legacy revisions: complete.
+    kind = raw.get("resultType", "complete")
     if kind != "complete":
         raise ProtocolError(
             f"it answered with unknown resultType {str(kind)[:80]!r}", server=server, code=INTERNAL_ERROR
@@ -162,7 +163,8 @@ def tool_result(raw: JsonObject, *, server: str, note: Callable[[str], None] | N
     if content is _NO_CONTENT and _is_empty(raw):
         return _second_reading(raw, server, note)
     blocks = tuple(map(content_block, content))  # pyright: ignore[reportUnknownArgumentType]
-    for block in blocks:  # not `any`: a generator costs more than the question, of one block
+    for block in blocks:
+        # Not `any`: a generator costs more than the question, of one block.
         if is_odd_block(block):
             return _second_reading(raw, server, note)
     return _result(raw, blocks)

@@ -36,11 +36,12 @@ _MAGIC = (
     (b"\x1f\x8b", "application/gzip"),
 )
 _RIFF = {b"WEBP": "image/webp", b"WAVE": "audio/wav"}
+# Memoryview is generic for type checkers.
 BINARY_TYPES: tuple[type[Any], ...] = (
     bytes,
     bytearray,
     memoryview,
-)  # memoryview is generic for type checkers
+)
 _TEXTUAL = frozenset(
     {"application/json", "application/xml", "application/javascript", "application/yaml", "application/toml"}
 )

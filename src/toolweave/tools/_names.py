@@ -254,7 +254,8 @@ def _assign(names: set[ToolName]) -> dict[str, str]:
             kept[name] = legal
     pending = names - kept.keys()
     digits = 8
-    while pending:  # a second time only when eight digits are some other tool's whole name
+    while pending:
+        # A second time only when eight digits are some other tool's whole name.
         taken = set(kept.values())
         suffixed = {name: _with_digest(candidates[name], name, digits) for name in pending}
         wanted = Counter(suffixed.values())

@@ -80,7 +80,8 @@ def _picture(block: ContentBlock) -> str | None:
     if not isinstance(block, ImageContent) or block.mime_type not in _PICTURES or len(block.data) > _MAX_IMAGE:
         return None
     try:
-        data = base64.b64encode(block.decode()).decode()  # re-encoded, so that it is base64 and nothing else
+        # Re-encoded, so that it is base64 and nothing else.
+        data = base64.b64encode(block.decode()).decode()
     except ValueError:
         return None
     return f'<img alt="" src="data:{block.mime_type};base64,{data}">'

@@ -60,7 +60,8 @@ class Portal:
         try:
             return future.result()
         except BaseException:
-            future.cancel()  # does nothing when it has ended
+            # Does nothing when it has ended.
+            future.cancel()
             raise
 
     def iterate(self, stream: AsyncIterator[T]) -> Generator[T, None, None]:
@@ -118,7 +119,8 @@ class Portal:
             thread = self._thread
             if portal is None or thread is None:
                 return
-            with contextlib.suppress(Exception):  # nothing can be reported any more
+            # Nothing can be reported any more.
+            with contextlib.suppress(Exception):
                 portal.start_task_soon(functools.partial(_closed, list(self._open.values()))).result(_CLOSE_SECONDS)
             with contextlib.suppress(Exception):
                 portal.start_task_soon(portal.stop, True).result(_STOP_SECONDS)
@@ -139,14 +141,16 @@ class Portal:
 
     def _forget(self) -> None:
         """Reset, in a process without its thread: the first one, and each forked one."""
-        _of_parents.append(getattr(self, "_running", None))  # collected, it would wait for a thread that is not there
+        # Collected, it would wait for a thread that is not there.
+        _of_parents.append(getattr(self, "_running", None))
         self._lock = threading.Lock()
         self._forget_all()
 
     def _forget_all(self) -> None:
         self._portal: BlockingPortal | None = None
         self._thread: threading.Thread | None = None
-        self._running: AbstractContextManager[BlockingPortal] | None = None  # ends the thread when it is collected
+        # Ends the thread when it is collected.
+        self._running: AbstractContextManager[BlockingPortal] | None = None
         self._open: dict[int, Closeable] = {}
 
 
@@ -167,7 +171,8 @@ async def _closed(opened: list[Closeable]) -> None:
     import anyio
 
     async def close(one: Closeable) -> None:
-        with contextlib.suppress(Exception):  # one that does not close costs the others nothing
+        # One that does not close costs the others nothing.
+        with contextlib.suppress(Exception):
             await one.close()
 
     async with anyio.create_task_group() as tasks:

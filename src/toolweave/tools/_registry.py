@@ -77,10 +77,13 @@ class ToolRegistry(RoutingToolset):
         self._on_conflict: OnConflict = on_conflict
         self._tools: dict[str, tuple[ToolSpec, Tool]] = {}
         self._aliases: dict[str, Alias] = {}
-        self._older: dict[str, dict[str, tuple[ToolSpec, Tool]]] = {}  # by name and by versioned name
-        self._as_shown: dict[str, tuple[ToolSpec, ToolSpec]] = {}  # a tool's definition, and as it is shown
+        # By name and by versioned name.
+        self._older: dict[str, dict[str, tuple[ToolSpec, Tool]]] = {}
+        # A tool's definition, and as it is shown.
+        self._as_shown: dict[str, tuple[ToolSpec, ToolSpec]] = {}
         self._listeners = Listeners()
-        self._snapshot: ToolSnapshot | None = ToolSnapshot()  # None: changed, and made again on request
+        # None: changed, and made again on request.
+        self._snapshot: ToolSnapshot | None = ToolSnapshot()
         self._version = 0
         for item in tools:
             self._insert(item, on_conflict)
@@ -354,7 +357,8 @@ def _checked(item: Tool | Callable[..., Any]) -> Tool:
     if is_unbound(item):
         raise SchemaError(f"function {item.name!r} wants its self; give the method of an object")
     if item.spec.server is None:
-        check_tool(item)  # a server's are judged where its tools are listed
+        # A server's are judged where its tools are listed.
+        check_tool(item)
     return item
 
 

@@ -172,7 +172,8 @@ class ToolResult(Value, frozen=True, kw_only=True):
             return value
         if isinstance(value, str):
             return cls(content=(TextContent(text=value),))
-        if type(value) is not dict:  # nearly every other value is one
+        if type(value) is not dict:
+            # Nearly every other value is one.
             blocks = _blocks(value, fallback)
             if blocks is not None:
                 return cls(content=blocks)

@@ -148,7 +148,8 @@ def _write_new(folder: Path, stem: str, suffix: str, data: bytes) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     written = folder / f".{stem}-{secrets.token_hex(8)}.partial"
     try:
-        with written.open("xb") as file:  # exclusive: neither overwrites nor follows a link
+        # Exclusive: neither overwrites nor follows a link.
+        with written.open("xb") as file:
             file.write(data)
         return _placed(written, folder, stem, suffix)
     finally:
@@ -173,6 +174,7 @@ def _move(written: Path, path: Path) -> None:
         os.link(written, path)
     except FileExistsError:
         raise
-    except OSError:  # a file system without hard links: the name is taken first, and empty for a moment
+    except OSError:
+        # A file system without hard links: the name is taken first, and empty for a moment.
         path.open("xb").close()
         written.replace(path)

@@ -76,7 +76,8 @@ def exceeds_budget(tools: Collection[ToolSpec], tokens: int = BUDGET_TOKENS) -> 
 
 @lru_cache(maxsize=32)
 def _tokens_of(snapshot: ToolSnapshot) -> int:
-    return estimated_tokens(snapshot)  # by its identity: there is a view for each run, and few snapshots
+    # By its identity: there is a view for each run, and few snapshots.
+    return estimated_tokens(snapshot)
 
 
 @lru_cache(maxsize=8)

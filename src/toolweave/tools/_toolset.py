@@ -115,7 +115,8 @@ class ToolsChanged(Value, frozen=True, kw_only=True):
         changed: list[str] = []
         for name, spec in new.items():
             before = old.get(name)
-            if before is spec:  # most are the same object, and comparing all the rest of them is not cheap
+            if before is spec:
+                # Most are the same object, and comparing all the rest of them is not cheap.
                 continue
             if before is None:
                 added.append(name)
@@ -299,7 +300,8 @@ class Tool:
             if now is not None and now is not self.spec and not self._is(now):
                 return ToolResult.failure(f"{self!r} is gone; {now.name!r} is another tool", kind=ErrorKind.NOT_FOUND)
             return await self.toolset.call(call, NO_CONTEXT if ctx is None else ctx)
-        except Exception as exc:  # boundary: a third-party Toolset may raise where ours returns
+        except Exception as exc:
+            # Boundary: a third-party Toolset may raise where ours returns.
             return ToolResult.failure(as_tool_error(exc))
 
     async def call(self, arguments: JsonObject | None = None, ctx: CallContext | None = None) -> ToolResult:

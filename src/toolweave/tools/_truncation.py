@@ -95,7 +95,8 @@ def fitted(result: ToolResult, policy: ResultPolicy, *, result_id: str | None = 
         if unchanged:
             return (result, None)
         return (_replaced(result, policy), None)
-    if len(text) > policy.keep_chars:  # its rest could not be read
+    if len(text) > policy.keep_chars:
+        # Its rest could not be read.
         result_id = None
     return result.replace_content((TextContent(text=_cut(text, policy, result_id)), *media)), text
 
@@ -182,7 +183,8 @@ class ResultCache(BaseToolset):
         self._clock = clock
         self._texts: dict[str | None, OrderedDict[str, _KeptText]] = {}
         self._sizes: dict[str | None, int] = {}
-        self._tool: Tool | None = None  # rarely needed, and made for every session
+        # Rarely needed, and made for every session.
+        self._tool: Tool | None = None
         self._snapshot = ToolSnapshot()
         self._listeners = Listeners()
         if always:
@@ -283,7 +285,8 @@ class ResultCache(BaseToolset):
         start = min(max(0, offset), len(found.text))
         if search:
             return "\n".join(_places(found.text, search, start, self.policy.max_chars))
-        most = max(2, min(length, self.policy.max_chars - _NOTE))  # 2: a surrogate pair is never split
+        # 2: a surrogate pair is never split.
+        most = max(2, min(length, self.policy.max_chars - _NOTE))
         start = _edge(found.text, start)
         end = _edge(found.text, min(start + most, len(found.text)))
         return f"{found.text[start:end]}\n[characters {start:,} to {end:,} of {len(found.text):,}]"
@@ -388,7 +391,8 @@ class BudgetedToolset(WrapperToolset, RoutingToolset):
             return await super().call(call, ctx)
         try:
             result = await self._toolsets[0].call(call, ctx)
-        except Exception as exc:  # boundary: a third-party Toolset may raise where ours returns
+        except Exception as exc:
+            # Boundary: a third-party Toolset may raise where ours returns.
             result = ToolResult.failure(as_tool_error(exc))
         if self._drops:
             result = self._without_structured(result)
@@ -419,7 +423,8 @@ class BudgetedToolset(WrapperToolset, RoutingToolset):
     def _without_structured(self, result: ToolResult) -> ToolResult:
         """Return a result without structured content that is too large; its text has it then."""
         if result.structured_content is None or isinstance(result.structured_content, str):
-            return result  # a text is cut with the content that it repeats
+            # A text is cut with the content that it repeats.
+            return result
         text = json.dumps(result.structured_content, ensure_ascii=False, default=str)
         if len(text) <= self._cache.policy.max_chars:
             return result

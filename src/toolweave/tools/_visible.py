@@ -39,7 +39,8 @@ def shown_schema(schema: JsonObject) -> Any:  # Any: the same type as it came
     Raises:
         RecursionError: It is nested more deeply than any that a model is given.
     """
-    return shown_value(schema)  # one made in code may hold another kind of mapping
+    # One made in code may hold another kind of mapping.
+    return shown_value(schema)
 
 
 def shown_spec(spec: ToolSpec) -> ToolSpec:
@@ -59,7 +60,8 @@ def shown_value(value: Any) -> Any:  # Any: JSON
     """
     try:
         plain = is_plain_json(encode(value))
-    except (TypeError, ValueError, OverflowError):  # a value made in code may hold what JSON does not have
+    except (TypeError, ValueError, OverflowError):
+        # A value made in code may hold what JSON does not have.
         plain = False
     if plain:
         return value

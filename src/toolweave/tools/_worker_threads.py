@@ -22,14 +22,16 @@ from typing import Any
 import anyio
 from anyio.lowlevel import checkpoint_if_cancelled
 
-try:  # not public: what `anyio.from_thread` asks of a thread
+try:
+    # Not public: what `anyio.from_thread` asks of a thread.
     from anyio._core._eventloop import (
         claim_worker_thread,
         get_async_backend,
         set_current_async_library,  # pyright: ignore[reportUnknownVariableType]
         threadlocals,
     )
-except ImportError:  # an anyio that keeps them elsewhere: functions run all the same, without `anyio.from_thread`
+except ImportError:
+    # An anyio that keeps them elsewhere: functions run all the same, without `anyio.from_thread`.
     claim_worker_thread = get_async_backend = set_current_async_library = threadlocals = None
 
 _SHORT = 0.0001
@@ -71,7 +73,8 @@ class CallLimiter:
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
-                self.leave()  # it came just when it was not wanted any more
+                # It came just when it was not wanted any more.
+                self.leave()
             raise
 
     def leave(self) -> None:
@@ -108,7 +111,8 @@ class _ThreadCall:
         try:
             _enter(self.context, self.scope)
             self.value = self.context.run(self.call)
-        except BaseException as exc:  # boundary: raised again in the task that waits
+        except BaseException as exc:
+            # Boundary: raised again in the task that waits.
             traceback = exc.__traceback__
             self.error = exc.with_traceback(None if traceback is None else traceback.tb_next)  # this frame holds it
         finally:
@@ -162,7 +166,8 @@ class WorkerThreads:
         self.over = False
         self._done: deque[_ThreadCall] = deque()
         self._announced = False
-        self._watching: list[None] = []  # not empty while the event loop waits for the drainer
+        # Not empty while the event loop waits for the drainer.
+        self._watching: list[None] = []
         self._seen_off = threading.Lock()
         self._seen_off.acquire()
         self._flushing = False
@@ -242,7 +247,8 @@ class WorkerThreads:
         self.short.append(job)
         if not self._flushing:
             self._flushing = True
-            self.loop.call_soon(self._flush)  # behind the callbacks that are ready now, which may bring more calls
+            # Behind the callbacks that are ready now, which may bring more calls.
+            self.loop.call_soon(self._flush)
 
     def _flush(self) -> None:
         """Let one thread run all short calls."""
@@ -251,7 +257,8 @@ class WorkerThreads:
             self._watching.append(None)
             try:
                 self._hand(None)
-            except RuntimeError as exc:  # boundary: no thread can be started, which is the error of all these calls
+            except RuntimeError as exc:
+                # Boundary: no thread can be started, which is the error of all these calls.
                 self._fail(exc)
                 return
             if self._wait_for_short_calls():
@@ -289,7 +296,8 @@ class WorkerThreads:
         self._looking = None
         self._deliver()
         if self.begun == self._seen:
-            self.drainer = None  # its call is long: it continues, and does not count any more
+            # Its call is long: it continues, and does not count any more.
+            self.drainer = None
             self._spread_short_calls()
         elif self.drainer is not None or self.short:
             self._seen = self.begun
@@ -300,11 +308,13 @@ class WorkerThreads:
         for _ in range(len(self.short)):
             try:
                 job = self.short.popleft()
-            except IndexError:  # a thread took the last one
+            except IndexError:
+                # A thread took the last one.
                 return
             try:
                 self._hand(job)
-            except RuntimeError as exc:  # boundary: no thread can be started, which is this call's error
+            except RuntimeError as exc:
+                # Boundary: no thread can be started, which is this call's error.
                 job.error = exc
                 job.end()
 

@@ -179,7 +179,8 @@ def _of_list(
 ) -> list[PinChange]:
     """Return how the definitions of one part differ from their pins."""
     gone = dict.fromkeys(name for name in pinned if name not in now)
-    bodies: dict[str, deque[str]] = {}  # of those that are gone: the hash of all but the name -> the names
+    # Of those that are gone: the hash of all but the name -> the names.
+    bodies: dict[str, deque[str]] = {}
     for name in gone:
         bodies.setdefault(_nameless(part, pinned[name].definition), deque()).append(name)
     found: list[PinChange] = []

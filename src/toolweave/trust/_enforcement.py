@@ -283,7 +283,8 @@ class ServerGuard:
         for _ in range(len(self._unscanned) if most is None else most):
             try:
                 spec = self._unscanned.popleft()
-            except IndexError:  # the last one; a thread that reads the findings may have taken some of them, too
+            except IndexError:
+                # The last one: a thread that reads the findings may have taken some of them.
                 return
             if found := scan_tool(spec, self._budget):
                 self._in_definitions[spec.original_name] = found
@@ -387,7 +388,8 @@ class ServerGuard:
         """Compare the instructions with the pins; the lock may have changed since the handshake."""
         found = self._pins(["instructions"])
         if isinstance(found, PinVerdict):
-            return PinVerdict(withheld=found.withheld)  # the tools' verdict has the text
+            # The tools' verdict has the text.
+            return PinVerdict(withheld=found.withheld)
         mode, pins = found
         if mode == "off":
             return PinVerdict()

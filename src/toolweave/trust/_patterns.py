@@ -198,7 +198,8 @@ def may_link(words: Collection[bytes], data: bytes) -> bool:
     """Whether `odd_urls_in` may find something in a definition with these words, given as JSON too."""
     if _LINKS.isdisjoint(words):
         return False
-    if _LINKS.intersection(words) == frozenset((b"http",)):  # nearly every schema names its dialect
+    if _LINKS.intersection(words) == frozenset((b"http",)):
+        # Nearly every schema names its dialect.
         return data.count(b"http://") > data.count(_DIALECT)
     return True
 
@@ -232,7 +233,8 @@ def _odd(url: str) -> str | None:
         parts = urlsplit(url)
         host = (parts.hostname or "").rstrip(".")
     except ValueError:
-        return None  # a pattern or a placeholder
+        # A pattern or a placeholder.
+        return None
     if "@" in parts.netloc and "{" not in parts.netloc:
         return "whose host stands behind a user's name"
     if ".xn--" in f".{host}" or not host.isascii():

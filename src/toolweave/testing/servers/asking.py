@@ -127,7 +127,8 @@ class AskingPeer(Peer):
         while not arrived.wait(0.01):
             if request.cancelled.is_set():
                 gone = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": number}}
-                (request.session.send or send)(gone)  # a cancelled request's own stream may be closed
+                # A cancelled request's own stream may be closed.
+                (request.session.send or send)(gone)
                 raise NoReply
         return answers[0]
 

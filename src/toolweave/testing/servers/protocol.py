@@ -136,7 +136,8 @@ class Peer:
         self.gates: dict[str, threading.Event] = {}
         self.calls: dict[str, int] = {}
         self.methods: list[str] = []
-        self.cancelled: list[Any] = []  # request ids: strings and numbers
+        # Request ids: strings and numbers.
+        self.cancelled: list[Any] = []
         self.answers: list[Json] = []
         self.http_requests: list[Json] = []
         self.sessions: list[PeerSession] = []
