@@ -222,6 +222,15 @@ class Catalog:
             return CallTarget(name)
         return self.call_target(spec.name)
 
+    def listed_again(self, target: CallTarget) -> CallTarget:
+        """Return a target as its server lists it now; as it was if the server does not list it any more."""
+        if target.spec is None:
+            return target
+        listed = self.call_target(target.spec.name)
+        if listed.spec is None:
+            return target
+        return listed
+
     def lists(self, name: str) -> bool:
         """Whether the server lists a tool that it calls by this name, and it is not withheld."""
         return name in self._by_original

@@ -11,6 +11,7 @@ from typing import cast
 from toolweave._json_types import object_or_empty
 from toolweave.config import ServerConfig
 from toolweave.connect._report import Report
+from toolweave.connect._stdio.process import ServerProcess
 from toolweave.errors import (
     LAST_WORDS,
     ConfigError,
@@ -20,6 +21,7 @@ from toolweave.errors import (
     RequestTimeoutError,
     ServerError,
 )
+from toolweave.protocol.codes import METHOD_NOT_FOUND, UNSUPPORTED_VERSION
 
 
 async def explained(error: Exception, config: ServerConfig, report: Report, *, refused: str, used: bool) -> Exception:
@@ -76,6 +78,38 @@ def connect_timeout_error(config: ServerConfig, report: Report, *, silent: bool)
         server=config.name,
         seconds=seconds,
     )
+
+
+async def explained_loss(
+    error: ConnectionLostError, process: ServerProcess | None, config: ServerConfig, *, stopping: bool
+) -> ConnectionLostError:
+    """Return the error of a request whose session was lost, with the last output of the server's process, if any.
+
+    `stopping` says whether the connection is being closed by its user.
+    """
+    if process is None:
+        return error
+    if error.sent:
+        when = " while the call ran"
+    else:
+        when = ""
+    if stopping:  # the process did not fail: the words that it left explain nothing
+        return ConnectionLostError(f"the connection was closed{when}", server=error.server, sent=error.sent)
+    code, stderr = await process.last_words()
+    if code is None:
+        message = error.message
+    else:
+        message = f"its process ended{when}"
+    return ConnectionLostError(
+        message, server=error.server, sent=error.sent, exit_code=code, stderr=config.redact(stderr)
+    )
+
+
+def refuses_era(error: Exception) -> bool:
+    """Return whether an error of connecting proves that the server does not speak the era in which it was addressed."""
+    if not isinstance(error, (ConnectError, ProtocolError)):
+        return False
+    return error.code in (UNSUPPORTED_VERSION, METHOD_NOT_FOUND)
 
 
 def first_exception(exc: BaseException) -> Exception:

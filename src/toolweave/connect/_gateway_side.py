@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 from toolweave._json_types import JsonObject, object_or_empty
 from toolweave.connect._feed.list_cache import ListFacts, ListKind, LiveList
 from toolweave.connect._feed.refresher import CAPABILITIES
+from toolweave.errors import ConnectionLostError, ProtocolError
+from toolweave.protocol import methods
 
 if TYPE_CHECKING:
     from toolweave.connect._direct import DirectCalls
@@ -35,6 +37,22 @@ class GatewaySide:
             ServerError: The connection could not be opened.
         """
         return (await self._requester.line()).session.agreement
+
+    async def checked_agreement(self) -> Agreement:
+        """Return the result of the handshake with the server as it is now: one request shows whether it was replaced.
+
+        Raises:
+            ServerError: The connection could not be opened.
+        """
+        if (await self.agreement()).modern:
+            method = methods.SERVER_DISCOVER
+        else:
+            method = methods.PING
+        try:
+            await self._requester.with_reconnect(lambda line: line.session.request(method), repeatable=True)
+        except (ConnectionLostError, ProtocolError):
+            pass  # lost with the old server, or refused by the new one; the handshake of the new one counts
+        return await self.agreement()
 
     def list_facts(self, kind: ListKind) -> ListFacts[Any]:
         """Return a list of the server as it is known now, without asking for it: its items, lifetime and members."""

@@ -29,6 +29,7 @@ from toolweave.connect._client_features.server_requests import (
 )
 from toolweave.connect._client_features.tasks import ClientTask, LegacyClientTask, wants_task
 from toolweave.connect._deadline import Deadline, SharedTimer
+from toolweave.connect._diagnosis import explained_loss
 from toolweave.connect._direct import DirectCall, DirectCalls
 from toolweave.connect._feed.list_reader import SendRequest
 from toolweave.connect._forwarding import ForwardedRequest
@@ -38,7 +39,7 @@ from toolweave.connect._output_check import checked_result, without_secrets
 from toolweave.connect._progress_feed import ProgressWatch
 from toolweave.connect._session import Declared, wait_as_asked
 from toolweave.connect._supervisor import Supervisor
-from toolweave.connect._transports import OpenSession
+from toolweave.connect._transports import OpenSession, raise_for_other_era
 from toolweave.connect._wire.responses import object_result
 from toolweave.errors import AuthRequiredError, ConnectionLostError, ProtocolError, RequestTimeoutError
 from toolweave.protocol import methods
@@ -251,6 +252,8 @@ class Requester:
             result = await make_off_loop(cast("object", content), read)
         else:
             result = tool_result(raw, server=self._config.name, note=note)
+        if self._supervisor.line is not line:  # a retry had another session, in which the tool may have another form
+            call_target = self._catalog.call_target(name, ctx.meta.get(VERSION) if ctx.meta else None)
         spec = call_target.spec
         self._catalog.note_result(spec, name, result)
         if spec is None or spec.output_schema is None:
@@ -380,10 +383,13 @@ class Requester:
                 # The schema whose arguments are mirrored into headers is out of date, and nothing has been done
                 # (SEP-2243).
                 await self.list_tools(await self.line())
-                listed = self._catalog.call_target(spec.name)
-                target = target if listed.spec is None else listed
+                target = self._catalog.listed_again(target)
             else:
                 line = await self._session_for_retry(line, failed, repeatable=spec is not None and is_repeatable(spec))
+                # A request of another client is written for one era: its client has to write it for the other.
+                if isinstance(attempt, _ForwardAttempt):
+                    raise_for_other_era(failed, attempt.line, line)
+                target = self._catalog.listed_again(target)
         try:
             return await send(replace(attempt, line=line, target=target))
         except (AuthRequiredError, ConnectionLostError) as exc:
@@ -616,22 +622,7 @@ class Requester:
         if isinstance(exc, AuthRequiredError):
             self._supervisor.suspect_auth(exc)
             return exc
-        return await self._explained(line, exc)
-
-    async def _explained(self, line: OpenSession, exc: ConnectionLostError) -> ConnectionLostError:
-        if line.process is None:
-            return exc
-        when = " while the call ran" if exc.sent else ""
-        if self._supervisor.is_stopping:  # the process did not fail: the words that it left explain nothing
-            return ConnectionLostError(f"the connection was closed{when}", server=exc.server, sent=exc.sent)
-        code, stderr = await line.process.last_words()
-        if code is None:
-            message = exc.message
-        else:
-            message = f"its process ended{when}"
-        return ConnectionLostError(
-            message, server=exc.server, sent=exc.sent, exit_code=code, stderr=self._config.redact(stderr)
-        )
+        return await explained_loss(exc, line.process, self._config, stopping=self._supervisor.is_stopping)
 
 
 def _wants_visit(failed: BaseException) -> TypeGuard[ProtocolError]:

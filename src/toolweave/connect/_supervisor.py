@@ -24,13 +24,21 @@ import anyio.lowlevel
 from toolweave.config import ServerConfig
 from toolweave.connect._activity import ActivityMonitor
 from toolweave.connect._clock import SYSTEM_CLOCK, Clock
-from toolweave.connect._diagnosis import again, connect_timeout_error, explained, first_exception
+from toolweave.connect._diagnosis import again, connect_timeout_error, explained, first_exception, refuses_era
 from toolweave.connect._idle_timeout import IdleTimeout
 from toolweave.connect._report import Report
 from toolweave.connect._restart import ConnectionLoss, GiveUp, RestartPolicy
 from toolweave.connect._session import ClientHandlers
 from toolweave.connect._state import TRANSITIONS, ConnectionState, StateChanged
-from toolweave.connect._transports import ConnectPlan, OpenSession, RetryConnect, load_sdk, open_session
+from toolweave.connect._transports import (
+    ConnectPlan,
+    OpenSession,
+    RetryConnect,
+    first_plan,
+    learned_plan,
+    load_sdk,
+    open_session,
+)
 from toolweave.errors import (
     AuthRequiredError,
     ConfigError,
@@ -44,7 +52,7 @@ from toolweave.tools._owner_loop import OwnerLoop
 _log = logging.getLogger("toolweave.connect")
 _TEARDOWN_SECONDS = 6.0
 _LOAD_SECONDS = 120.0
-_MAX_REDIALS = 3
+_MAX_REDIALS = 4
 _OVER = frozenset({ConnectionState.FAILED, ConnectionState.AUTH_REQUIRED, ConnectionState.CLOSED})
 
 T = TypeVar("T")
@@ -91,7 +99,7 @@ class Supervisor:
         self._policy = RestartPolicy() if policy is None else policy
         self._clock = SYSTEM_CLOCK if clock is None else clock
         self._losses: deque[ConnectionLoss] = deque(maxlen=self._policy.memory)
-        self._attempt = _first_attempt(config)
+        self._attempt = first_plan(config)
         self._task: asyncio.Task[None] | None = None
         self._home = OwnerLoop(config.name)
         self.loop: asyncio.AbstractEventLoop | None = None
@@ -158,7 +166,7 @@ class Supervisor:
         self._stopping = False
         self._ever_ready = False
         self._losses.clear()
-        self._attempt = _first_attempt(self.config)
+        self._attempt = first_plan(self.config)
         self.auth_suspect = False
         self._home.leave()
         self._set(ConnectionState.IDLE)
@@ -324,6 +332,10 @@ class Supervisor:
             return ConnectionState.AUTH_REQUIRED, error
         if self.config.restart == "never" or isinstance(error, ConfigError):
             return ConnectionState.FAILED, error
+        # The server has another era than the one that is wanted: it stays so for as long as this version of it runs.
+        self.away = refuses_era(error)
+        if self.away and not self.endless:
+            return ConnectionState.FAILED, error
         # Behind the back of its user, a server that never came up is not tried for ever; that of a service is.
         if not self._ever_ready and not self.endless:
             return ConnectionState.FAILED, error
@@ -334,7 +346,8 @@ class Supervisor:
         if isinstance(decision, GiveUp):
             why = f"given up after {decision.why} (a use after {self._policy.cooldown:g} s tries again): "
             return ConnectionState.FAILED, again(error, self.config.name, why)
-        self.away = decision.slow or not self._ever_ready
+        if decision.slow or not self._ever_ready:
+            self.away = True
         self._over_since = now
         # The scope before the state: a listener of the state may end the wait.
         with anyio.CancelScope() as self._scope:
@@ -367,6 +380,8 @@ class Supervisor:
                 # A task group wraps what leaves it. The first leaf is the cause; the others are tasks that it
                 # cancelled.
                 error = first_exception(exc)
+                if attempt.learned:
+                    error = self._unlearned(error)
                 if isinstance(error, RetryConnect):
                     _log.info("server %r: dialling again: %s", self.config.name, error)
                     if error.attempt.transport != attempt.transport:
@@ -387,6 +402,19 @@ class Supervisor:
                 return held, await explained(error, self.config, self.report, refused=refused, used=used)
             break
         return None, ConnectError("it refused every way to connect", server=self.config.name)
+
+    def _unlearned(self, error: Exception) -> Exception:
+        """Forget the learned era of a server that was not reached in it; return the error, or the next attempt.
+
+        Another version may have taken its place, in another era or with another transport. Only a refusal that proves
+        the other era is followed by an attempt at once; any other failure is one of the restart policy.
+        """
+        if self._opened is not None:
+            return error  # it was reached
+        self._attempt = first_plan(self.config)
+        if refuses_era(error):
+            return RetryConnect(self._attempt, f"it refused the era that it had before: {error}")
+        return error
 
     async def _load(self) -> float:
         """Import the SDK where the server needs it; return the seconds, by which its bound and its waiters' grow."""
@@ -424,7 +452,7 @@ class Supervisor:
                     scope.deadline = math.inf
                     # Before the session is used: one that breaks at once has still shown its era and transport, and a
                     # restart need not probe again.
-                    self._attempt = _learned(attempt, line)
+                    self._attempt = learned_plan(attempt, line, self.config)
                     try:
                         await self._use(line)
                     except Exception as exc:
@@ -573,16 +601,3 @@ def _name_library() -> None:
     sniffio = sys.modules.get("sniffio")  # anyio has imported it if it is there
     if sniffio is not None:
         sniffio.current_async_library_cvar.set("asyncio")
-
-
-def _first_attempt(config: ServerConfig) -> ConnectPlan:
-    if config.transport == "http" and config.legacy_sse == "only":
-        return ConnectPlan(transport="sse", era="legacy")
-    return ConnectPlan(transport=config.transport, era="legacy" if config.transport == "sse" else config.protocol)
-
-
-def _learned(attempt: ConnectPlan, line: OpenSession) -> ConnectPlan:
-    """Return the attempt for the next time: a server keeps its era, so the probe is skipped."""
-    if attempt.era != "auto" or line.session.agreement.modern:
-        return attempt
-    return ConnectPlan(transport=attempt.transport, era="legacy")

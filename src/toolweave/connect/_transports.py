@@ -48,10 +48,12 @@ class ConnectPlan(Value, frozen=True, kw_only=True):
     Attributes:
         transport: `"stdio"`, `"http"`, `"sse"`, `"inprocess"` or a registered name.
         era: `"auto"`, `"legacy"` or one revision.
+        learned: Whether it is that of the server as it was when it was last reached.
     """
 
     transport: str
     era: str
+    learned: bool = False
 
 
 class OpenSession(msgspec.Struct):
@@ -66,6 +68,32 @@ class OpenSession(msgspec.Struct):
     session: Session
     redact: Callable[[str], str]
     process: ServerProcess | None = None
+
+
+def first_plan(config: ServerConfig) -> ConnectPlan:
+    """Return the attempt for a server of which nothing is known."""
+    if config.transport == "http" and config.legacy_sse == "only":
+        return ConnectPlan(transport="sse", era="legacy")
+    return ConnectPlan(transport=config.transport, era="legacy" if config.transport == "sse" else config.protocol)
+
+
+def learned_plan(attempt: ConnectPlan, line: OpenSession, config: ServerConfig) -> ConnectPlan:
+    """Return the attempt for the next time: most servers keep their era, so the probe is skipped.
+
+    The supervisor drops it if the server refuses it then.
+    """
+    plan = attempt.replace(learned=False)
+    if not line.session.agreement.modern:
+        plan = plan.replace(era=attempt.era.replace("auto", "legacy"))
+    return plan.replace(learned=plan != first_plan(config))
+
+
+def raise_for_other_era(error: ServerError, before: OpenSession, now: OpenSession) -> None:
+    """Raise the error of a request that was certainly not carried out, if the next session is of another era."""
+    if before.session.agreement.modern == now.session.agreement.modern:
+        return
+    if isinstance(error, ConnectionLostError) and not error.sent:
+        raise error
 
 
 class RetryConnect(Exception):

@@ -18,7 +18,7 @@ import anyio
 import msgspec
 
 from toolweave.connect import Callbacks, ConnectionState, McpConnection
-from toolweave.errors import AuthRequiredError, ConnectError, ServerError
+from toolweave.errors import AuthRequiredError, ConnectError, ConnectionLostError, ServerError
 from toolweave.hub._starting import USABLE
 from toolweave.protocol.logs import LogLevel
 from toolweave.protocol.subscriptions import LIST_CHANGED
@@ -144,11 +144,17 @@ class HandshakeConnections:
                 _log.warning("%s; its handshake callers are translated to the other era meanwhile", error)
         return None
 
+    async def forget(self, shared: McpConnection) -> None:
+        """Note that an upstream does not speak the handshake era any more, and close the connection in that era."""
+        sibling = self._siblings.get(shared)
+        self.refused(shared)
+        if sibling is not None:
+            await self._close(sibling)
+
     async def _forget(self, shared: McpConnection, sibling: _Sibling) -> None:
         """Close a connection whose handshake was refused, and do not try again."""
         if self._siblings.get(shared) is sibling:
-            self.refused(shared)
-            await self._close(sibling)
+            await self.forget(shared)
 
     def _made(self, shared: McpConnection) -> McpConnection:
         callbacks = Callbacks(log_level=self.log_level)
@@ -191,6 +197,13 @@ def refuses_handshake(error: ServerError) -> bool:
         return False
     status = error.status
     return error.code is not None or (status is not None and 400 <= status < 500 and status not in _PASSING)
+
+
+def is_unsent(error: ServerError) -> bool:
+    """Whether a request was certainly not carried out, because its connection was lost before."""
+    if isinstance(error, ConnectionLostError):
+        return not error.sent
+    return False
 
 
 def watch_lists(connection: McpConnection, changed: Callable[[AnnouncedChange], None]) -> None:

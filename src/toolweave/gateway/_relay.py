@@ -14,18 +14,18 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from toolweave._json_types import object_or_empty
 from toolweave.connect._connection import McpConnection
 from toolweave.connect._direct import DirectCall
-from toolweave.connect._session import Declared
+from toolweave.connect._session import Agreement, Declared
 from toolweave.errors import (
     AuthRequiredError,
+    ConnectError,
+    ConnectionLostError,
     ErrorKind,
     ProtocolError,
     RequestError,
     ServerError,
     ToolError,
-    as_tool_error,
 )
 from toolweave.gateway._caller_abilities import (
     check_able,
@@ -36,11 +36,12 @@ from toolweave.gateway._caller_abilities import (
 )
 from toolweave.gateway._caller_stream import CallerStream
 from toolweave.gateway._connections import AskingConnection, AskingConnections, owner_of
-from toolweave.gateway._handshake_connections import HANDSHAKE, HandshakeConnections, refuses_handshake
+from toolweave.gateway._handshake_connections import HANDSHAKE, HandshakeConnections, is_unsent, refuses_handshake
 from toolweave.gateway._page_visits import PageVisits, all_visited
 from toolweave.gateway._parked_calls import CallIsGone, ParkedCalls
 from toolweave.gateway._parking import LiveCall, ParkedRound
 from toolweave.gateway._relayed_call import RelayedCall
+from toolweave.gateway._relayed_errors import failure_result
 from toolweave.gateway._routes import Route
 from toolweave.gateway._sealed_state import SealedRound, StateCipher
 from toolweave.gateway._task_places import HANDSHAKE_PLACE, TaskPlaces, has_only
@@ -50,15 +51,12 @@ from toolweave.protocol.client_requests import ABILITIES, can_answer
 from toolweave.protocol.codes import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
-    MISSING_CAPABILITY,
     URL_ELICITATION_REQUIRED,
 )
 from toolweave.protocol.eras import (
     abilities,
     capabilities_at,
-    error_for,
     legacy_result,
-    missing_abilities,
     modern_result,
     page_questions,
 )
@@ -67,8 +65,7 @@ from toolweave.protocol.tasks import TASK_ID, is_task, related
 from toolweave.protocol.versions import MODERN_VERSIONS
 from toolweave.serve._logs import Logs
 from toolweave.serve._request import Client, Json, Request
-from toolweave.tools._mcp import call_result, wraps_results
-from toolweave.tools._result import ToolResult
+from toolweave.tools._mcp import wraps_results
 
 LeaseConnection: TypeAlias = Callable[[], AbstractAsyncContextManager[AskingConnection]]
 """Gives a connection to a legacy upstream for one call."""
@@ -215,7 +212,7 @@ class Relay:
         except (ServerError, ToolError) as exc:
             if self._of_caller and isinstance(exc, AuthRequiredError):
                 raise  # to the code that leads the caller to a sign-in
-            return self._failed(call, exc)
+            return failure_result(call, exc, self._visits)
         of_a_task = not follow_tasks and (method != methods.TOOLS_CALL or is_task(result))
         if request.modern or of_a_task:  # the code that asked for a task translates it to the caller's era
             return modern_result(method, result)
@@ -244,8 +241,6 @@ class Relay:
             self._parked.give_up(resumed.handle)
 
     async def _sent(self, call: RelayedCall, connection: McpConnection) -> Json:
-        if call.sent is not None:
-            return await self._answered(call, connection, call.sent)
         rounds = self._parked.rounds
         if call.resumed is not None and call.resumed.replica not in ("", rounds.here):
             return await rounds.relay(call.resumed.replica, call, partial(self._sent_here, call, connection))
@@ -254,7 +249,31 @@ class Relay:
     async def _sent_here(self, call: RelayedCall, connection: McpConnection) -> Json:
         if call.route.place:
             return await self._at_place(call, self.places.connection(call.request.client, connection, call.route))
-        agreement = await connection.gateway_side.agreement()
+        if call.sent is None:
+            agreement = await connection.gateway_side.agreement()
+        else:
+            agreement = call.sent.line.session.agreement
+        in_both = self._has_both_eras(call, connection)
+        try:
+            return await self._in_era(call, connection, agreement)
+        except (ConnectError, ConnectionLostError) as error:
+            # Nothing was sent in the era that the upstream had, because another version of it has another one.
+            has_one_left = False
+            if refuses_handshake(error):
+                has_one_left = in_both
+            elif not is_unsent(error):
+                raise
+            if has_one_left:
+                await self.handshakes.forget(connection)
+            now = await connection.gateway_side.checked_agreement()
+            if (now.modern, has_one_left) == (agreement.modern, False):
+                raise
+        return await self._in_era(msgspec.structs.replace(call, sent=None), connection, now)
+
+    async def _in_era(self, call: RelayedCall, connection: McpConnection, agreement: Agreement) -> Json:
+        """Send a request in the era that the upstream agreed to; or finish a call that was sent in it."""
+        if call.sent is not None:
+            return await self._answered(call, connection, call.sent)
         if not agreement.modern:
             return await self._to_legacy(call, connection, agreement.version)
         if self._has_both_eras(call, connection):
@@ -567,7 +586,7 @@ class Relay:
         round_ = SealedRound(server=call.route.server, number=call.number, pages=tuple(pages))
         return input_required(pages, self._cipher.seal(call.request, round_))
 
-    # questions and ends
+    # ends
 
     def _whole(self, call: RelayedCall, result: Json) -> Json:
         """Return a result for a legacy caller, which accepts only complete ones.
@@ -579,44 +598,9 @@ class Relay:
             raise _odd(call, f"resultType {str(result['resultType'])[:80]!r}, which revisions with a handshake lack")
         return result
 
-    def _failed(self, call: RelayedCall, exc: ServerError | ToolError) -> Json:
-        """Return the error result of a call, or raise the JSON-RPC error that a failure becomes.
-
-        Raises:
-            RequestError: The upstream's own error, or that of a request that is not a call of a tool.
-        """
-        is_call = call.method == methods.TOOLS_CALL
-        modern = call.request.modern
-        if isinstance(exc, ProtocolError) and not _is_fault(exc):
-            if exc.code == URL_ELICITATION_REQUIRED and modern:  # an error of older revisions: it means the same
-                needed = {"requiredCapabilities": ABILITIES["elicitation.url"]}
-                raise RequestError(exc.message, code=MISSING_CAPABILITY, data=needed) from None
-            if exc.code == URL_ELICITATION_REQUIRED:
-                self._visits.note_required(call.route.server, call.request.client, exc.data)
-            if not (exc.code == MISSING_CAPABILITY and is_call and not modern):
-                code, message, data = error_for(exc.code, exc.message, exc.data, method=call.method, modern=modern)
-                raise RequestError(message, code=code, data=data) from None
-            lacking = ", ".join(missing_abilities(exc.data)) or "a capability"
-            text = f"the tool needs {lacking}, which this client (revision {call.request.client.version}) cannot do"
-            exc = ToolError(f"{text}: {exc.message}", kind=ErrorKind.PROTOCOL, code=exc.code, data=exc.data)
-        error = as_tool_error(exc)
-        if is_call:
-            return call_result(ToolResult.failure(error), modern=modern)
-        # pins withhold the subject of the request
-        if error.kind is ErrorKind.DENIED:
-            code = INVALID_PARAMS
-        else:
-            code = INTERNAL_ERROR
-        raise RequestError(error.message, code=code, data=error.data) from None
-
 
 def _ignore(client: Client) -> None:
     """Do nothing."""
-
-
-def _is_fault(exc: ProtocolError) -> bool:
-    """Whether an error is of the transport, and not one that the upstream answered."""
-    return exc.code == INTERNAL_ERROR and "http_status" in object_or_empty(exc.data)
 
 
 def _odd(call: RelayedCall, what: str) -> RequestError:

@@ -40,7 +40,7 @@ class EventStreams:
     """The reader of one server's event streams.
 
     `headers` returns the headers of the session; `missed` is called when the session's own stream continues
-    after a gap that cannot be replayed.
+    after a gap that cannot be replayed; `check_session` ends the conversation if its session is refused.
     """
 
     def __init__(
@@ -51,6 +51,7 @@ class EventStreams:
         handle: HandleText,
         refused: MakeRefusal,
         missed: Callable[[], None],
+        check_session: Callable[[], Awaitable[None]],
         headers: Callable[[], Mapping[str, str]],
         server: str,
     ) -> None:
@@ -59,6 +60,7 @@ class EventStreams:
         self._handle = handle
         self._refused = refused
         self._missed = missed
+        self._check_session = check_session
         self._headers = headers
         self._server = server
 
@@ -126,6 +128,8 @@ class EventStreams:
                 # may. A stream that worked before is tried again also after a 4xx: a proxy may be restarting.
                 is_temporary = opened or exc.passing
                 if exc.final or not is_temporary:
+                    if opened:  # a server that has no such stream any more may be another version, without sessions
+                        await self._check_session()
                     if isinstance(exc.error, AuthRequiredError):
                         level = logging.WARNING
                     else:

@@ -18,12 +18,14 @@ import anyio
 import anyio.abc
 import msgspec
 
-from toolweave._json_types import Json, JsonObject, as_object, as_text
+from toolweave._json import decode_json
+from toolweave._json_types import Json, JsonObject, as_object, as_text, object_or_empty
 from toolweave.connect._http_errors import HttpSettings, http_error, not_json
 from toolweave.connect._repairs import CONTENT_TYPE
 from toolweave.connect._session import UNCANCELLABLE, ClientHandlers, Loss, OnNotification
 from toolweave.connect._wire.dispatcher import IncomingDispatcher
 from toolweave.connect._wire.endpoint import EVENTS, JSON, HttpEndpoint
+from toolweave.connect._wire.era_check import EraCheck
 from toolweave.connect._wire.event_streams import EventStreams
 from toolweave.connect._wire.posted import HttpCall, PostedCall, PostedRequest, posted_result, posted_text
 from toolweave.connect._wire.request_encoder import request_text
@@ -139,9 +141,11 @@ class HttpWire:
             handle=self._handle_text,
             refused=self._refused,
             missed=handlers.on_gap,
+            check_session=self._check_session,
             headers=self._session_headers,
             server=server,
         )
+        self._era = EraCheck(self._check_request)
         self._listeners: dict[int | str, OnNotification | None] = {}
         self._posted: dict[int | str, PostedCall] = {}
         self._loop = asyncio.get_running_loop()  # asking for it costs a system call, on Python 3.11
@@ -207,12 +211,16 @@ class HttpWire:
             raise
         except ProtocolError as exc:
             exc.mask(self._settings.redact)  # only this module knows the tokens that callables made
+            if method not in UNCANCELLABLE:
+                await self._check_era(exc, response, text)
             raise
         finally:
             if response is not None and response.body is None:
                 response.close()
         if initializes:
             self._enter(self._session, as_text(result.get("protocolVersion")))
+        else:
+            self._era.due_at = 0.0
         return result
 
     # calls that are sent at once
@@ -291,6 +299,7 @@ class HttpWire:
             return None
         socket.drain()
         self._endpoint.release(socket)
+        self._era.due_at = 0.0
         return raw
 
     def _continue(self, posted: PostedCall, socket: Socket) -> None:
@@ -306,6 +315,38 @@ class HttpWire:
                 posted.fail(exc)
             else:
                 posted.succeed(result)
+
+    # the era
+
+    async def _check_era(self, refusal: ProtocolError, response: Response | None, text: bytes) -> None:
+        """End the conversation if a request was refused because another version of the server has another era.
+
+        Raises:
+            ConnectionLostError: It has. A server that refuses a request with a status below 500 has not begun it.
+        """
+        if response is None:
+            return
+        status = response.status
+        params = object_or_empty(object_or_empty(decode_json(text)).get("params"))
+        if await self._era.is_other_era(refusal, status, params):
+            self._end()
+            why = f"the server does not speak the protocol revision of this connection any more: {refusal.message}"
+            raise ConnectionLostError(why, server=self._server, sent=status >= 500) from None
+
+    async def _check_request(self, method: str, params: JsonObject) -> tuple[int, JsonObject | ProtocolError]:
+        """Send a request of a check of the era; return the status, and the result or the refusal."""
+        key = next(self._ids)
+        headers = self._headers(method, params, None)
+        with await self._endpoint.send("POST", headers, request_text(key, method, params), repeatable=True) as response:
+            try:
+                return response.status, await self._answer(response, key, method)
+            except ProtocolError as exc:
+                return response.status, exc
+
+    async def _check_session(self) -> None:
+        """End the conversation if the session is refused."""
+        if await self._era.refuses_session():
+            self._end()
 
     async def notify(self, method: str, params: JsonObject) -> None:
         """Send a notification; nothing is raised when the server is gone.
