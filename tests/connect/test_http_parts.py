@@ -20,7 +20,7 @@ from mcp.shared import inbound
 from tests.connect.proxying import certificate
 from tests.connect.scripted import Exchange, Handler, listening
 from tests.connect.targets import Json, eventually
-from toolweave.http import HttpClient, NoAnswer, Socket
+from toolweave.http import HttpClient, Socket, TransportError
 from toolweave.protocol.headers import argument_headers, encode_value, mirrored_arguments, mirroring_problem
 from toolweave.protocol.sse import EventParser, ServerSentEvent
 
@@ -214,7 +214,7 @@ async def test_a_kept_connection_that_breaks_without_a_word_is_replaced_once_for
             if repeatable:
                 assert await fetch(http, repeatable=True) == b"hello"
             else:
-                with pytest.raises(NoAnswer) as broken:
+                with pytest.raises(TransportError) as broken:
                     await fetch(http)
                 assert broken.value.sent
             assert seen == (3 if repeatable else 2)
@@ -230,7 +230,7 @@ async def test_a_new_connection_that_breaks_is_not_tried_again() -> None:
         await exchange.reset()
 
     async with listening(handle) as (url, _):
-        with pytest.raises(NoAnswer, match="ReadError"):
+        with pytest.raises(TransportError, match="ReadError"):
             await fetch(client(url), repeatable=True)
     assert seen == 1
 
@@ -252,7 +252,7 @@ async def test_what_is_no_whole_answer_is_an_error_that_says_why(answer: bytes, 
     with anyio.fail_after(10):
         async with listening(raw(answer)) as (url, _):
             http = client(url)
-            with pytest.raises(NoAnswer, match=words):
+            with pytest.raises(TransportError, match=words):
                 await fetch(http)
             assert http.open_sockets == 0
 
@@ -327,7 +327,7 @@ async def test_a_stream_that_does_not_end_loses_its_connection_soon() -> None:
 
 @pytest.mark.parametrize("headers", [{"x-a": "1\r\nx-b: 2"}, {"x a": "1"}, {"x-a": "\0"}])
 async def test_a_header_that_would_be_two_is_refused_without_its_value(headers: dict[str, str]) -> None:
-    with pytest.raises(NoAnswer, match="cannot be sent") as refused:
+    with pytest.raises(TransportError, match="cannot be sent") as refused:
         await client("http://127.0.0.1:9/").send("POST", "/", headers)
     assert not refused.value.sent
     assert headers.get("x-a", "-") not in str(refused.value)
@@ -335,7 +335,7 @@ async def test_a_header_that_would_be_two_is_refused_without_its_value(headers: 
 
 async def test_a_name_that_cannot_be_resolved_and_a_port_that_does_not_answer_are_not_sent() -> None:
     for url in ("http://no-such-host.invalid/", "http://\u00e9\u00e9.invalid/", "http://[::1]:9/"):
-        with pytest.raises(NoAnswer, match="ConnectError") as refused:
+        with pytest.raises(TransportError, match="ConnectError") as refused:
             await client(url).send("GET", "/", {})
         assert not refused.value.sent
 
@@ -346,7 +346,7 @@ async def test_connecting_is_bounded() -> None:
     with anyio.fail_after(10):
         async with listening(never) as (url, _):  # speaks no TLS and waits for a request
             http = HttpClient(url.replace("http:", "https:"), connect_seconds=0.2)
-            with pytest.raises(NoAnswer, match=r"ConnectTimeout|ConnectError") as refused:
+            with pytest.raises(TransportError, match=r"ConnectTimeout|ConnectError") as refused:
                 await http.send("GET", "/", {})
     assert not refused.value.sent
 
@@ -371,7 +371,7 @@ async def test_tls_is_spoken_with_servers_of_known_certificates_only(
     tls.load_cert_chain(file)
     with anyio.fail_after(20):
         async with listening(hello, tls) as (url, connections):
-            with pytest.raises(NoAnswer, match="CERTIFICATE_VERIFY_FAILED") as refused:
+            with pytest.raises(TransportError, match="CERTIFICATE_VERIFY_FAILED") as refused:
                 await fetch(client(url))
             assert not refused.value.sent
             monkeypatch.setenv("SSL_CERT_FILE", str(file))
@@ -457,14 +457,14 @@ def test_a_schema_that_is_refused_is_told_why(properties: Json, words: str) -> N
 
 async def test_a_client_that_is_closed_sends_nothing_of_what_waits_for_a_connection() -> None:
     seen: list[Exchange] = []
-    waiting: list[NoAnswer] = []
+    waiting: list[TransportError] = []
 
     async def handler(exchange: Exchange) -> None:
         seen.append(exchange)
         await exchange.reader.gone.wait()
 
     async def send() -> None:
-        with pytest.raises(NoAnswer) as lost:
+        with pytest.raises(TransportError) as lost:
             await client.send("POST", "/mcp", {}, b"{}")
         waiting.append(lost.value)
 
@@ -486,7 +486,7 @@ async def test_a_client_that_is_closed_while_it_connects_keeps_no_connection() -
         await exchange.respond(200)
 
     async def send() -> None:
-        with pytest.raises(NoAnswer, match="closed") as lost:
+        with pytest.raises(TransportError, match="closed") as lost:
             await client.send("POST", "/mcp", {}, b"{}")
         assert not lost.value.sent
 

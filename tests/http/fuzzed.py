@@ -7,7 +7,7 @@ from typing import cast
 
 from tests.fuzz.inputs import choice, pieces
 from toolweave.http._connection import Socket
-from toolweave.http._inflate import Inflater, NotInflated
+from toolweave.http._inflate import DecompressionError, Inflater
 
 ENCODINGS = ("gzip", "deflate", "x-gzip")
 
@@ -64,5 +64,5 @@ def encodings(data: bytes) -> None:
             while inflater.next_piece():
                 pass
         inflater.finish()
-    except NotInflated:
+    except DecompressionError:
         pass

@@ -14,7 +14,7 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from toolweave.http import HttpClient, NoAnswer, Socket
+from toolweave.http import HttpClient, Socket, TransportError
 
 pytestmark = pytest.mark.anyio
 linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux counts the bytes that were not received")
@@ -130,13 +130,13 @@ async def exchange(connection: Socket, request: bytes = REQUEST) -> bytes:
     return connection.drain()
 
 
-async def exchange_behind_the_end(server: Server) -> NoAnswer:
+async def exchange_behind_the_end(server: Server) -> TransportError:
     """Return the error of a request on a kept connection whose end has arrived, but was not read."""
     connection = await opened(server)
     assert await exchange(connection) == b"ok"
     assert server.ended.wait(SECONDS)  # the event loop waits, so it reads nothing
     assert not connection.ended
-    with pytest.raises(NoAnswer) as failed:
+    with pytest.raises(TransportError) as failed:
         await exchange(connection)
     assert connection.ended
     return failed.value
@@ -157,7 +157,7 @@ async def test_a_request_that_the_server_received_before_it_ended_may_have_been_
     with anyio.fail_after(SECONDS):
         async with serving(end, responses=0) as server:
             connection = await opened(server)
-            with pytest.raises(NoAnswer) as failed:
+            with pytest.raises(TransportError) as failed:
                 await exchange(connection)
             assert (failed.value.sent, failed.value.got_bytes) == (True, False)
             assert server.received == [1]
@@ -168,7 +168,7 @@ async def test_a_request_of_which_a_part_is_still_here_when_the_server_closes_wa
     with anyio.fail_after(SECONDS), socket.create_server(("127.0.0.1", 0)) as listener:
         _, connection = await asyncio.get_running_loop().create_connection(Socket, *listener.getsockname())
         accepted, _ = listener.accept()
-        with accepted, pytest.raises(NoAnswer) as failed:
+        with accepted, pytest.raises(TransportError) as failed:
             connection.begin(REQUEST + bytes(30_000_000))
             accepted.shutdown(socket.SHUT_WR)
             while True:
@@ -205,7 +205,7 @@ async def test_a_request_behind_a_half_closed_connection_is_processed_at_most_on
             assert server.ended.wait(SECONDS)
             try:
                 assert await post(http) == b"ok"
-            except NoAnswer as exc:
+            except TransportError as exc:
                 is_unknown = exc.sent and not exc.got_bytes  # the server has acknowledged what it ignores
                 assert is_unknown
             assert server.received in ([1], [1, 1])

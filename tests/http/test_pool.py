@@ -18,7 +18,7 @@ from tests.connect.proxying import certificate
 from tests.connect.scripted import Exchange, HttpScript, listening, modern_answer
 from tests.connect.targets import Json, connected, eventually
 from toolweave import RequestTimeoutError
-from toolweave.http import HttpClient, NoAnswer
+from toolweave.http import HttpClient, TransportError
 
 pytestmark = pytest.mark.anyio
 MEGABYTE = 1_000_000
@@ -174,10 +174,10 @@ async def test_a_server_that_is_gone_fails_each_of_those_who_wait() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         http = client(f"http://127.0.0.1:{free.getsockname()[1]}/", max_connections=2)
-        failed: list[NoAnswer] = []
+        failed: list[TransportError] = []
 
         async def one() -> None:
-            with pytest.raises(NoAnswer, match="ConnectError") as gone:
+            with pytest.raises(TransportError, match="ConnectError") as gone:
                 await fetch(http)
             failed.append(gone.value)
 
@@ -284,7 +284,7 @@ async def test_a_request_whose_answer_had_begun_is_not_sent_again() -> None:
         async with listening(handle) as (url, _):
             http = client(url)
             assert await fetch(http) == b"hello"
-            with pytest.raises(NoAnswer) as broken:
+            with pytest.raises(TransportError) as broken:
                 await fetch(http, repeatable=True)
             assert (broken.value.sent, broken.value.got_bytes, seen) == (True, True, 2)
             http.close()
@@ -372,7 +372,7 @@ async def test_an_address_that_refuses_is_passed_over_at_once_and_all_are_named_
             assert await fetch(http) == b"hello"
             http.close()
         named(monkeypatch, "none.test", "127.0.0.7", "127.0.0.8")
-        with pytest.raises(NoAnswer, match=r"ConnectError.*127\.0\.0\.7.*127\.0\.0\.8"):
+        with pytest.raises(TransportError, match=r"ConnectError.*127\.0\.0\.7.*127\.0\.0\.8"):
             await fetch(client("http://none.test:9/"))
 
 
@@ -381,6 +381,6 @@ async def test_a_status_below_those_of_http_is_an_error_and_no_interim_answer(st
     with anyio.fail_after(10):
         async with answering(b"HTTP/1.1 %b X\r\ncontent-length: 2\r\n\r\nok" % status) as (url, _):
             http = client(url)
-            with pytest.raises(NoAnswer, match="is not an HTTP status"):
+            with pytest.raises(TransportError, match="is not an HTTP status"):
                 await get(http)
             http.close()

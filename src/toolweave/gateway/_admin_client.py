@@ -16,7 +16,7 @@ from toolweave.errors import AuthRequiredError, ConfigError, ConnectError, Serve
 from toolweave.gateway._admin_token import kept_token
 from toolweave.gateway._reload import ConfigChange
 from toolweave.gateway._status import GatewayStatus, UpstreamStatus
-from toolweave.http import DEFAULT_PORTS, HttpClient, NoAnswer, http_proxy_for
+from toolweave.http import DEFAULT_PORTS, HttpClient, TransportError, http_proxy_for
 
 _MAX_BYTES = 16 * 1024 * 1024
 _CONNECT_SECONDS = 10.0
@@ -164,7 +164,7 @@ class GatewayAdmin:
                 with response:
                     status = response.status
                     data = await response.read(_MAX_BYTES)
-        except NoAnswer as error:
+        except TransportError as error:
             raise self._unreachable(str(error)) from None
         except TimeoutError:
             raise self._unreachable(f"no answer within {_START_SECONDS:g} s") from None

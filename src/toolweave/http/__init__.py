@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from toolweave.http._client import HttpClient, Response, Unreadable
+    from toolweave.http._client import BodyError, HttpClient, Response
     from toolweave.http._connect import Address, resolve
-    from toolweave.http._connection import Head, NoAnswer, Socket
-    from toolweave.http._inflate import ACCEPTED, Inflater, NotInflated
+    from toolweave.http._connection import Head, Socket, TransportError
+    from toolweave.http._inflate import ACCEPTED, DecompressionError, Inflater
     from toolweave.http._proxy import (
         PROXY_AUTHENTICATION_REQUIRED,
         HttpProxy,
@@ -32,7 +32,7 @@ else:
             "_client": (
                 "HttpClient",
                 "Response",
-                "Unreadable",
+                "BodyError",
             ),
             "_connect": (
                 "Address",
@@ -40,13 +40,13 @@ else:
             ),
             "_connection": (
                 "Head",
-                "NoAnswer",
+                "TransportError",
                 "Socket",
             ),
             "_inflate": (
                 "ACCEPTED",
                 "Inflater",
-                "NotInflated",
+                "DecompressionError",
             ),
             "_proxy": (
                 "PROXY_AUTHENTICATION_REQUIRED",
@@ -71,16 +71,16 @@ __all__ = [
     "DEFAULT_PORTS",
     "PROXY_AUTHENTICATION_REQUIRED",
     "Address",
+    "BodyError",
+    "DecompressionError",
     "Head",
     "HttpClient",
     "HttpProxy",
     "Inflater",
-    "NoAnswer",
-    "NotInflated",
     "Response",
     "SharedHeaders",
     "Socket",
-    "Unreadable",
+    "TransportError",
     "came_through",
     "http_proxy_for",
     "no_proxy_hint",

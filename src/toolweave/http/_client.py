@@ -28,8 +28,8 @@ import msgspec
 
 from toolweave._json_types import without_members
 from toolweave.http._connect import Address, connect_tcp
-from toolweave.http._connection import Head, NoAnswer, Socket, receive_buffer
-from toolweave.http._inflate import PIECE_BYTES, Inflater, NotInflated
+from toolweave.http._connection import Head, Socket, TransportError, receive_buffer
+from toolweave.http._inflate import PIECE_BYTES, DecompressionError, Inflater
 from toolweave.http._proxy import HttpProxy, refused_by_proxy
 from toolweave.http._request_head import request_head
 from toolweave.http._url import host_of, port_of
@@ -41,7 +41,7 @@ _CONTENT_METHODS = frozenset(("PATCH", "POST", "PUT"))
 _IDLE_HINT = re.compile(r"timeout=(\d{1,6})")
 
 
-class Unreadable(NoAnswer):
+class BodyError(TransportError):
     """An answer whose body is not accepted.
 
     Attributes:
@@ -100,7 +100,7 @@ class Response(msgspec.Struct, eq=False):
         """Return the next piece of the body, or nothing at its end.
 
         Raises:
-            NoAnswer: It breaks off, or cannot be inflated.
+            TransportError: It breaks off, or cannot be inflated.
         """
         if not Inflater.reads(self.encoding):
             return await self._piece()
@@ -114,8 +114,8 @@ class Response(msgspec.Struct, eq=False):
                     inflater.finish()
                     return b""
                 inflater.feed(arrived)
-        except NotInflated as exc:
-            raise Unreadable(str(exc), bomb=exc.too_large) from None
+        except DecompressionError as exc:
+            raise BodyError(str(exc), bomb=exc.too_large) from None
         # A small answer can inflate to a large one without a single wait for the network, and would hold the loop.
         if len(piece) == PIECE_BYTES:  # there is more, and others have their turn
             await asyncio.sleep(0)
@@ -139,14 +139,14 @@ class Response(msgspec.Struct, eq=False):
         """Return the whole body.
 
         Raises:
-            NoAnswer: It broke off, or is larger than `max_bytes`.
+            TransportError: It broke off, or is larger than `max_bytes`.
         """
         pieces: list[bytes] = []
         size = 0
         while piece := await self.piece():
             size += len(piece)
             if size > max_bytes:
-                raise Unreadable(f"the answer is larger than {max_bytes} bytes", limit=max_bytes)
+                raise BodyError(f"the answer is larger than {max_bytes} bytes", limit=max_bytes)
             pieces.append(piece)
         if len(pieces) == 1:
             return pieces[0]
@@ -161,7 +161,7 @@ class Response(msgspec.Struct, eq=False):
                 while size < max_bytes and (piece := await self.piece()):
                     pieces.append(piece)
                     size += len(piece)
-            except NoAnswer:
+            except TransportError:
                 pass
         return b"".join(pieces)[:max_bytes]
 
@@ -308,7 +308,7 @@ class HttpClient:
         stream that may stay open for hours.
 
         Raises:
-            NoAnswer: The server does not answer.
+            TransportError: The server does not answer.
         """
         content = method in _CONTENT_METHODS or bool(body)
         head = self.head(method, target, headers, content=content)
@@ -440,14 +440,14 @@ class HttpClient:
         """Return the head of a request, for `ask`: of one with content if it is a POST, or as `content` says.
 
         Raises:
-            NoAnswer: It cannot be sent.
+            TransportError: It cannot be sent.
         """
         content = method == "POST" if content is None else content
         try:
             named = {**self._for_proxy, **headers}
             return request_head(method, target, self._named, named, authority=self._authority, content=content)
         except ValueError as exc:
-            raise NoAnswer("LocalProtocolError", str(exc), sent=False) from None
+            raise TransportError("LocalProtocolError", str(exc), sent=False) from None
 
     # who may use a connection: at most `max_connections` requests at once, the others in the order they came
 
@@ -547,9 +547,9 @@ class HttpClient:
             with anyio.fail_after(self._connect_seconds):
                 socket = await self._opened()
         except TimeoutError:
-            raise NoAnswer("ConnectTimeout", f"not within {self._connect_seconds:g} s", sent=False) from None
+            raise TransportError("ConnectTimeout", f"not within {self._connect_seconds:g} s", sent=False) from None
         except (OSError, UnicodeError) as exc:
-            raise NoAnswer("ConnectError", str(exc), sent=False) from None
+            raise TransportError("ConnectError", str(exc), sent=False) from None
         # `close` saw this connection neither in `_open` nor in `_idle`; it has to go here.
         if self._closed:  # meanwhile
             socket.abort()
@@ -569,7 +569,7 @@ class HttpClient:
         try:
             socket = await self._reached(proxy.host, proxy.port, secure=proxy.secure)
         except (OSError, UnicodeError) as exc:
-            raise NoAnswer("ProxyError", str(exc), sent=False) from None
+            raise TransportError("ProxyError", str(exc), sent=False) from None
         if self._secure:
             return await self._tunnelled(socket, proxy)
         return socket
@@ -591,13 +591,13 @@ class HttpClient:
                 outer.begin(request + b"\r\n")
                 while not outer.has_head:
                     await outer.news()
-            except NoAnswer as exc:
-                raise NoAnswer("ProxyError", str(exc), sent=False) from None
+            except TransportError as exc:
+                raise TransportError("ProxyError", str(exc), sent=False) from None
             head = outer.head
             # RFC 9110, 9.3.6: only a 2xx switches to the tunnel; the body of any other answer is the proxy's, not the
             # origin's.
             if not 200 <= head.status < 300:
-                raise NoAnswer("ProxyError", refused_by_proxy(head.status, head.reason, self._place), sent=False)
+                raise TransportError("ProxyError", refused_by_proxy(head.status, head.reason, self._place), sent=False)
             socket = Socket(self._buffer)
             transport = await asyncio.get_running_loop().start_tls(
                 cast("asyncio.Transport", outer.transport), socket, cast("ssl.SSLContext", self._tls),
@@ -611,7 +611,7 @@ class HttpClient:
 
     def _check_open(self) -> None:
         if self._closed:
-            raise NoAnswer("ConnectError", "the client is closed", sent=False)
+            raise TransportError("ConnectError", "the client is closed", sent=False)
 
 
 def _request(head: bytes, body: bytes | None) -> bytes:
@@ -629,7 +629,7 @@ def _credentials(proxy: HttpProxy) -> dict[str, str]:
 
 def _is_safe_again(exc: BaseException, *, repeatable: bool) -> bool:
     """Return whether a request that failed so can be sent again (RFC 9110, 9.2.2; RFC 9112, 9.3.1)."""
-    if not isinstance(exc, NoAnswer) or exc.got_bytes:
+    if not isinstance(exc, TransportError) or exc.got_bytes:
         return False
     return repeatable or not exc.sent
 

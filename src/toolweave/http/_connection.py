@@ -32,7 +32,7 @@ _UNPOLLED_SECONDS = 0.01
 """The time for which an idle connection is used again without a look at its socket, where a resend can be proved."""
 
 
-class NoAnswer(Exception):
+class TransportError(Exception):
     """A request got no (whole) answer.
 
     Attributes:
@@ -105,7 +105,7 @@ class Socket(asyncio.BufferedProtocol):
         self._settled: Callable[[], None] | None = None
         self._poll = select.poll() if hasattr(select, "poll") else None
         self._counts_unreceived = False
-        self.error: NoAnswer | None = None
+        self.error: TransportError | None = None
         self._paused = False
         self.head: Head = _NO_HEAD
         self.complete = self.has_head = self.reusable = self._got_bytes = False
@@ -139,7 +139,7 @@ class Socket(asyncio.BufferedProtocol):
             # refuses it, which closes the transport, no byte has left.
             if not transport.is_closing():
                 return
-        self.error = NoAnswer("WriteError", "the connection is closed", sent=False)
+        self.error = TransportError("WriteError", "the connection is closed", sent=False)
         self.abort()
         if waiter is not None:
             waiter.set_result(None)
@@ -148,7 +148,7 @@ class Socket(asyncio.BufferedProtocol):
         """Return a future that is done at the next event of the exchange.
 
         Raises:
-            NoAnswer: The exchange has failed.
+            TransportError: The exchange has failed.
         """
         if self.error is not None:
             raise self.error
@@ -346,7 +346,7 @@ class Socket(asyncio.BufferedProtocol):
     def _fail(self, kind: str, detail: str, *, sent: bool = True) -> None:
         self.reusable = False
         if not self.complete and self.error is None:
-            self.error = NoAnswer(kind, detail, sent=sent, got_bytes=self._got_bytes)
+            self.error = TransportError(kind, detail, sent=sent, got_bytes=self._got_bytes)
         self.abort()
 
     def _is_partly_unreceived(self) -> bool:

@@ -16,7 +16,7 @@ _FREE_BYTES = 16 * 1024 * 1024
 _MAX_RATIO = 256
 
 
-class NotInflated(ValueError):
+class DecompressionError(ValueError):
     """A body does not match its encoding, or, if `too_large`, is far larger than its compressed form.
 
     Attributes:
@@ -54,7 +54,7 @@ class Inflater:
         """Return the next piece, or nothing until more is fed.
 
         Raises:
-            NotInflated: The body is broken, or a bomb: more than 16 MiB, and 256 times as large as the received bytes.
+            DecompressionError: The body is broken, or a bomb: more than 16 MiB, and 256 times as large as was received.
         """
         while self._waiting:
             if self._inflate is None:
@@ -69,7 +69,7 @@ class Inflater:
             try:
                 piece = self._inflate.decompress(self._waiting, PIECE_BYTES)
             except zlib.error:
-                raise NotInflated(f"its body is not valid {self._encoding}") from None
+                raise DecompressionError(f"its body is not valid {self._encoding}") from None
             # What did not fit into the piece, or what stands behind the end of a member: never both.
             self._waiting = self._inflate.unconsumed_tail or self._inflate.unused_data
             if piece:
@@ -77,7 +77,7 @@ class Inflater:
                 self._returned += len(piece)
                 if self._returned > max(_FREE_BYTES, _MAX_RATIO * self._received):
                     text = f"its answer becomes more than {_MAX_RATIO} times as large when it is inflated"
-                    raise NotInflated(text, too_large=True)
+                    raise DecompressionError(text, too_large=True)
                 return piece
         return b""
 
@@ -85,7 +85,7 @@ class Inflater:
         """Check that the body was whole.
 
         Raises:
-            NotInflated: It was cut off.
+            DecompressionError: It was cut off.
         """
         if self._inflate is not None and not self._inflate.eof:
-            raise NotInflated(f"its {self._encoding} body is cut off")
+            raise DecompressionError(f"its {self._encoding} body is cut off")

@@ -23,10 +23,10 @@ from toolweave._repairs import Repair
 from toolweave.errors import ModelError
 from toolweave.http import (
     PROXY_AUTHENTICATION_REQUIRED,
+    BodyError,
     HttpClient,
-    NoAnswer,
     Response,
-    Unreadable,
+    TransportError,
     came_through,
     http_proxy_for,
     no_proxy_hint,
@@ -184,7 +184,7 @@ class ProviderApi:
                 response = await client.send("POST", self._target(path), headers, body)
         except TimeoutError:
             raise self._silent(timeout) from None
-        except NoAnswer as exc:
+        except TransportError as exc:
             raise self._unanswered(exc) from None
         if response.status == PROXY_AUTHENTICATION_REQUIRED and client.forwarded:
             response.close()
@@ -251,7 +251,7 @@ class ProviderApi:
                 return await response.piece()
         except TimeoutError:
             raise self._silent(timeout) from None
-        except NoAnswer as exc:
+        except TransportError as exc:
             raise self._unanswered(exc) from None
 
     async def _body(self, response: Response, most: int, timeout: float) -> bytes:
@@ -294,8 +294,8 @@ class ProviderApi:
         text = f"{self.url} gave no sign of life for {timeout:g} s; `ModelSettings.timeout` sets how long to wait"
         return ModelError(text, model=self.model, kind="timeout")
 
-    def _unanswered(self, exc: NoAnswer) -> ModelError:
-        if isinstance(exc, Unreadable):
+    def _unanswered(self, exc: TransportError) -> ModelError:
+        if isinstance(exc, BodyError):
             return self.protocol(f"{self.url} sent an answer that cannot be read: {exc.detail}")
         if exc.sent:
             return self._unreachable(f"the connection to {self.url} broke: {exc}")

@@ -19,10 +19,10 @@ from toolweave.config import is_loopback
 from toolweave.http import (
     DEFAULT_PORTS,
     Address,
+    BodyError,
     HttpClient,
-    NoAnswer,
     Response,
-    Unreadable,
+    TransportError,
     origin_of,
     resolve,
     target_of,
@@ -228,9 +228,9 @@ class GuardedFetch:
                 if not 300 <= response.status < 400:
                     data = await _whole(response, what, url, self._max_bytes)
             return FetchedAnswer(url=url, status=response.status, headers=response.headers, body=data)
-        except Unreadable as exc:
+        except BodyError as exc:
             raise FetchFailed(f"{what} {shown_url(url)} is not accepted: {exc.detail}", final=True) from None
-        except NoAnswer as exc:
+        except TransportError as exc:
             raise FetchFailed(f"{what} {shown_url(url)} did not come: {exc}", final=False) from None
         finally:
             client.close()

@@ -18,7 +18,7 @@ import anyio
 import anyio.abc
 
 from toolweave.errors import ConfigError, ErrorKind, ToolError
-from toolweave.http import NoAnswer, origin_of
+from toolweave.http import TransportError, origin_of
 from toolweave.openapi._sender import ApiAnswer, ApiRequest, redirected
 
 _Message: TypeAlias = MutableMapping[str, Any]
@@ -189,7 +189,7 @@ class _Exchange:
             return await self._receive.receive()
         except anyio.EndOfStream:
             if self.failure is not None:
-                raise NoAnswer("ReadError", self.failure.message, got_bytes=True) from None
+                raise TransportError("ReadError", self.failure.message, got_bytes=True) from None
             return b""
 
     def close(self) -> None:

@@ -16,7 +16,7 @@ from toolweave._json import decode_json
 from toolweave._json_types import Json, as_integer, as_object, object_or_empty
 from toolweave._repairs import Repair
 from toolweave.errors import ErrorKind, ToolError, printable, shortened
-from toolweave.http import Inflater, NoAnswer, Unreadable
+from toolweave.http import BodyError, Inflater, TransportError
 from toolweave.openapi._body_schemas import is_json
 from toolweave.openapi._operations import Operation
 from toolweave.openapi._sender import ApiAnswer, ApiRequest, unanswered
@@ -78,7 +78,7 @@ class AnswerReader:
         if request.method != "HEAD":
             try:
                 body = await self.whole(answer)
-            except NoAnswer as exc:
+            except TransportError as exc:
                 raise unanswered(exc, request) from None
         if not 200 <= answer.status < 300:
             return _failure(answer, body, kind, self.through)
@@ -99,14 +99,14 @@ class AnswerReader:
         """Return the whole body.
 
         Raises:
-            NoAnswer: It breaks off, or is too large.
+            TransportError: It breaks off, or is too large.
         """
         pieces = list[bytes]()
         size = 0
         while piece := await answer.piece():
             size += len(piece)
             if size > self.max_bytes:
-                raise Unreadable(f"it is larger than {self.max_bytes:,} bytes", limit=self.max_bytes)
+                raise BodyError(f"it is larger than {self.max_bytes:,} bytes", limit=self.max_bytes)
             pieces.append(piece)
         return b"".join(pieces)
 
@@ -132,7 +132,7 @@ class AnswerReader:
             with anyio.move_on_after(self.seconds):
                 try:
                     piece = await answer.piece()
-                except NoAnswer:
+                except TransportError:
                     return
             if piece is None:
                 return

@@ -20,9 +20,9 @@ from toolweave.http import (
     ACCEPTED,
     PROXY_AUTHENTICATION_REQUIRED,
     Address,
+    BodyError,
     HttpClient,
-    NoAnswer,
-    Unreadable,
+    TransportError,
     came_through,
     http_proxy_for,
     origin_of,
@@ -87,7 +87,7 @@ class ApiAnswer(Protocol):
         """Return the next piece of the body, or nothing at its end.
 
         Raises:
-            NoAnswer: It breaks off.
+            TransportError: It breaks off.
         """
         ...
 
@@ -148,7 +148,7 @@ class HttpSender:
             answer = await client.send(
                 request.method, target_of(url), headers, request.body, repeatable=request.repeatable
             )
-        except NoAnswer as exc:
+        except TransportError as exc:
             raise unanswered(exc, request) from None
         if answer.status == PROXY_AUTHENTICATION_REQUIRED and client.forwarded:
             answer.close()
@@ -208,10 +208,10 @@ async def redirected(send: Callable[[ApiRequest], Awaitable[ApiAnswer]], request
     raise ToolError(f"{shown_url(request.url)} redirects more than {_MAX_REDIRECTS} times")
 
 
-def unanswered(exc: NoAnswer, request: ApiRequest) -> ToolError:
+def unanswered(exc: TransportError, request: ApiRequest) -> ToolError:
     """Return the error for a request without an answer."""
     where = f"{request.method} {shown_url(request.url)}"
-    if isinstance(exc, Unreadable):
+    if isinstance(exc, BodyError):
         if exc.limit is not None or exc.bomb:
             kind = ErrorKind.TOO_LARGE
         else:

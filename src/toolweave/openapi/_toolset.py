@@ -20,7 +20,7 @@ from toolweave._masking import mask_foreign
 from toolweave.config import Secret, looks_secret, reveal
 from toolweave.config._validation import check_headers, check_url
 from toolweave.errors import ConfigError, ErrorKind, ToolError, as_tool_error
-from toolweave.http import NoAnswer, origin_of
+from toolweave.http import TransportError, origin_of
 from toolweave.openapi._asgi import AsgiApp, AsgiSender
 from toolweave.openapi._bodies import BodyWriter, UnusableArgument
 from toolweave.openapi._credentials import ApiAuth, ApiCredentials, AppliedCredentials
@@ -389,7 +389,7 @@ class OpenApiToolset(BaseToolset):
                     return await reader.whole(answer), where
                 finally:
                     answer.close()
-        except NoAnswer as exc:
+        except TransportError as exc:
             raise ConfigError(f"{shown}: {unanswered(exc, request)}") from None
         except ToolError as exc:
             raise ConfigError(f"{shown}: {exc}") from None

@@ -38,13 +38,13 @@ from toolweave.errors import ConnectError, ProtocolError, ServerError
 from toolweave.http import (
     ACCEPTED,
     PROXY_AUTHENTICATION_REQUIRED,
+    BodyError,
     HttpClient,
     Inflater,
-    NoAnswer,
     Response,
     SharedHeaders,
     Socket,
-    Unreadable,
+    TransportError,
     came_through,
     http_proxy_for,
     origin_of,
@@ -285,7 +285,7 @@ class HttpEndpoint:
                     return response
                 response.close()
                 url = self._moved(method, url, response)
-        except NoAnswer as exc:
+        except TransportError as exc:
             raise self.error(exc, url=url) from None
         text = f"it redirects more than {_MAX_REDIRECTS} times"
         raise http_error(HttpFault(status=status, text=text), server=self._server)
@@ -329,7 +329,7 @@ class HttpEndpoint:
             try:
                 response = await client.ask(head, content, repeatable=request.repeatable, lasting=request.lasting)
                 self._process_head(client, url, response)
-            except NoAnswer as exc:
+            except TransportError as exc:
                 raise self.error(exc, client, url) from None
             response, is_lost = await self._session_checked(response, headers)
             if is_lost:
@@ -438,7 +438,7 @@ class HttpEndpoint:
     def _encoded(self, client: HttpClient, method: str, url: str, headers: Mapping[str, str]) -> bytes:
         try:
             return client.head(method, target_of(url), headers)
-        except NoAnswer as exc:
+        except TransportError as exc:
             raise self.error(exc, client, url) from None
 
     def _client_of(self, url: str) -> HttpClient:
@@ -453,21 +453,21 @@ class HttpEndpoint:
         """Keep the cookies of an answer.
 
         Raises:
-            NoAnswer: The proxy gave it instead of the server.
+            TransportError: The proxy gave it instead of the server.
         """
         head = response.head
         if head.status == PROXY_AUTHENTICATION_REQUIRED and client.forwarded:
             response.close()
             why = refused_by_proxy(head.status, head.reason, url.partition("?")[0])
-            raise NoAnswer("ProxyError", why, sent=False)
+            raise TransportError("ProxyError", why, sent=False)
         if head.cookies and client is self._client:
             if self.cookies is None:
                 self.cookies = Cookies()
             self.cookies.store(url, head.cookies)
 
-    def error(self, exc: NoAnswer, client: HttpClient | None = None, url: str | None = None) -> ServerError:
+    def error(self, exc: TransportError, client: HttpClient | None = None, url: str | None = None) -> ServerError:
         """Return the error for a request without an answer; it went to the endpoint unless it says otherwise."""
-        if isinstance(exc, Unreadable):
+        if isinstance(exc, BodyError):
             if exc.limit is not None:
                 fault = too_large(exc.limit)
             else:

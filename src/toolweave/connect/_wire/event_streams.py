@@ -16,7 +16,7 @@ from toolweave._json_types import Json
 from toolweave.connect._http_errors import HttpSettings, http_error, too_large
 from toolweave.connect._wire.endpoint import EVENTS, HttpEndpoint
 from toolweave.errors import AuthRequiredError, ConnectionLostError, ProtocolError, ServerError, printable
-from toolweave.http import NoAnswer, Response, Unreadable
+from toolweave.http import BodyError, Response, TransportError
 from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.protocol.lenient_messages import answer_id, own_id
 from toolweave.protocol.sse import EventParser
@@ -169,9 +169,9 @@ class EventStreams:
             try:
                 piece = await response.piece()
                 events = parser.feed(piece)
-            except Unreadable as exc:
+            except BodyError as exc:
                 raise self._endpoint.error(exc) from None
-            except NoAnswer as exc:
+            except TransportError as exc:
                 return None, f"failed: {exc}"
             except ValueError:
                 raise http_error(too_large(self._settings.max_bytes), server=self._server) from None

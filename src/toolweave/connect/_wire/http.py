@@ -31,7 +31,7 @@ from toolweave.connect._wire.posted import HttpCall, PostedCall, PostedRequest, 
 from toolweave.connect._wire.request_encoder import request_text
 from toolweave.connect._wire.responses import invalid, result_of
 from toolweave.errors import AuthRequiredError, ConnectionLostError, ProtocolError, ServerError
-from toolweave.http import NoAnswer, Response, SharedHeaders, Socket
+from toolweave.http import Response, SharedHeaders, Socket, TransportError
 from toolweave.protocol import methods
 from toolweave.protocol.headers import (
     NAME_PARAMETERS,
@@ -496,7 +496,7 @@ class HttpWire:
         self._endpoint.check_encoding(response)
         try:
             return await response.read(self._settings.max_bytes)
-        except NoAnswer as exc:
+        except TransportError as exc:
             raise self._endpoint.error(exc) from None
 
     async def _mislabelled(self, response: Response, kind: str, key: int | str, method: str) -> Json:

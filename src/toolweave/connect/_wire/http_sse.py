@@ -22,7 +22,7 @@ from toolweave.connect._wire.channel import ChannelWire
 from toolweave.connect._wire.endpoint import EVENTS, HttpEndpoint
 from toolweave.connect._wire.event_streams import is_event_stream
 from toolweave.errors import ConnectionLostError, ProtocolError, ServerError
-from toolweave.http import NoAnswer, Response, origin_of
+from toolweave.http import Response, TransportError, origin_of
 from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.protocol.sse import EventParser, ServerSentEvent
 
@@ -164,7 +164,7 @@ class EventChannel:
             try:
                 piece = await self._stream.piece()
                 self._events.extend(self._parser.feed(piece))
-            except NoAnswer as exc:
+            except TransportError as exc:
                 self.failure = f"its event stream failed: {exc}"
                 return None
             except ValueError:

@@ -18,7 +18,7 @@ import anyio.to_thread
 from toolweave.config._auth import AuthFlow
 from toolweave.connect._http_errors import HttpSettings, http_error, refused_credentials
 from toolweave.errors import ServerError
-from toolweave.http import NoAnswer, Response, origin_of
+from toolweave.http import Response, TransportError, origin_of
 
 _LIBRARIES = ("httpx", "httpx2")
 _FRAMING = ("connection", "content-encoding", "content-length", "transfer-encoding")
@@ -90,7 +90,7 @@ class HttpxAuth:
             return await steps.asend(answer)
         except StopAsyncIteration:
             return None
-        except (ServerError, NoAnswer):  # of an answer whose body the flow has read
+        except (ServerError, TransportError):  # of an answer whose body the flow has read
             raise
         except Exception as exc:  # boundary: an error of the user's object fails the request that asked
             raise http_error(refused_credentials(exc), server=self._server) from exc
