@@ -16,7 +16,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.connect.scripted import DONE, HttpScript, legacy_answer, listening, modern_answer
-from tests.connect.sent_calls import WAYS, Way, outcome_of
+from tests.connect.sent_calls import WAYS, Way, outcome_of, posted
 from tests.connect.targets import Json, connected, eventually
 from toolweave import McpConnection
 from toolweave.errors import ServerError
@@ -343,3 +343,22 @@ async def test_a_call_over_http_whose_caller_leaves_is_cancelled_whichever_way_i
         assert (await outcome_of(connection, "text", way))[0] == "result"
         if era == "legacy":
             await eventually(lambda: "notifications/cancelled" in world.script.methods())
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_call_that_is_under_way_when_its_connection_closes_fails_and_nothing_else_does(
+    era: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = World(era)
+    async with listening(world.script.handle) as (url, _):
+        async with connected({"url": url}) as connection:
+            await one_idle(connection)
+            sent = posted(connection, "silent", {})
+            assert sent is not None
+            await eventually(world.received)
+        with pytest.raises(ServerError, match="the connection ended"):
+            await sent.answer
+        await anyio.sleep(0.05)
+        world.ended.set()
+
+    assert [record.getMessage() for record in caplog.records if record.name == "asyncio"] == []

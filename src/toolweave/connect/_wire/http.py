@@ -148,6 +148,7 @@ class HttpWire:
         self._era = EraCheck(self._check_request)
         self._listeners: dict[int | str, OnNotification | None] = {}
         self._posted: dict[int | str, PostedCall] = {}
+        self._closed = False
         self._loop = asyncio.get_running_loop()  # asking for it costs a system call, on Python 3.11
         self._ids = itertools.count(1)
         self._over = anyio.Event()
@@ -304,6 +305,8 @@ class HttpWire:
 
     def _continue(self, posted: PostedCall, socket: Socket) -> None:
         """Read the answer of a posted call in a task, or send it again where that is safe, as for any request."""
+        if self._closed:  # no task can be started any more, and `end` has failed the call
+            return
         scope = posted.scope = anyio.CancelScope()
         self._tasks.start_soon(self._finish, posted, socket, scope)
 
@@ -382,6 +385,7 @@ class HttpWire:
     async def end(self) -> None:
         """Mark the conversation as over and end the session on the server; bounded."""
         gone = self.over
+        self._closed = True
         self._end()
         for posted in self._posted.values():
             posted.fail(self._loss(True))
