@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from typing import Any
 
 import pytest
@@ -175,3 +176,88 @@ async def test_ui_messages_are_messages_with_the_results_of_their_calls() -> Non
 async def test_an_unknown_form_is_an_error_that_names_the_member(entry: Any, words: str) -> None:
     with pytest.raises(TypeError, match=words):
         await read(["hi", entry])
+
+
+def invocation(key: str, **more: Any) -> dict[str, Any]:
+    """Return an entry of `toolInvocations`, as version 4 of the AI SDK stores it."""
+    return {"toolCallId": key, "toolName": "f", "args": {"n": 1}, "state": "result", "result": key, **more}
+
+
+async def test_a_ui_message_with_its_calls_beside_its_text_is_the_calls_their_results_and_the_text() -> None:
+    history = [
+        {"id": "1", "role": "user", "content": "go"},
+        {
+            "id": "2",
+            "role": "assistant",
+            "content": "done",
+            "reasoning": "hm",
+            "toolInvocations": [invocation("a", result={"r": 1}), invocation("b", result="two")],
+        },
+    ]
+
+    assert shown(await read(history)) == [
+        ("user", ["text"]),
+        ("thought", "hm"),
+        ("call", "a", "f", {"n": 1}),
+        ("call", "b", "f", {"n": 1}),
+        ("result", "a", "f", '{"r":1}', False),
+        ("result", "b", "f", "two", False),
+        ("text", "done"),
+    ]
+
+
+async def test_the_calls_of_a_ui_message_are_grouped_by_the_steps_of_its_turn() -> None:
+    calls = [invocation("a", step=0), invocation("c", step=1), invocation("b", step=0)]
+    history = [
+        {"role": "user", "content": "go"},
+        {"role": "assistant", "content": "", "toolInvocations": calls},
+    ]
+
+    found = shown(await read(history))
+
+    assert [one[:2] for one in found[1:]] == [
+        ("call", "a"),
+        ("call", "b"),
+        ("result", "a"),
+        ("result", "b"),
+        ("call", "c"),
+        ("result", "c"),
+    ]
+
+
+@pytest.mark.parametrize("members", [{"toolInvocations": []}, {"toolInvocations": None}, {"parts": []}, {}])
+async def test_a_ui_message_without_calls_is_its_text(members: dict[str, Any]) -> None:
+    history = [{"role": "user", "content": "go"}, {"role": "assistant", "content": "yes", **members}]
+
+    found = shown(await read(history))
+
+    assert found == [("user", ["text"])] + ([] if "parts" in members else [("text", "yes")])
+
+
+async def test_a_call_whose_arguments_were_still_streamed_is_left_out() -> None:
+    calls = [invocation("a"), invocation("b", state="partial-call", result=None)]
+    history = [
+        {"role": "user", "content": "go"},
+        {"role": "assistant", "content": "done", "toolInvocations": calls},
+    ]
+
+    assert [one[:2] for one in shown(await read(history))[1:]] == [("call", "a"), ("result", "a"), ("text", "done")]
+
+
+async def test_files_beside_the_text_of_a_ui_message_are_blocks_after_it() -> None:
+    files = [{"name": "a.png", "contentType": "image/png", "url": "data:image/png;base64,iVBORw0KGgo="}]
+    history = [{"role": "user", "content": "look", "experimental_attachments": files}]
+
+    assert shown(await read(history)) == [("user", ["text", "image"])]
+
+
+@pytest.mark.parametrize(
+    ("entry", "words"),
+    [
+        ({"toolInvocations": ["a"]}, "'toolInvocations[0]' is not an object"),
+        ({"toolInvocations": [invocation("a", toolCallId=None)]}, "'id' of 'toolInvocations[0]' is None"),
+    ],
+)
+async def test_a_call_of_a_ui_message_that_is_not_one_is_named(entry: Any, words: str) -> None:
+    with pytest.raises(TypeError, match=re.escape(words)):
+        await read([{"role": "user", "content": "go"}, {"role": "assistant", "content": "", **entry}])

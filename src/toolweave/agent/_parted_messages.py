@@ -11,6 +11,7 @@ import base64
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import groupby
 from typing import Any
 
 from toolweave._json_types import (
@@ -52,8 +53,10 @@ def read_parts(members: JsonObject) -> ReadMessages | None:
         UnknownForm: A part is of no known form, or it is a system message.
     """
     parts = as_sequence(members.get("parts"))
-    if "kind" in members or parts is None:
+    if "kind" in members:
         return None
+    if parts is None:
+        return _read_older_ui_message(members)
     role = _ROLES.get(str(members.get("role")))
     if role is None:
         content = members.get("content") or ""
@@ -64,7 +67,7 @@ def read_parts(members: JsonObject) -> ReadMessages | None:
         if found is None:
             raise UnknownForm(f"'parts[{place}]' is not an object.")
         if "type" in found:
-            _add_ui_part(turn, found, place)
+            _add_ui_part(turn, found, f"'parts[{place}]'")
         else:
             _add_gemini_part(turn, found, place)
     return ReadMessages(messages=tuple(turn.finish()))
@@ -90,7 +93,7 @@ class PartedTurn:
     def add_part(self, part: AssistantPart) -> None:
         """Add a part of the model's turn."""
         if self._outcomes and not isinstance(part, ToolCallPart):
-            self._end()
+            self.end_step()
         self._parts.append(part)
 
     def add_outcome(self, outcome: ToolOutcome) -> None:
@@ -99,7 +102,7 @@ class PartedTurn:
 
     def finish(self) -> list[Message]:
         """Return the messages."""
-        self._end()
+        self.end_step()
         if self._blocks:
             # Only an entry of the user has them.
             self._messages.append(UserMessage(content=tuple(self._blocks)))
@@ -112,7 +115,8 @@ class PartedTurn:
             return UserMessage(content=())
         return AssistantMessage(parts=())
 
-    def _end(self) -> None:
+    def end_step(self) -> None:
+        """End a message of the model, and the results of its calls."""
         if self._parts:
             self._messages.append(AssistantMessage(parts=tuple(self._parts)))
         if self._outcomes:
@@ -228,7 +232,55 @@ def _identified(outcome: ToolOutcome, waiting: Mapping[str, deque[str]]) -> Tool
 # UI messages
 
 
-def _add_ui_part(turn: PartedTurn, members: JsonObject, place: int) -> None:
+def _read_older_ui_message(members: JsonObject) -> ReadMessages | None:
+    """Return the messages of a UI message without `parts`, of version 4 of the AI SDK; None for another form.
+
+    Its calls are in `toolInvocations` and its files in `experimental_attachments`. The text is the end of its turn.
+    """
+    calls = _objects_in(members, "toolInvocations")
+    files = _objects_in(members, "experimental_attachments")
+    role = _ROLES.get(str(members.get("role")))
+    if role is None or not (calls or files):
+        return None
+    turn = PartedTurn(is_user=role == "user")
+    reasoning = as_text(members.get("reasoning"))
+    if reasoning and role == "assistant":
+        turn.add_part(ThinkingPart(text=reasoning))
+    for _, of_step in groupby(sorted(calls, key=_step_of), _step_of):
+        turn.end_step()
+        for call, where in of_step:
+            _add_ui_call(turn, call, where)
+    text = as_text(members.get("content"))
+    if text:
+        turn.add_block(block_of(text))
+    for file, where in files:
+        turn.add_block(_ui_file({"mediaType": file.get("contentType"), "filename": file.get("name"), **file}, where))
+    return ReadMessages(messages=tuple(turn.finish()))
+
+
+def _step_of(found: tuple[JsonObject, str]) -> int:
+    """Return the number of the request to the model that made a call; the first is 0."""
+    step = found[0].get("step")
+    return step if isinstance(step, int) else 0
+
+
+def _objects_in(members: JsonObject, name: str) -> list[tuple[JsonObject, str]]:
+    """Return the entries of a list, each with its place for an error.
+
+    Raises:
+        UnknownForm: An entry is not an object.
+    """
+    found: list[tuple[JsonObject, str]] = []
+    for place, entry in enumerate(as_sequence(members.get(name)) or ()):
+        held = part_members(entry)
+        where = f"'{name}[{place}]'"
+        if held is None:
+            raise UnknownForm(f"{where} is not an object.")
+        found.append((held, where))
+    return found
+
+
+def _add_ui_part(turn: PartedTurn, members: JsonObject, where: str) -> None:
     kind = part_type(members)
     text = as_text(members.get("text"))
     if kind == "text" and text is not None:
@@ -237,37 +289,37 @@ def _add_ui_part(turn: PartedTurn, members: JsonObject, place: int) -> None:
         thought = text or text_or_empty(members.get("reasoning"))
         turn.add_part(ThinkingPart(text=thought))
     elif kind == "file":
-        turn.add_block(_ui_file(members, place))
+        turn.add_block(_ui_file(members, where))
     elif kind == "tool-invocation":
-        _add_ui_call(turn, object_or_empty(members.get("toolInvocation")), place)
+        _add_ui_call(turn, object_or_empty(members.get("toolInvocation")), where)
     elif kind == "dynamic-tool":
-        _add_ui_call(turn, members, place)
+        _add_ui_call(turn, members, where)
     elif kind.startswith("tool-"):
-        _add_ui_call(turn, {"toolName": kind.removeprefix("tool-"), **members}, place)
+        _add_ui_call(turn, {"toolName": kind.removeprefix("tool-"), **members}, where)
     elif kind not in _NOT_SENT and not kind.startswith("data-"):
-        raise UnknownForm(f"'parts[{place}]' is of the unknown type {kind!r}.")
+        raise UnknownForm(f"{where} is of the unknown type {kind!r}.")
 
 
-def _ui_file(members: JsonObject, place: int) -> ContentBlock:
+def _ui_file(members: JsonObject, where: str) -> ContentBlock:
     mime_type = members.get("mediaType", members.get("mimeType"))
     url = as_text(members.get("url"))
     if url is None:
-        return file_block(mime_type, members.get("data"), f"'parts[{place}]'")
+        return file_block(mime_type, members.get("data"), where)
     if url.startswith("data:") and str(mime_type).startswith("audio/"):
-        return file_block(mime_type, url, f"'parts[{place}]'")
+        return file_block(mime_type, url, where)
     if str(mime_type).startswith("image/"):
         return block_of({"type": "image_url", "image_url": {"url": url}})
     return block_of({"type": "file", "file": {"file_data": url, "filename": members.get("filename")}})
 
 
-def _add_ui_call(turn: PartedTurn, members: JsonObject, place: int) -> None:
+def _add_ui_call(turn: PartedTurn, members: JsonObject, where: str) -> None:
     """Add a call, and its result if it has ended."""
     state = text_or_empty(members.get("state"))
     if state in _UNFINISHED:
         return
     given = members.get("input", members.get("args"))
     named = {"id": members.get("toolCallId"), "name": members.get("toolName"), "input": given}
-    call = call_of(named, "id", "input", within=f"'parts[{place}]'")
+    call = call_of(named, "id", "input", within=where)
     turn.add_part(call)
     if state == "output-error":
         blocks: Iterable[ContentBlock] = blocks_of(as_text(members.get("errorText")) or "the tool failed")
