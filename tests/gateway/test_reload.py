@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -190,9 +191,31 @@ def test_settings_that_cannot_connect_leave_the_old_connection(tmp_path: Path) -
         assert states(running) == {"a": "ready"}
         (kept,) = running.status()["upstreams"]
         assert "'toolweave-test-no-such-command' was not found" in kept["not_applied"]
+        assert kept["hint"] is None
         ready = running.spoken("GET", "/readyz")
         assert (ready.status, ready.json["config"]) == (200, "partial")
         assert 'toolweave_config_not_applied{upstream="a"} 1.0' in running.spoken("GET", "/metrics").text
+
+
+@pytest.mark.parametrize(
+    ("entry", "words"),
+    [
+        ({"command": sys.executable, "args": ["/missing/server.py"]}, "there is no file '/missing/server.py'"),
+        ({"command": sys.executable, "args": ["-m", "toolweave_no_such_module"]}, "has no module"),
+        ({"url": "http://127.0.0.1:9/mcp"}, "check that the server runs, and its host and port"),
+    ],
+)
+def test_new_settings_that_fail_have_their_next_step_in_the_status(
+    tmp_path: Path, entry: dict[str, Any], words: str
+) -> None:
+    config = write_gateway_config(tmp_path, {"a": upstream(tmp_path, "a")})
+    with gateway(tmp_path, config, "--no-watch") as running:
+        write_gateway_config(tmp_path, {"a": entry})
+        assert list(running.admin("POST", "/reload", {}).json["failed"]) == ["a"]
+        (kept,) = running.status()["upstreams"]
+
+    assert (kept["state"], kept["error"], kept["hint"]) == ("ready", None, None)
+    assert words in kept["not_applied_hint"]
 
 
 def test_settings_that_failed_are_tried_again_when_the_config_is_read_again(tmp_path: Path) -> None:
@@ -209,7 +232,7 @@ def test_settings_that_failed_are_tried_again_when_the_config_is_read_again(tmp_
         change = running.admin("POST", "/reload", {}).json
         assert (change["unchanged"], change["failed"]) == (["a"], {})
         after = running.status()["upstreams"][0]
-        assert after["not_applied"] is None
+        assert (after["not_applied"], after["not_applied_hint"]) == (None, None)
         assert running.spoken("GET", "/readyz").json["config"] == "loaded"
         assert before["state"] == after["state"] == "ready"
 

@@ -37,6 +37,7 @@ class UpstreamStatus(msgspec.Struct, frozen=True, kw_only=True):
         pending: The operation in progress on it: `"starting"`, `"replacing"` by another config, or None.
         not_applied: The error of its new settings, which failed: the connection with the earlier ones is in use. None
             where its settings are in use.
+        not_applied_hint: What to do about the error in `not_applied`, or None if the error itself says so.
         only_here: Whether it is in this worker alone, until the store that workers share is back.
     """
 
@@ -53,6 +54,7 @@ class UpstreamStatus(msgspec.Struct, frozen=True, kw_only=True):
     pending: str | None
     hint: str | None = None
     not_applied: str | None = None
+    not_applied_hint: str | None = None
     only_here: bool = False
 
 
@@ -131,7 +133,7 @@ def readiness(
     *,
     draining: bool,
     problem: str | None,
-    not_applied: Mapping[str, str],
+    not_applied: Mapping[str, object],
     generation: int,
     shared: str | None = None,
     starting: bool = False,
@@ -192,6 +194,7 @@ def upstream_statuses(
             config = client.config
         error = hub.errors.get(name) or (None if client is None else client.error)
         state = states.get(name, ConnectionState.IDLE)
+        failed = changes.not_applied.get(name)
         found.append(
             UpstreamStatus(
                 name=name,
@@ -206,7 +209,8 @@ def upstream_statuses(
                 error=None if error is None else str(error),
                 hint=None if error is None else hint_of(config, error, in_service=True),
                 pending=pending.get(name),
-                not_applied=changes.not_applied.get(name),
+                not_applied=None if failed is None else str(failed.error),
+                not_applied_hint=None if failed is None else hint_of(failed.config, failed.error, in_service=True),
                 only_here=name in only_here,
             )
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from typing import NamedTuple
 
 import anyio
 import anyio.abc
@@ -29,6 +30,18 @@ _POLL_SECONDS = 0.1
 _USABLE = frozenset({ConnectionState.READY, ConnectionState.DEGRADED})
 
 
+class FailedSettings(NamedTuple):
+    """New settings of an upstream that could not be connected.
+
+    Attributes:
+        config: The settings.
+        error: The error of connecting with them.
+    """
+
+    config: ServerConfig
+    error: Exception
+
+
 class UpstreamChanges:
     """Applies changes to the upstreams of a hub.
 
@@ -37,11 +50,11 @@ class UpstreamChanges:
         in_flight: The requests under way, which may hold an upstream that was removed.
 
     Attributes:
-        not_applied: The errors of upstreams whose new settings failed, and that keep their earlier connection.
+        not_applied: The new settings that failed, by upstreams, which keep their earlier connection.
     """
 
     def __init__(self, hub: Hub, in_flight: InFlightRequests) -> None:
-        self.not_applied: dict[str, str] = {}
+        self.not_applied: dict[str, FailedSettings] = {}
         self._hub = hub
         self._in_flight = in_flight
         self._pending: dict[str, tuple[str, anyio.CancelScope]] = {}
@@ -119,7 +132,7 @@ class UpstreamChanges:
             except Exception as error:  # boundary: a fault of one server must not end the gateway
                 failed[name] = error
                 if replaces:
-                    self.not_applied[name] = str(error)
+                    self.not_applied[name] = FailedSettings(config, error)
                 if replaces:
                     rest = "; the connection with the earlier settings stays in use"
                 else:

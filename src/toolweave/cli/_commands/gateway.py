@@ -545,6 +545,8 @@ def _show_next_steps(servers: tuple[UpstreamStatus, ...]) -> None:
     for one in servers:
         if one.hint is not None:
             note(safe_text(f"hint: server {one.name!r}: {one.hint}"))
+        if one.not_applied_hint is not None:
+            note(safe_text(f"hint: new settings of server {one.name!r}: {one.not_applied_hint}"))
 
 
 def _problem_of(one: UpstreamStatus) -> str:
