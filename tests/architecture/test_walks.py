@@ -1,4 +1,4 @@
-"""The six ways through the package walk no more functions than before, and metadata takes a call on no other way."""
+"""The ways through the package walk no more functions than before, and metadata takes a call on no other way."""
 
 from __future__ import annotations
 
@@ -22,12 +22,17 @@ READS = (
     "serve/_envelope.py:",
 )
 """A `_meta` with more than the envelope is read, and its progress token and version are looked at."""
+OF_SERVERS = (
+    *READS,
+    *("serve/_progress.py:ProgressStream.", "serve/_request_context.py:HandlerRunner."),
+    "serve/_request_context.py:forwarded_meta",
+)
+OF_CLIENTS = ("connect/_progress_feed.py:", "connect/_session.py:ClientHandlers.")
 ONLY_WITH_METADATA = {
-    "server": (
-        *READS,
-        *("serve/_progress.py:ProgressStream.", "serve/_request_context.py:HandlerRunner."),
-        "serve/_request_context.py:forwarded_meta",
-    ),
+    "server": OF_SERVERS,
+    "server, in process": OF_SERVERS,
+    "client, stdio": OF_CLIENTS,
+    "client, HTTP": OF_CLIENTS,
     "gateway, stdio": (
         *READS,
         *("connect/_direct.py:CallNews.", "connect/_direct.py:DirectCalls.news", "connect/_session.py:ClientHandlers."),

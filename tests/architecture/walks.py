@@ -1,4 +1,4 @@
-"""What the six ways through the package walk: the functions, modules and frames of one ordinary call of each.
+"""What each way through the package walks: the functions, modules and frames of one ordinary call of each.
 
 `python -m tests.architecture.walks` prints the table; with `--write` it replaces the numbers of `walks.json`. A walk is
 counted in its steady state, once all that is cached is. Of all repetitions the one with the fewest functions counts:
@@ -25,8 +25,9 @@ from tests.architecture.source import package_folder
 from tests.gateway.plain_callers import META, Plain, plain
 from tests.gateway.relayed import MODERN, gateway_to, upstream
 from tests.jobs.places import working
+from tests.serve.raw import raw_client
 from tests.serve.serving import served_http
-from toolweave import Agent, tool
+from toolweave import Agent, Progress, connect_mcp, tool
 from toolweave.jobs import Backend
 from toolweave.models import ModelRequest, ScriptedModel, ToolMessage, tool_call
 from toolweave.serve import create_mcp_server
@@ -143,6 +144,34 @@ async def _through_gateway(carrier: str, meta: Mapping[str, Any]) -> Walk:
             return await _steady(partial(_asked, client, "echo", {"text": "hi"}, meta))
 
 
+async def _in_process(meta: Mapping[str, Any]) -> Walk:
+    async with raw_client(create_mcp_server(name="sums", version="1", tools=[add]), MODERN) as client:
+
+        async def call() -> None:
+            params = {"name": "add", "arguments": {"a": 1, "b": 2}, "_meta": meta}
+            answer = await client.ask(client.request("tools/call", params))
+            assert not answer["result"].get("isError"), answer
+
+        return await _steady(call)
+
+
+def _ignore(_progress: Progress) -> None:
+    pass
+
+
+async def _client(carrier: str, meta: Mapping[str, Any]) -> Walk:
+    given = {name: member for name, member in meta.items() if name != "progressToken"}
+    on_progress = _ignore if "progressToken" in meta else None
+    with upstream(f"{carrier}-modern") as config:
+        async with connect_mcp(config) as connection:
+
+            async def call() -> None:
+                result = await connection.call_tool("echo", {"text": "hi"}, meta=given or None, on_progress=on_progress)
+                assert not result.is_error, result
+
+            return await _steady(call)
+
+
 def _summed(request: ModelRequest) -> Any:
     if isinstance(request.messages[-1], ToolMessage):
         return "3"
@@ -187,16 +216,19 @@ def _run_command() -> None:
 
 WALKS: dict[str, Callable[[Mapping[str, Any]], Awaitable[Walk]]] = {
     "server": _served,
+    "server, in process": _in_process,
     "gateway, stdio": partial(_through_gateway, "stdio"),
     "gateway, HTTP": partial(_through_gateway, "http"),
+    "client, stdio": partial(_client, "stdio"),
+    "client, HTTP": partial(_client, "http"),
     "agent": _agent,
     "worker": _worker,
     "command": _command,
 }
-"""A call of a tool of a server over HTTP, of an upstream behind a gateway, by a run of an agent with a store, by a
-submitted run at a worker, and by `toolweave call`."""
-CALLS = ("server", "gateway, stdio", "gateway, HTTP")
-"""Those whose caller is a client, which may send more than the envelope in `_meta`."""
+"""A call of a tool of a server over HTTP and in process, of an upstream behind a gateway, by a client, by a run of an
+agent with a store, by a submitted run at a worker, and by `toolweave call`."""
+CALLS = ("server", "server, in process", "gateway, stdio", "gateway, HTTP", "client, stdio", "client, HTTP")
+"""Those whose caller is a client, or is one, which may send more than the envelope in `_meta`."""
 
 
 async def walk_of(name: str, meta: Mapping[str, Any] | None = None) -> Walk:
