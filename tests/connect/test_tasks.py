@@ -24,6 +24,13 @@ from toolweave.testing import MemoryServer
 from toolweave.tools import CallContext
 
 pytestmark = pytest.mark.anyio
+TASK: Json = {
+    "taskId": "t",
+    "status": "completed",
+    "createdAt": "2026-01-01T00:00:00Z",
+    "lastUpdatedAt": "2026-01-01T00:00:00Z",
+    "ttl": 60000,
+}
 KINDS = ("stdio", "http-json", "http-sse", "channel")
 everywhere = pytest.mark.parametrize(("kind", "version"), [
     (kind, version) for kind in KINDS for version in ("2025-11-25", MODERN)
@@ -299,3 +306,40 @@ async def test_a_task_that_was_taken_and_lost_may_have_run() -> None:
     assert result.error is not None
     assert result.error.kind is ErrorKind.OUTCOME_UNKNOWN
     assert "while a task ran" in result.text
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [{"content": "made"}, {"content": [{"text": "made"}]}, {"content": [], "isError": "true"}, {"count": 1}],
+)
+@pytest.mark.parametrize("repairs", [True, False])
+async def test_the_result_of_a_task_that_needs_repair_is_read_or_refused_as_its_owner_wants(
+    odd: Json, repairs: bool
+) -> None:
+    def script(message: Json) -> Json | None:
+        match message["method"]:
+            case "tools/list":
+                tool = {"name": "t", "inputSchema": {"type": "object"}, "execution": {"taskSupport": "required"}}
+                return {"result": {"tools": [tool]}}
+            case "tools/call":
+                return {"result": {"task": TASK}}
+            case "tasks/get":
+                return {"result": TASK}
+            case "tasks/result":
+                return {"result": odd}
+            case _:
+                return None
+
+    tasks: Json = {"tasks": {"requests": {"tools": {"call": {}}}}}
+    target = {
+        "server": ChannelServer(initialized(script, capabilities={"tools": {}, **tasks})),
+        "repair_messages": repairs,
+    }
+    async with connected(target) as connection:
+        if repairs:
+            await connection.call_tool("t")
+            assert all("its result" in problem for problem in connection.problems)
+            assert connection.problems
+        else:
+            with pytest.raises(ProtocolError, match="'repair_messages': true"):
+                await connection.call_tool("t")
