@@ -17,7 +17,8 @@ from tests.serve.serving import served_app, served_http
 from toolweave import connect_mcp, connect_mcp_servers, create_mcp_server
 from toolweave.config import Secret, load_config
 from toolweave.errors import ConfigError, ToolError
-from toolweave.gateway import GatewayManager, GatewayOptions, load_gateway_config
+from toolweave.gateway import GatewayManager, GatewayOptions, create_gateway, load_gateway_config
+from toolweave.middleware import AccessRule, AccessRules
 from toolweave.serve import ApiKey, ApiKeyAuth
 from toolweave.shaping import ArgumentRule, ShapeRule, shaped
 from toolweave.tools import as_toolset
@@ -221,3 +222,22 @@ def test_a_variable_in_a_rule_is_expanded_and_masked(tmp_path: Path, monkeypatch
     assert config.shape[0].arguments["tenant"].value == Secret("hush-hush")
     assert "hush" not in repr(config)
     assert "hush" not in json.dumps(config.to_dict())
+
+
+@pytest.mark.parametrize("limit", ["5", 5, 5.0])
+@pytest.mark.parametrize("rules", [[], [{"tools": "search_*", "arguments": {"owner": {"default": "ada"}}}]])
+async def test_an_argument_is_not_changed_behind_the_rules_of_a_gateway(
+    rules: list[Json], limit: Any, tmp_path: Path
+) -> None:
+    deny = AccessRule(effect="deny", when="has(args.limit) && args.limit == 5")
+    middleware = [AccessRules(rules=[deny], default="allow")]
+    gateway = create_gateway({"notes": notes(tmp_path, shape=rules)}, middleware=middleware)
+    with anyio.fail_after(60):
+        async with connect_mcp({"server": gateway, "repair_arguments": False, "validate_input": False}) as caller:
+            arguments: Json = {"query": "x", "owner": "ada"}
+            allowed = await caller.execute("notes_search_notes", {**arguments, "limit": 4})
+            refused = await caller.execute("notes_search_notes", {**arguments, "limit": limit})
+
+    assert allowed.text == "x of ada, 4"
+    assert refused.is_error
+    assert "of ada" not in refused.text

@@ -17,16 +17,17 @@ import msgspec
 
 from toolweave._json_types import as_array, only_members, without_members
 from toolweave._value import Value
-from toolweave.errors import ConfigError, ErrorKind, RequestError, ToolError
+from toolweave.errors import ConfigError, ErrorKind, RequestError, SchemaError, ToolError
 from toolweave.middleware._options import as_tuples, one_of
 from toolweave.middleware._selection import OfferSelection, RequestTarget, found_target, target_of
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INVALID_PARAMS
 from toolweave.protocol.server_features import read_reference
 from toolweave.protocol.subscriptions import RESOURCE_SUBSCRIPTIONS
+from toolweave.schema import Validator
 from toolweave.serve._request import CallNext, Identity, Json, MayUse, OfferKind, OfferLookup, Request
 from toolweave.serve._unknown import not_offered, unknown_reference
-from toolweave.tools import ToolResult
+from toolweave.tools import ToolResult, ToolSpec
 from toolweave.tools._mcp import call_result
 from toolweave.tools._selection import fits, member_of
 
@@ -170,8 +171,11 @@ def _unknown(request: Request, target: RequestTarget) -> RequestError:
 
 
 def _refused(request: Request, target: RequestTarget) -> Json:
-    """Return the answer to a call whose arguments no rule allows; the model reads it."""
-    said = f"these arguments of {target.names[0]!r} are not allowed to this caller"
+    """Return the answer to a call whose arguments no rule allows, or do not fit; the model reads it."""
+    said = (
+        f"these arguments of {target.names[0]!r} are not allowed to this caller, or do not fit its schema; "
+        "send values of the types that the schema names"
+    )
     if target.kind != "tools":
         raise RequestError(said, code=INVALID_PARAMS)
     return call_result(ToolResult.failure(ToolError(said, kind=ErrorKind.DENIED)), modern=request.modern)
@@ -241,12 +245,14 @@ class _Verdict:
         allowed: Whether it may use it with any arguments that no condition denies.
         conditions: The rules that read the arguments of a call.
         facts: What their expressions read beside these.
+        schema: The validator of the arguments of a tool that conditions read; None where there are none, or no schema.
     """
 
     visible: bool
     allowed: bool
     conditions: tuple[_Condition, ...] = ()
     facts: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    schema: Validator | None = None
 
     def allows(self, request: Request) -> bool:
         """Whether the conditions allow the arguments of a request."""
@@ -256,6 +262,9 @@ class _Verdict:
         else:
             arguments = {}
         if len(msgspec.json.encode(arguments)) > _LARGEST_ARGUMENTS:
+            return False
+        # Many servers take the text "5" for the number 5, which a condition about the number would not see.
+        if self.schema is not None and not self.schema.is_valid(arguments):
             return False
         facts = {**self.facts, "args": arguments}
         allowed = self.allowed
@@ -400,8 +409,19 @@ class _View:
                 allowed = True
         visible = allowed or any(one.rule.effect == "allow" for one in by_arguments)
         if visible:
-            return _Verdict(visible, allowed, tuple(by_arguments), facts)
+            schema = _validator(target.spec) if by_arguments else None
+            return _Verdict(visible, allowed, tuple(by_arguments), facts, schema)
         return _HIDDEN
+
+
+def _validator(spec: ToolSpec | None) -> Validator | None:
+    """Return the validator of a tool's arguments; None for an unknown tool, or a schema that cannot be used."""
+    if spec is None:
+        return None
+    try:
+        return Validator(spec.input_schema)
+    except SchemaError:
+        return None
 
 
 def _caller(identity: Identity | None) -> Mapping[str, Any]:
