@@ -78,6 +78,31 @@ async def _(exchange: Exchange, message: Json, text: str) -> None:
     await exchange.respond(200, body, content_type="application/json", content_encoding="gzip")
 
 
+@answers("with an encoding that nobody asked for")
+async def _(exchange: Exchange, message: Json, text: str) -> None:
+    await sent(exchange, text, content_encoding="x-own")
+
+
+@answers("a result with status 400")
+async def _(exchange: Exchange, message: Json, text: str) -> None:
+    await sent(exchange, text, status=400)
+
+
+@answers("a result with status 500")
+async def _(exchange: Exchange, message: Json, text: str) -> None:
+    await sent(exchange, text, status=500)
+
+
+@answers("of an earlier call")
+async def _(exchange: Exchange, message: Json, text: str) -> None:
+    await sent(exchange, json.dumps({"jsonrpc": "2.0", "id": message["id"] - 1, "result": DONE}))
+
+
+@answers("large")
+async def _(exchange: Exchange, message: Json, text: str) -> None:
+    await sent(exchange, text.replace("done", "x" * 5000))
+
+
 @answers("in parts")
 async def _(exchange: Exchange, message: Json, text: str) -> None:
     exchange.head(200, {"content-type": "application/json", "content-length": str(len(text))})
@@ -193,7 +218,7 @@ class World:
     """
 
     def __init__(self, era: str) -> None:
-        names = [*ANSWERS, "busy once", "silent"]
+        names = [*ANSWERS, "busy once", "silent", "endless stream"]
         tools = [{"name": name, "inputSchema": {"type": "object"}} for name in names]
         answer = modern_answer if era == "modern" else legacy_answer
         self._busy = True
@@ -208,6 +233,7 @@ class World:
 
         self.script = HttpScript(answered, self._special)
         self.ended = anyio.Event()
+        self.under_way = 0
 
     async def _special(self, exchange: Exchange, message: Json) -> bool:
         if message.get("method") != "tools/call":
@@ -219,11 +245,27 @@ class World:
             await exchange.respond(429, retry_after="0")
         elif name == "busy once":
             await sent(exchange, text)
-        elif name == "silent":
-            await self.ended.wait()
+        elif name in ("silent", "endless stream"):
+            self.under_way += 1
+            if name == "endless stream":
+                await exchange.start_stream()
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._until, exchange.reader.gone, tasks.cancel_scope)
+                await self.ended.wait()
+                tasks.cancel_scope.cancel()
+            self.under_way -= 1
         else:
             await ANSWERS[name](exchange, message, text)
         return True
+
+    async def _until(self, gone: asyncio.Event, scope: anyio.CancelScope) -> None:
+        await gone.wait()
+        scope.cancel()
+
+    def cookies(self) -> list[str | None]:
+        """Return the cookies that came with the calls."""
+        calls = [one for one in self.script.exchanges if b'"tools/call"' in one.body]
+        return [one.headers.get("cookie") for one in calls]
 
     def received(self) -> list[Json]:
         """Return the calls and their cancellations, without what each way makes anew.
@@ -255,15 +297,17 @@ async def played(era: str, names: Sequence[str], way: Way, *, progress: bool, **
     """Call tools one after the other over one connection; return the outcomes and what is left of the calls."""
     world = World(era)
     async with listening(world.script.handle) as (url, _):
-        async with connected({"url": url, "timeout": {"call": 10.0}, **options}, seconds=60) as connection:
+        target: Json = {"url": url, "timeout": {"call": 10.0}, "max_message_bytes": 4000, **options}
+        async with connected(target, seconds=60) as connection:
             outcomes: list[Any] = []
             for name in names:
                 await one_idle(connection)
                 outcomes.append(await outcome_of(connection, name, way, progress=progress))
             facts: Json = {"busy": connection.busy, "problems": sorted(map(str, connection.problems))}
+            facts["listeners"] = len(connection._handlers._progress)  # none is left
         world.ended.set()
     shown = [[shown_part(part, url) for part in one] for one in outcomes]
-    return {"outcomes": shown, **facts, "received": world.received()}
+    return {"outcomes": shown, **facts, "received": world.received(), "cookies": world.cookies()}
 
 
 def shown_part(part: object, url: str) -> str:
@@ -292,8 +336,31 @@ def test_calls_that_are_sent_at_once_over_http_end_like_those_that_are_forwarded
         found = await played(era, names, way, progress=progress)
         assert found == forwarded
         assert not found["busy"]
+        assert not found["listeners"]
 
     anyio.run(compare)
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_connections_to_a_server_return_whatever_becomes_of_the_calls(era: str) -> None:
+    world = World(era)
+    async with listening(world.script.handle) as (url, connections), connected({"url": url}, seconds=60) as connection:
+        for number in range(120):  # more than the pool holds
+            assert (await connection.call_tool("text")).text == "done"
+            name = ("text", "endless stream", "silent")[number % 3]
+            call = posted(connection, name, {})
+            assert call is not None
+            if name == "text":
+                assert call.wire.result_in(await call.answer) == DONE
+                call.forget()
+            else:
+                await eventually(lambda: world.under_way)
+                await call.give_up()
+                await eventually(lambda: not world.under_way)
+        before = len(connections)
+        for _ in range(5):
+            assert (await connection.call_tool("text")).text == "done"
+        assert len(connections) <= before + 1
 
 
 @pytest.mark.parametrize("era", ERAS)

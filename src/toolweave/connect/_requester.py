@@ -526,6 +526,7 @@ class Requester:
                 meta = {**meta, "progressToken": token}
             if request.sent is not None and request.sent.news is not None:
                 # under its own token; a retry has the one above
+                stack.callback(request.sent.news.end)
                 request.sent.news.pass_on(partial(_pass_on, request, deadline))
             if request.sole and request.on_news is not None:
                 stack.enter_context(handlers.sole_listener(request.on_news))

@@ -53,17 +53,21 @@ class EraCheck:
         self._changed = False
         self._running = anyio.Lock()
 
-    async def is_other_era(self, error: ProtocolError, status: int, params: JsonObject) -> bool:
+    async def is_other_era(self, error: ProtocolError, status: int, method: str, params: JsonObject) -> bool:
         """Return whether a request was refused because the server does not speak the era of the conversation any more.
 
         Args:
             error: The refusal.
             status: The status of HTTP that it came with.
+            method: The method of the request.
             params: The parameters of the request; those of a modern one have its envelope.
         """
         envelope = object_or_empty(params.get("_meta"))
         modern = PROTOCOL_VERSION in envelope
-        if not _is_suspicious(error, status, modern=modern):
+        # A request for what does not exist has this error in every era: a resource, a prompt. One for a tool that the
+        # server lists, or without parameters, does not.
+        params_fit = method == methods.TOOLS_CALL or not params.keys() - {"_meta"}
+        if not _is_suspicious(error, status, modern=modern, params_fit=params_fit):
             return False
         # Calls that run side by side are refused together: one check serves them all.
         async with self._running:
@@ -124,8 +128,8 @@ def _envelope_of(meta: JsonObject) -> JsonObject:
     }
 
 
-def _is_suspicious(error: ProtocolError, status: int, *, modern: bool) -> bool:
-    """Return whether a refusal may be due to the era."""
+def _is_suspicious(error: ProtocolError, status: int, *, modern: bool, params_fit: bool) -> bool:
+    """Return whether a refusal may be due to the era; `params_fit` says that it is not due to the parameters."""
     if error.code == UNSUPPORTED_VERSION:
         return True
     if status in _OTHER_CAUSES:
@@ -134,4 +138,6 @@ def _is_suspicious(error: ProtocolError, status: int, *, modern: bool) -> bool:
         return not modern or error.code not in _MODERN_CODES
     if modern:
         return error.code in (INVALID_REQUEST, METHOD_NOT_FOUND)
-    return error.code in (INVALID_REQUEST, INVALID_PARAMS)
+    if error.code == INVALID_PARAMS:
+        return params_fit
+    return error.code == INVALID_REQUEST

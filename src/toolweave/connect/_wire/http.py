@@ -213,7 +213,7 @@ class HttpWire:
         except ProtocolError as exc:
             exc.mask(self._settings.redact)  # only this module knows the tokens that callables made
             if method not in UNCANCELLABLE:
-                await self._check_era(exc, response, text)
+                await self._check_era(exc, response, method, text)
             raise
         finally:
             if response is not None and response.body is None:
@@ -321,7 +321,7 @@ class HttpWire:
 
     # the era
 
-    async def _check_era(self, refusal: ProtocolError, response: Response | None, text: bytes) -> None:
+    async def _check_era(self, refusal: ProtocolError, response: Response | None, method: str, text: bytes) -> None:
         """End the conversation if a request was refused because another version of the server has another era.
 
         Raises:
@@ -331,7 +331,7 @@ class HttpWire:
             return
         status = response.status
         params = object_or_empty(object_or_empty(decode_json(text)).get("params"))
-        if await self._era.is_other_era(refusal, status, params):
+        if await self._era.is_other_era(refusal, status, method, params):
             self._end()
             why = f"the server does not speak the protocol revision of this connection any more: {refusal.message}"
             raise ConnectionLostError(why, server=self._server, sent=status >= 500) from None
