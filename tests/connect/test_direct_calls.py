@@ -15,13 +15,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.connect.sent_calls import WAYS, Way, outcome_of
+from tests.connect.sent_calls import WAYS, Way, outcome_of, posted
 from tests.connect.targets import Json, connected, eventually
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 SERVER = r"""
-import json, os, sys
+import json, os, sys, time
 
 log_path, modern = sys.argv[1], sys.argv[2] == "modern"
 log = open(log_path, "a")
@@ -98,6 +98,13 @@ def call(key, name, message):
         for number in range(3):
             report(token, number)
         answer(key, text_result("done"))
+    elif name == "progress, slowly":
+        for number in range(3):
+            time.sleep(0.7)
+            report(token_of(message), number)
+        answer(key, text_result("done"))
+    elif name == "progress, then silence":
+        report(token_of(message), 1)
     elif name == "progress in one write":
         token = token_of(message)
         parts = [progress_text(token, number) for number in range(200)]
@@ -135,7 +142,8 @@ ANSWERED = ("text", "hidden", "large", "failed", "error", "list", "null", "nothi
 STRANGE = ("too large a number", "deep", "text as id", "twice", "junk", "other messages", "input")
 REPORTING = ("progress", "progress in one write")
 DYING = ("dies", "safe, dies once", "safe, dies")
-NAMES = (*ANSWERED, *STRANGE, *REPORTING, *DYING, "silent")
+SLOW = ("progress, slowly", "progress, then silence")
+NAMES = (*ANSWERED, *STRANGE, *REPORTING, *DYING, "silent", *SLOW)
 ERAS = ("legacy", "modern")
 SECRET = "secret-of-the-config"
 
@@ -182,7 +190,7 @@ def received_in(log: Path) -> list[Json]:
     era=st.sampled_from(ERAS),
     way=st.sampled_from(WAYS),
     progress=st.booleans(),
-    names=st.lists(st.sampled_from(NAMES[:-1]), min_size=1, max_size=6),
+    names=st.lists(st.sampled_from(NAMES[: NAMES.index("silent")]), min_size=1, max_size=6),
 )
 def test_calls_that_are_sent_at_once_end_like_those_that_are_forwarded(
     era: str, way: Way, progress: bool, names: list[str]
@@ -231,3 +239,25 @@ async def test_a_call_whose_caller_leaves_is_cancelled_whichever_way_it_was_sent
     received = received_in(log)
     assert [message["method"] for message in received] == ["tools/call", "notifications/cancelled", "tools/call"]
     assert received[1]["params"]["requestId"] == received[0]["id"]
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_the_first_progress_of_a_call_ends_the_wait_for_its_answer(era: str, tmp_path: Path) -> None:
+    async with connected(server(tmp_path / "log", era), seconds=60) as connection:
+        sent = posted(connection, "progress, then silence", {}, progress=True)
+        assert sent is not None
+        with anyio.fail_after(5):
+            assert await sent.answer is None
+        await sent.give_up()
+        assert not connection.busy
+
+
+@pytest.mark.parametrize("way", ["forwarded", "awaited"])
+@pytest.mark.parametrize("era", ERAS)
+async def test_progress_extends_the_time_of_a_call_whichever_way_it_was_sent(
+    era: str, way: Way, tmp_path: Path
+) -> None:
+    async with connected(server(tmp_path / "log", era, timeout={"call": 1.5}), seconds=60) as connection:
+        outcome = await outcome_of(connection, "progress, slowly", way, progress=True)
+
+    assert outcome[0] == "result"

@@ -559,3 +559,21 @@ async def test_a_result_with_hidden_characters_is_noted_on_the_short_way_too(hid
     assert ways.fast == ["f"]
     assert answer["result"]["content"][0]["text"] == hidden
     assert problems
+
+
+@pytest.mark.slow
+async def test_an_idempotency_key_is_bound_to_its_principal_whichever_way_its_call_takes() -> None:
+    key = "io.toolweave/idempotency-key"
+    seen: list[str] = []
+    for middleware, wraps in EACH_WAY:
+        with anyio.fail_after(SECONDS):
+            async with strange("modern", "stdio") as config:
+                auth = BearerAuth(tokens={TOKEN: "ada"})
+                gateway = create_gateway({"up": config}, middleware=middleware)
+                async with served_http(gateway, middleware=wraps, auth=auth) as url, plain(url, MODERN) as client:
+                    body, headers = client.call("echo", {}, _meta={**META, key: "mine"})
+                    _, _, answer = await client.ask(body, {**headers, **AUTHORIZED})
+                    seen.append(answer["result"]["structuredContent"]["meta"][key])
+
+    assert len(set(seen)) == 1
+    assert seen[0] != "mine"
