@@ -99,7 +99,7 @@ def call(key, name, message):
             report(token, number)
         answer(key, text_result("done"))
     elif name == "progress, slowly":
-        for number in range(3):
+        for number in range(4):
             time.sleep(0.7)
             report(token_of(message), number)
         answer(key, text_result("done"))
