@@ -46,7 +46,7 @@ ARROWS: dict[str, set[str]] = {
     "connect": {"config", "tools", "schema", "protocol", "http", "oauth", "trust", "shaping"},
     "hub": {"connect", "config", "tools", "protocol", "state", "trust"},
     "serve": {"tools", "schema", "protocol", "config", "state", "jobs", "http", "oauth", "trust"},
-    "middleware": {"serve", "tools", "protocol", "config", "state"},
+    "middleware": {"serve", "tools", "schema", "protocol", "config", "state"},
     "gateway": {
         "agent",
         "jobs",
