@@ -230,6 +230,44 @@ async def test_a_legacy_server_that_refuses_requests_keeps_its_session() -> None
     assert server.methods().count("ping") == 1
 
 
+async def test_a_call_that_is_refused_while_the_stream_is_checked_needs_no_second_check() -> None:
+    replaced = anyio.Event()
+    refused = anyio.Event()
+    pings = 0
+
+    async def special(exchange: Exchange, message: Json) -> bool:
+        nonlocal pings
+        if exchange.method == "GET":
+            if replaced.is_set():
+                return False  # 405: the new version has no such stream
+            await exchange.start_stream()
+            await replaced.wait()
+            await exchange.end_stream()
+            return True
+        if not replaced.is_set() or "mcp-method" in exchange.headers:
+            return False
+        if message["method"] == "ping":
+            pings += 1
+            await refused.wait()
+        await exchange.respond_json(400, {"jsonrpc": "2.0", "id": message.get("id"), **error(-32022, "unsupported")})
+        if message["method"] == "tools/call":
+            refused.set()
+        return True
+
+    def answer(message: Json) -> Json | None:
+        return modern_answer(message) if replaced.is_set() else initialized(legacy_answer)(message)
+
+    server = HttpScript(answer, special)
+    async with listening(server.handle) as (url, _), connected({"url": url}) as connection:
+        await connection.call_tool("t")
+        await eventually(lambda: "GET" in server.methods())
+        replaced.set()
+        await eventually(lambda: pings)
+        with anyio.fail_after(20):
+            assert (await connection.call_tool("t")).text == "done"
+    assert pings == 1
+
+
 async def test_a_hub_reaches_a_server_that_was_replaced_and_its_other_servers_notice_nothing() -> None:
     server, other = Replaced("modern"), Replaced("legacy")
     async with (

@@ -71,8 +71,11 @@ class EraCheck:
             return False
         # Calls that run side by side are refused together: one check serves them all.
         async with self._running:
+            # The stream of the session may have found it out meanwhile: a second check would meet a closed connection.
+            if self._changed:
+                return True
             if anyio.current_time() < self.due_at:
-                return self._changed
+                return False
             self.due_at = anyio.current_time() + _PAUSE_SECONDS
             if modern:
                 self._changed = await self._is_not_modern(_envelope_of(envelope))
