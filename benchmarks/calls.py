@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from benchmarks.crew import hired
-from benchmarks.measure import Figure, compare
+from benchmarks.measure import Figure, callers_named, compare
 from benchmarks.settings import Settings
 
 __all__ = ["calls", "extremes"]
@@ -31,7 +31,7 @@ def calls(settings: Settings) -> list[Figure]:
     figures: list[Figure] = []
     for transport in settings.transports:
         cases = [
-            (f"{transport}, {shape}, {callers} caller{'s' if callers > 1 else ''}", shape, callers)
+            (f"{transport}, {shape}, {callers_named(callers)}", shape, callers)
             for shape in SHAPES
             for callers in (CALLERS if shape != "100 B" else CALLERS + MANY_CALLERS)
             if not settings.quick or (shape != "1 MB" and callers < 64)

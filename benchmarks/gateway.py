@@ -32,7 +32,7 @@ import msgspec
 
 from benchmarks.clients import CLIENTS
 from benchmarks.crew import ROOT, http_url, server_command
-from benchmarks.measure import Figure, Sample, compare
+from benchmarks.measure import Figure, Sample, callers_named, compare
 from benchmarks.peers import GATEWAYS, python_in
 from benchmarks.raw import RawHttp, RawStdio
 from benchmarks.raw_server import Message, answer_post
@@ -296,7 +296,7 @@ class Case:
     @property
     def title(self) -> str:
         """The case's name."""
-        parts = [f"config served, 100 B, {self.callers} caller{'s' * (self.callers > 1)}"]
+        parts = [f"config served, 100 B, {callers_named(self.callers)}"]
         if self.upstreams != "stdio":
             parts.append(f"upstreams over {self.upstreams}")
         if self.kind:

@@ -13,7 +13,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Figure", "Sample", "children_cpu", "compare", "machine"]
+__all__ = ["Figure", "Sample", "callers_named", "children_cpu", "compare", "machine"]
 
 PACKAGES = ("toolweave", "mcp", "msgspec", "pydantic", "anyio", "httptools", "uvloop")
 
@@ -128,6 +128,11 @@ def median_or_none(values: Iterable[float | None]) -> float | None:
     """Return the median of the values that are there."""
     known = [value for value in values if value is not None]
     return statistics.median(known) if known else None
+
+
+def callers_named(count: int) -> str:
+    """Return a number of callers as the names of cases have it."""
+    return f"{count} caller{'s' * (count > 1)}"
 
 
 def children_cpu() -> float:

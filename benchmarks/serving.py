@@ -17,7 +17,7 @@ from pathlib import Path
 
 from benchmarks.clients import CLIENTS
 from benchmarks.crew import ROOT
-from benchmarks.measure import Figure, Sample, compare
+from benchmarks.measure import Figure, Sample, callers_named, compare
 from benchmarks.peers import available, python_of
 from benchmarks.raw import RawHttp, RawStdio
 from benchmarks.served import LISTED, SERVERS, TOKEN
@@ -108,7 +108,7 @@ class Case:
     def title(self) -> str:
         """The case's name."""
         what = "a page of 1,000 tools" if self.lists else "100 B"
-        callers = f"{self.callers} caller{'s' * (self.callers > 1)}"
+        callers = callers_named(self.callers)
         return ", ".join(filter(None, (f"served over {self.transport}", what, callers, self.kind)))
 
     def contenders(self, names: Sequence[str]) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from benchmarks.measure import Figure
+from benchmarks.measure import Figure, callers_named
 
 __all__ = ["Verdict", "judge", "limit_of"]
 
@@ -56,18 +56,13 @@ def over(*shapes: str) -> tuple[str, ...]:
     return tuple(f"{transport}, {shape}" for transport in ("http", "http legacy") for shape in shapes)
 
 
-def named(callers: int) -> str:
-    """Return callers as the names of cases have them."""
-    return f"{callers} caller{'s' * (callers > 1)}"
-
-
 def calls_of(contender: str, cases: Callable[..., tuple[str, ...]], limits: dict[int, float]) -> list[Target]:
     """Return the limits on the CPU of calls of 100 B, by the number of callers."""
     return [
         Target(
-            text=f"{contender}: {cases('100 B')[0]}, {named(callers)}: CPU of raw",
+            text=f"{contender}: {cases('100 B')[0]}, {callers_named(callers)}: CPU of raw",
             limit=limit,
-            applies=limited("calls", contender, *cases(f"100 B, {named(callers)}")),
+            applies=limited("calls", contender, *cases(f"100 B, {callers_named(callers)}")),
             value=cpu,
         )
         for callers, limit in limits.items()
@@ -93,9 +88,9 @@ def through(limits: dict[int, float], more: str = "", contender: str = "toolweav
     """Return the limits on the CPU of calls through a gateway, by the number of callers."""
     return [
         Target(
-            text=f"{contender}: a call through a gateway{more}, {named(callers)}: CPU of the pass-through",
+            text=f"{contender}: a call through a gateway{more}, {callers_named(callers)}: CPU of the pass-through",
             limit=limit,
-            applies=limited("gateway", contender, f"config served, 100 B, {named(callers)}{more}"),
+            applies=limited("gateway", contender, f"config served, 100 B, {callers_named(callers)}{more}"),
             value=cpu,
         )
         for callers, limit in limits.items()

@@ -108,32 +108,24 @@ class Replaced(HttpScript):
             await exchange.respond_json(status, {"jsonrpc": "2.0", "id": message.get("id"), **body})
 
 
-@pytest.mark.requirement("C7")
-@pytest.mark.parametrize("how", REFUSALS_OF_MODERN)
-async def test_a_call_that_a_legacy_version_refuses_is_sent_again_in_its_era(how: str) -> None:
-    server = Replaced("modern", of_modern=how)
-    async with listening(server.handle) as (url, _), connected({"url": url}) as connection:
-        assert (await connection.call_tool("t")).text == "done"
-        server.era = "legacy"
-        with anyio.fail_after(20):
-            assert (await connection.call_tool("t")).text == "done"
-            assert (await connection.call_tool("t")).text == "done"
-        assert connection.protocol_version == LEGACY
-    assert server.calls == ["modern", "legacy", "legacy"]
+REFUSED_CHANGES = [
+    *(("modern", "legacy", how) for how in REFUSALS_OF_MODERN),
+    *(("legacy", "modern", how) for how in REFUSALS_OF_LEGACY),
+]
 
 
 @pytest.mark.requirement("C7")
-@pytest.mark.parametrize("how", REFUSALS_OF_LEGACY)
-async def test_a_call_that_a_modern_version_refuses_is_sent_again_in_its_era(how: str) -> None:
-    server = Replaced("legacy", of_legacy=how)
+@pytest.mark.parametrize(("before", "after", "how"), REFUSED_CHANGES)
+async def test_a_call_that_another_version_refuses_is_sent_again_in_its_era(before: str, after: str, how: str) -> None:
+    server = Replaced(before, **{f"of_{before}": how})
     async with listening(server.handle) as (url, _), connected({"url": url}) as connection:
         assert (await connection.call_tool("t")).text == "done"
-        server.era = "modern"
+        server.era = after
         with anyio.fail_after(20):
             assert (await connection.call_tool("t")).text == "done"
             assert (await connection.call_tool("t")).text == "done"
-        assert connection.protocol_version == MODERN
-    assert server.calls == ["legacy", "modern", "modern"]
+        assert connection.protocol_version == {"legacy": LEGACY, "modern": MODERN}[after]
+    assert server.calls == [before, after, after]
 
 
 @EACH_CHANGE

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from toolweave._json_types import Json, JsonObject, as_object, object_or_empty
+from toolweave._json_types import Json, JsonObject, as_object, object_or_empty, without_members
 from toolweave.config._auth import Auth
 from toolweave.config._secret import reveal
 from toolweave.config._validation import check_object, check_text, check_url
@@ -54,7 +54,7 @@ def as_program(out: JsonObject, values: JsonObject, path: Callable[[str], Path])
     if out.get("headers"):
         words += ["--headers-env", _HEADERS]
         env[_HEADERS] = json.dumps(dict(check_object(out["headers"], "headers")), default=reveal)
-    kept = {name: value for name, value in out.items() if name not in ("auth", "headers")}
+    kept = without_members(out, "auth", "headers")
     return {**kept, "transport": "stdio", "command": sys.executable or "python3", "args": words, "env": env}
 
 

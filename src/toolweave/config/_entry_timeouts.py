@@ -6,7 +6,7 @@ Order matters: a bare `timeout` or an object of bounds is read first, then the k
 
 from __future__ import annotations
 
-from toolweave._json_types import Json, JsonObject, as_object
+from toolweave._json_types import Json, JsonObject, as_object, without_members
 from toolweave.config._dialect_rules import Dialect, rules_of
 from toolweave.config._keys import canonical_key
 from toolweave.config._timeouts import Timeouts
@@ -63,7 +63,7 @@ def _from_object(value: JsonObject, dialect: Dialect) -> Json:
     has_opencode_words = bool(given) and given.keys() <= _OPENCODE_TIMEOUTS.keys()
     if dialect != "opencode" and not has_opencode_words:
         return given
-    out = {key: item for key, item in given.items() if key not in _OPENCODE_TIMEOUTS}
+    out = without_members(given, *_OPENCODE_TIMEOUTS)
     for key, bounds in _OPENCODE_TIMEOUTS.items():  # the narrower ones last, so that they win
         if key in given:
             out.update(dict.fromkeys(bounds, Timeouts.of(given[key]).call / 1000))

@@ -515,19 +515,15 @@ class Requester:
         with self._deadlines.within(seconds, self._supervisor.loop, total) as deadline, ExitStack() as stack:
             stack.enter_context(handlers.waiting(deadline))
             meta = request.meta
-            if (on_progress := request.on_progress) is not None:
-
-                def progressed(params: JsonObject) -> None:
-                    deadline.touch()
-                    on_progress(params)
-
-                token = handlers.watch_progress_params(progressed)
+            news = partial(_pass_on, request, deadline)
+            if request.on_progress is not None:
+                token = handlers.watch_progress_params(partial(news, methods.NOTIFICATIONS_PROGRESS))
                 stack.callback(handlers.forget_progress, token)
                 meta = {**meta, "progressToken": token}
             if request.sent is not None and request.sent.news is not None:
                 # under its own token; a retry has the one above
                 stack.callback(request.sent.news.end)
-                request.sent.news.pass_on(partial(_pass_on, request, deadline))
+                request.sent.news.pass_on(news)
             if request.sole and request.on_news is not None:
                 stack.enter_context(handlers.sole_listener(request.on_news))
             attempt = _ForwardAttempt(line, target, deadline, request, meta)

@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary, ref
 import msgspec
 
 from toolweave._json import decode_json
-from toolweave._json_types import array_or_empty, as_object, as_text, object_or_empty
+from toolweave._json_types import array_or_empty, as_object, as_text, object_or_empty, without_members
 from toolweave.connect import ConnectionState
 from toolweave.errors import AuthRequiredError, RequestError, ToolError, as_tool_error
 from toolweave.gateway._caller_gateways import CallerGateways, InnerGateway
@@ -417,7 +417,7 @@ def _with_statuses(result: Json, meta: Mapping[str, Any]) -> Json:
 
 
 def _without_cursor(params: Mapping[str, Any]) -> Json:
-    return {name: value for name, value in params.items() if name != "cursor"}
+    return without_members(params, "cursor")
 
 
 class _CallerOffers:

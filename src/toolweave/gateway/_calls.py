@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from toolweave._json_types import without_members
 from toolweave.connect import ConnectionState
 from toolweave.errors import RequestError, ToolError
 from toolweave.gateway._fast_calls import SentToolCall
@@ -257,7 +258,7 @@ class Calls:
 
 def _params(request: Request, **changed: Any) -> Json:
     """Return the parameters that go up: all of the caller's but those of this hop."""
-    return {name: value for name, value in request.params.items() if name not in _OURS} | changed
+    return without_members(request.params, *_OURS) | changed
 
 
 def _sent_for(request: Request) -> SentToolCall | None:

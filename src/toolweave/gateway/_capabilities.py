@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from toolweave._json_types import as_object, object_or_empty
+from toolweave._json_types import as_object, object_or_empty, without_members
 from toolweave.connect import ConnectionState, McpConnection
 from toolweave.gateway._unreached import UnreachedUpstreams
 from toolweave.hub import Hub
@@ -107,7 +107,7 @@ class UpstreamCapabilities:
         only = self.only
         if only is not None:
             shown = clients[only.name].capabilities
-            found |= {name: value for name, value in shown.items() if name not in _OWN}
+            found |= without_members(shown, *_OWN)
         return found | _extensions(upstreams, modern=modern)
 
     def info(self) -> Mapping[str, Any]:

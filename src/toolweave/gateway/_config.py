@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 import msgspec
 
-from toolweave._json_types import as_sequence, object_or_empty
+from toolweave._json_types import as_sequence, object_or_empty, without_members
 from toolweave._value import DeferredTypes
 from toolweave.config import LoadedConfig, Secret, ServerConfig, ShapeRule, load_config, merge_loaded
 from toolweave.config._documents import ConfigDocument, read_document
@@ -173,7 +173,7 @@ def load_gateway_config(source: GatewaySource, *, names: Iterable[str] = ()) -> 
     elif isinstance(source, Mapping):
         content = dict(source)
         documents = [ConfigDocument(value=content, path="")]
-        loaded = [load_config({key: value for key, value in content.items() if key != SECTION})]
+        loaded = [load_config(without_members(content, SECTION))]
     else:
         if isinstance(source, str | PurePath):
             paths = [source]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
-from toolweave._json_types import object_or_empty
+from toolweave._json_types import object_or_empty, without_members
 from toolweave.errors import ErrorKind, RequestError, ToolError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INVALID_PARAMS
@@ -146,7 +146,7 @@ class Disclosure:
         else:
             first = _searcher(visible.specs)
         shown = [tool_definition(spec, modern=request.modern) for spec in (first, _CALL)]
-        return {**{name: value for name, value in visible.page.items() if name != "nextCursor"}, "tools": shown}
+        return {**without_members(visible.page, "nextCursor"), "tools": shown}
 
     async def _visible(self, request: Request, call_next: CallNext) -> _VisibleTools:
         """Return the tools that this caller is listed, by asking for every page."""

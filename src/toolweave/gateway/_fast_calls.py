@@ -24,6 +24,7 @@ from toolweave.connect._direct import CallNews, DirectCall, DirectCalls
 from toolweave.connect._session import Declared, Session
 from toolweave.errors import ProtocolError
 from toolweave.gateway._relay import Relay
+from toolweave.gateway._relayed_call import HOPS
 from toolweave.gateway._routes import Route, Routes
 from toolweave.middleware._observers import Observer, Observers, RequestEnd, report
 from toolweave.middleware._outcome import is_failed, shown_name
@@ -34,7 +35,7 @@ from toolweave.protocol.headers import mirrored_arguments
 from toolweave.protocol.jsonrpc import RequestId, encode_result, encode_value, value_of
 from toolweave.protocol.lenient_messages import RawResult
 from toolweave.protocol.lenient_results import BareResult
-from toolweave.protocol.meta import LOG_LEVEL, RELATED_TASK, SUBSCRIPTION_ID
+from toolweave.protocol.meta import LOG_LEVEL
 from toolweave.protocol.tasks import declares_tasks, is_task
 from toolweave.protocol.versions import MODERN_VERSION
 from toolweave.serve._endpoint import Endpoint
@@ -54,7 +55,7 @@ _MAX_ROUTES = 20_000
 _MAX_HOPS = 256
 _MAX_META = 1024  # bytes
 _PROGRESS = "progressToken"
-_DECIDING = frozenset({LOG_LEVEL, RELATED_TASK, SUBSCRIPTION_ID, VERSION, IDEMPOTENCY_KEY})
+_DECIDING = HOPS | {LOG_LEVEL, VERSION, IDEMPOTENCY_KEY}
 """The members of a `_meta` that decide about a call, and are read by the full path."""
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from toolweave._json_types import without_members
 from toolweave.connect._direct import DirectCall
 from toolweave.connect._forwarding import ForwardedRequest
 from toolweave.connect._session import Declared
@@ -21,7 +22,8 @@ from toolweave.protocol.meta import RELATED_TASK, SUBSCRIPTION_ID
 from toolweave.serve._request import Json, Request
 from toolweave.serve._request_context import forwarded_meta
 
-_HOPS = frozenset({RELATED_TASK, SUBSCRIPTION_ID})
+HOPS = frozenset({RELATED_TASK, SUBSCRIPTION_ID})
+"""The members of a `_meta` that concern the caller's side alone, and are not forwarded."""
 
 
 class RelayedCall(msgspec.Struct, frozen=True, eq=False, kw_only=True):
@@ -91,7 +93,7 @@ class RelayedCall(msgspec.Struct, frozen=True, eq=False, kw_only=True):
 
     def forwarded(self, declared: Declared | None, **more: Any) -> ForwardedRequest:
         """Return the request for the upstream."""
-        meta = {name: value for name, value in forwarded_meta(self.request).items() if name not in _HOPS}
+        meta = without_members(forwarded_meta(self.request), *HOPS)
         about: dict[str, Any] = {
             "on_progress": self.stream.progress if self.stream.wants_progress else None,
             "on_news": self.stream.news,

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import anyio
 
-from toolweave._json_types import object_or_empty, text_or_empty
+from toolweave._json_types import object_or_empty, text_or_empty, without_members
 from toolweave.config import is_loopback
 from toolweave.errors import ErrorKind, RequestError, ServerError, StoreError, ToolError
 from toolweave.gateway._sealed_state import SealedRound, StateCipher
@@ -228,7 +228,7 @@ class SignInFirst:
 
 def without_round(request: Request) -> Request:
     """Return a request without the state and the answers of a round."""
-    kept = {name: it for name, it in request.params.items() if name not in (INPUT_RESPONSES, REQUEST_STATE)}
+    kept = without_members(request.params, INPUT_RESPONSES, REQUEST_STATE)
     return request.replace(params=kept)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from operator import itemgetter
 from typing import Any
 
-from toolweave._json_types import object_or_empty
+from toolweave._json_types import object_or_empty, without_members
 from toolweave.errors import RequestError
 from toolweave.gateway._perspectives import Perspective, Perspectives
 from toolweave.gateway._relay import Relay
@@ -111,7 +111,7 @@ class UpstreamSkills:
 
     async def _answer(self, request: Request, route: Route) -> Json | None:
         """Return the answer of an upstream, or None when it does not know the URI."""
-        params = {name: value for name, value in request.params.items() if name != "_meta"}
+        params = without_members(request.params, "_meta")
         try:
             return await self._relay.request(request, route, request.method, params | {"uri": route.name})
         except RequestError as exc:

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 import anyio
 
-from toolweave._json_types import as_object, as_text, object_or_empty
+from toolweave._json_types import as_object, as_text, object_or_empty, without_members
 from toolweave.connect import McpConnection
 from toolweave.errors import RequestError
 from toolweave.gateway._kept_tasks import NO_LINE, EndedCalls, ProcessTasks
@@ -215,7 +215,7 @@ class UpstreamTasks:
     async def _keep(self, request: Request, name: str, shown: Json) -> None:
         """Keep a task for other replicas, which have other processes of its server; follow it to its end."""
         plain = replace(request, method=methods.TASKS_GET, params={TASK_ID: name}, line=NO_LINE)
-        members = {key: value for key, value in shown.items() if key != "resultType"}
+        members = without_members(shown, "resultType")
 
         async def ended() -> Json:
             while not _is_over(state := await self._state_here(plain, name)):
@@ -494,7 +494,7 @@ class UpstreamTasks:
     async def _asked(self, request: Request, method: str, name: str, more: Mapping[str, Any] | None = None) -> Json:
         """Ask the upstream of a task about it, by its own id."""
         route = self._route(request, name)
-        params = {key: value for key, value in request.params.items() if key not in _OF_A_ROUND}
+        params = without_members(request.params, *_OF_A_ROUND)
         plain = replace(request, params=params)  # no answers to a round of ours
         return await self._relay.request(
             plain, route, method, {TASK_ID: route.name, **(more or {})}, follow_tasks=False

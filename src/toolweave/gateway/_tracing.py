@@ -17,6 +17,7 @@ from opentelemetry import metrics, propagate, trace
 from opentelemetry.metrics import Histogram
 from opentelemetry.trace import Link, Span, SpanKind, StatusCode, Tracer
 
+from toolweave._json_types import without_members
 from toolweave.connect import ConnectionState, McpConnection
 from toolweave.connect._state import StateChanged
 from toolweave.errors import RequestError
@@ -167,7 +168,7 @@ async def _observed(
         if failed:
             span.set_status(StatusCode.ERROR)  # without its text, which may quote the caller's arguments
         if request.method != methods.SUBSCRIPTIONS_LISTEN:  # which lasts as long as its caller listens
-            measured = {name: value for name, value in attributes.items() if name != _REQUEST_ID}
+            measured = without_members(attributes, _REQUEST_ID)
             durations.record(time.perf_counter() - begun, measured | failed)
 
 

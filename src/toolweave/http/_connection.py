@@ -223,7 +223,7 @@ class Socket(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Remember the transport."""
-        # Uvloop's is one by its methods only.
+        # The transport of uvloop is one by its methods only.
         self.transport = cast("asyncio.Transport", transport)
         self._loop = asyncio.get_running_loop()
         connection = transport.get_extra_info("socket")

@@ -17,7 +17,7 @@ import msgspec
 
 from toolweave._json_types import as_array, only_members, without_members
 from toolweave._value import Value
-from toolweave.errors import ConfigError, ErrorKind, RequestError, SchemaError, ToolError
+from toolweave.errors import ConfigError, ErrorKind, RequestError, ToolError
 from toolweave.middleware._options import as_tuples, one_of
 from toolweave.middleware._selection import OfferSelection, RequestTarget, found_target, target_of
 from toolweave.protocol import methods
@@ -25,9 +25,10 @@ from toolweave.protocol.codes import INVALID_PARAMS
 from toolweave.protocol.server_features import read_reference
 from toolweave.protocol.subscriptions import RESOURCE_SUBSCRIPTIONS
 from toolweave.schema import Validator
+from toolweave.schema._validate import usable_validator
 from toolweave.serve._request import CallNext, Identity, Json, MayUse, OfferKind, OfferLookup, Request
 from toolweave.serve._unknown import not_offered, unknown_reference
-from toolweave.tools import ToolResult, ToolSpec
+from toolweave.tools import ToolResult
 from toolweave.tools._mcp import call_result
 from toolweave.tools._selection import fits, member_of
 
@@ -409,19 +410,10 @@ class _View:
                 allowed = True
         visible = allowed or any(one.rule.effect == "allow" for one in by_arguments)
         if visible:
-            schema = _validator(target.spec) if by_arguments else None
+            spec = target.spec if by_arguments else None
+            schema = None if spec is None else usable_validator(spec.input_schema)
             return _Verdict(visible, allowed, tuple(by_arguments), facts, schema)
         return _HIDDEN
-
-
-def _validator(spec: ToolSpec | None) -> Validator | None:
-    """Return the validator of a tool's arguments; None for an unknown tool, or a schema that cannot be used."""
-    if spec is None:
-        return None
-    try:
-        return Validator(spec.input_schema)
-    except SchemaError:
-        return None
 
 
 def _caller(identity: Identity | None) -> Mapping[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from toolweave._json_types import JsonObject
+from toolweave._json_types import JsonObject, without_members
 
 __all__ = [
     "APPS_EXTENSION",
@@ -54,4 +54,4 @@ def with_trace_context(meta: JsonObject, context: Mapping[str, str]) -> JsonObje
     """Return a `_meta` with this trace context instead of the one it has; an empty one changes nothing."""
     if not context:
         return meta
-    return {**{key: member for key, member in meta.items() if key not in _TRACE_CONTEXT}, **context}
+    return {**without_members(meta, *_TRACE_CONTEXT), **context}

@@ -17,10 +17,9 @@ import msgspec
 
 from toolweave._json import decode_json
 from toolweave._repairs import Repair
-from toolweave.errors import SchemaError
 from toolweave.schema._json_values import JsonValue, SchemaView
 from toolweave.schema._problems import branches_with_errors, meant_branches, path_text
-from toolweave.schema._validate import Validator
+from toolweave.schema._validate import Validator, usable_validator
 
 if TYPE_CHECKING:
     from jsonschema_rs import ValidationError
@@ -88,9 +87,8 @@ def fitted(validator: Validator, arguments: Arguments) -> tuple[Arguments, tuple
 
 def as_fitted(schema: SchemaView, arguments: Arguments) -> Arguments:
     """Return arguments as they are sent, for rules that read them before; unchanged if no change makes them fit."""
-    try:
-        validator = Validator(schema)
-    except SchemaError:
+    validator = usable_validator(schema)
+    if validator is None:
         return arguments
     return fitted_or_same(validator, arguments)
 

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
-from toolweave._json_types import without_members
+from toolweave._json_types import JsonObject, without_members
 from toolweave.errors import SchemaError, ToolError
 from toolweave.schema._explaining import is_explainable
 from toolweave.schema._json_values import JsonValue, SchemaNode
@@ -188,6 +188,14 @@ class Validator:
 
     def __repr__(self) -> str:
         return f"Validator({self.schema!r})"
+
+
+def usable_validator(schema: JsonObject | bool) -> Validator | None:
+    """Return a validator, or None for a schema that cannot be used: that of a tool whose server checks it."""
+    try:
+        return Validator(schema)
+    except SchemaError:
+        return None
 
 
 def load_validator() -> None:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
-from toolweave._json_types import object_or_empty
+from toolweave._json_types import object_or_empty, without_members
 from toolweave.errors import RequestError
 from toolweave.protocol.codes import INVALID_PARAMS
 from toolweave.protocol.input_required import INPUT_RESPONSES, REQUEST_STATE
@@ -110,7 +110,7 @@ class StateSigner:
 
 def request_binding(request: Request) -> str:
     """Return a digest of a request's method, params and principal, to which a state is bound."""
-    params = {name: value for name, value in request.params.items() if name not in _LOOSE}
+    params = without_members(request.params, *_LOOSE)
     bound = [request.method, params, request.client.principal]
     return to_base64url(sha256(json.dumps(bound, sort_keys=True, separators=(",", ":")).encode()).digest())
 

@@ -19,6 +19,7 @@ from toolweave.protocol.component_meta import asked_version
 from toolweave.protocol.headers import mirrored_arguments, mirroring_problem
 from toolweave.schema import Validator
 from toolweave.schema._fitting import fitted, fitted_or_same
+from toolweave.schema._validate import usable_validator
 from toolweave.serve._middleware import checked
 from toolweave.serve._offers.pagination import DEFAULT_PAGE_SIZE, checked_definition, only_for_caller
 from toolweave.serve._offers.tool_pages import ToolPages
@@ -270,10 +271,7 @@ class Tools:
         known = self._fitting.get(spec.name)
         if known is not None and known[0] is spec:
             return known[1]
-        try:
-            made = Validator(spec.input_schema)
-        except SchemaError:  # a foreign tool's, which its own server can use
-            made = None
+        made = usable_validator(spec.input_schema)
         if len(self._fitting) > 2 * len(self._listed) + _SPARE:
             self._fitting.clear()
         self._fitting[spec.name] = (spec, made)

@@ -12,9 +12,10 @@ from toolweave._json_types import JsonObject
 from toolweave._value import Value
 from toolweave.config._secret import reveal
 from toolweave.config._shaping import ArgumentRule
-from toolweave.errors import ErrorKind, SchemaError, ToolError
+from toolweave.errors import ErrorKind, ToolError
 from toolweave.schema import Problem, Validator
 from toolweave.schema._fitting import fitted_or_same
+from toolweave.schema._validate import usable_validator
 from toolweave.tools._call import CallContext
 from toolweave.tools._result import invalid_input
 from toolweave.tools._selection import member_of
@@ -116,12 +117,7 @@ class ShapedCalls:
         known = self._validators.get(id(schema))
         if known is not None and known[0] is schema:
             return known[1]
-        made: Validator | None = None
-        try:
-            made = Validator(schema)
-        except SchemaError:
-            # Permissive, as for any tool whose schema cannot be used.
-            pass
+        made = usable_validator(schema)
         if len(self._validators) >= _MAX_VALIDATORS:
             self._validators.clear()
         self._validators[id(schema)] = (schema, made)

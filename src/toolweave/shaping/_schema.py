@@ -14,10 +14,10 @@ import msgspec
 from toolweave._json_types import only_members
 from toolweave._value import Value
 from toolweave.errors import SchemaError
-from toolweave.schema import Validator
 from toolweave.schema._json_values import JsonValue, SchemaNode, listed, named
 from toolweave.schema._limits import local_target
 from toolweave.schema._normalize import DEFINITIONS
+from toolweave.schema._validate import usable_validator
 
 _MAX_SUBSCHEMAS = 10_000
 """Subschemas of the same object that are rewritten; one that occurs several times counts each time."""
@@ -163,11 +163,11 @@ class _Rewriting:
         if change.value is msgspec.UNSET or argument is True:
             return True
         definitions = only_members(self._root, DEFINITIONS)
-        try:
-            return Validator({**definitions, "allOf": [argument]}).is_valid(change.value)
-        except SchemaError:
+        check = usable_validator({**definitions, "allOf": [argument]})
+        if check is None:
             # The schema as a whole cannot be used either, and nothing is checked.
             return True
+        return check.is_valid(change.value)
 
     def _required(self, out: SchemaNode) -> bool:
         required = out.get("required")

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 import anyio
 
-from toolweave._json_types import JsonObject, array_or_empty, object_or_empty
+from toolweave._json_types import JsonObject, array_or_empty, object_or_empty, only_members
 from toolweave.errors import ConnectionLostError, ProtocolError, ServerError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import (
@@ -30,6 +30,7 @@ from toolweave.protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_V
 SendCheck = Callable[[str, JsonObject], Awaitable[tuple[int, JsonObject | ProtocolError]]]
 """Sends a request by its method and parameters; returns the status of HTTP, and the result or the refusal."""
 
+_ENVELOPE = (PROTOCOL_VERSION, CLIENT_INFO, CLIENT_CAPABILITIES)
 _CHECK_SECONDS = 10.0
 _PAUSE_SECONDS = 5.0
 _OTHER_CAUSES = frozenset({401, 403, 407, 408, 413, 414, 421, 425, 429, 431, *range(500, 600)})
@@ -78,7 +79,7 @@ class EraCheck:
                 return False
             self.due_at = anyio.current_time() + _PAUSE_SECONDS
             if modern:
-                self._changed = await self._is_not_modern(_envelope_of(envelope))
+                self._changed = await self._is_not_modern(only_members(envelope, _ENVELOPE))
             else:
                 self._changed = await self._refuses_session()
         return self._changed
@@ -120,15 +121,6 @@ class EraCheck:
             except ServerError as exc:
                 return 0, exc
         return 0, None
-
-
-def _envelope_of(meta: JsonObject) -> JsonObject:
-    """Return the members of `_meta` that every modern request carries."""
-    return {
-        PROTOCOL_VERSION: meta[PROTOCOL_VERSION],
-        CLIENT_INFO: meta[CLIENT_INFO],
-        CLIENT_CAPABILITIES: meta[CLIENT_CAPABILITIES],
-    }
 
 
 def _is_suspicious(error: ProtocolError, status: int, *, modern: bool, params_fit: bool) -> bool:

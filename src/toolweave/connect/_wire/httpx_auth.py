@@ -15,6 +15,7 @@ from urllib.parse import urljoin
 
 import anyio.to_thread
 
+from toolweave._json_types import without_members
 from toolweave.config._auth import AuthFlow
 from toolweave.connect._http_errors import HttpSettings, http_error, refused_credentials
 from toolweave.errors import ServerError
@@ -59,7 +60,7 @@ class HttpxAuth:
         try:
             wanted = await self._next(steps, None)
             while wanted is not None:
-                named = {name: value for name, value in wanted.headers.items() if name not in _FRAMING}
+                named = without_members(wanted.headers, *_FRAMING)
                 place = str(wanted.url)
                 if wanted.url == begun:
                     place = url  # the library may write the same in another way
@@ -129,7 +130,7 @@ def _redirected(library: Any, request: Any, status: int, location: str) -> Any:
         headers: dict[str, str] = {}
         # Headers, which may hold credentials, are meant for one origin.
         if origin_of(url) == origin_of(str(request.url)):
-            headers = {name: value for name, value in request.headers.items() if name not in _FRAMING}
+            headers = without_members(request.headers, *_FRAMING)
         return library.Request(method, url, headers=headers, content=content)
     except (ValueError, library.InvalidURL):
         return None

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-from toolweave._json_types import array_or_empty, as_array, as_object, as_text, object_or_empty
+from toolweave._json_types import array_or_empty, as_array, as_object, as_text, object_or_empty, without_members
 
 _MAX_FIELDS = 100
 _MAX_CHOICES = 200
@@ -128,7 +128,7 @@ def _plain(part: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
     node = object_or_empty(part)
     for _ in range(_MAX_STEPS):
         reference = node.get("$ref")
-        own = {name: value for name, value in node.items() if name != "$ref"}
+        own = without_members(node, "$ref")
         if isinstance(reference, str):
             node = {**object_or_empty(_at(root, reference)), **own}
             continue
@@ -139,7 +139,7 @@ def _plain(part: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
         others = [one for one in others if one.get("type") != "null"]
         if len(others) != 1:
             return _joined(node, others)
-        node = {**others[0], **{name: value for name, value in own.items() if name not in ("anyOf", "oneOf")}}
+        node = {**others[0], **without_members(own, "anyOf", "oneOf")}
     return node
 
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import anyio
 
+from toolweave._json_types import without_members
 from toolweave._text import shortened
 from toolweave.errors import ProtocolError, RequestError
 from toolweave.gateway._console.rendering import MAX_TEXT, as_json
@@ -84,7 +85,7 @@ class TrialLine:
     async def notify(self, method: str, params: Mapping[str, Any]) -> None:
         """Keep a notification."""
         if len(self.notes) < _MAX_NOTES:
-            shown = {name: value for name, value in params.items() if name not in ("progressToken", "_meta")}
+            shown = without_members(params, "progressToken", "_meta")
             self.notes.append(shortened(f"{method} {as_json(shown, indent=None)}", 500))
 
     async def ask(self, method: str, params: Mapping[str, Any]) -> Json:

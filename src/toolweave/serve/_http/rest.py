@@ -18,8 +18,16 @@ import anyio
 import msgspec
 
 from toolweave._json import decode_json
-from toolweave._json_types import JsonObject, as_array, as_object, as_text, object_entries, text_or_empty
-from toolweave.errors import RequestError, SchemaError
+from toolweave._json_types import (
+    JsonObject,
+    as_array,
+    as_object,
+    as_text,
+    object_entries,
+    text_or_empty,
+    without_members,
+)
+from toolweave.errors import RequestError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import (
     INTERNAL_ERROR,
@@ -31,7 +39,7 @@ from toolweave.protocol.input_required import INPUT_REQUIRED
 from toolweave.protocol.jsonrpc import encode_value
 from toolweave.protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION, SERVER_INFO
 from toolweave.protocol.versions import MODERN_VERSION
-from toolweave.schema import Validator
+from toolweave.schema._validate import usable_validator
 from toolweave.serve._auth.gate import OperationGate
 from toolweave.serve._http.asgi import Receive, Scope, Send, VisibleHeaders, path_of, read_body
 from toolweave.serve._http.dispatcher import CallerMustWait, HttpDispatcher, ParsedRequest
@@ -197,9 +205,9 @@ class _CallResponse(PostResponse):
     async def result(self, result: Json) -> None:
         """Answer with a result; that of a failed tool is an error."""
         kind = result.get("resultType", "complete")
-        shown = {name: value for name, value in result.items() if name not in ("resultType", "_meta")}
+        shown = without_members(result, "resultType", "_meta")
         members: Json = result.get("_meta") or {}
-        meta = {key: value for key, value in members.items() if key != SERVER_INFO}
+        meta = without_members(members, SERVER_INFO)
         if meta:
             shown["_meta"] = meta
         if kind != "complete":
@@ -394,10 +402,10 @@ def _fits(schema: Mapping[str, Any] | None, arguments: Json) -> bool:
     """Return whether arguments fit the schema of their tool, or that cannot be checked."""
     if schema is None:
         return True
-    try:
-        return Validator(schema).is_valid(arguments)
-    except SchemaError:
+    check = usable_validator(schema)
+    if check is None:
         return True
+    return check.is_valid(arguments)
 
 
 def _status_of(error: RequestError) -> tuple[int, str]:

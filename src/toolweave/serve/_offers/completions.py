@@ -12,7 +12,7 @@ from functools import partial
 from itertools import islice
 from typing import Any, Protocol, TypeAlias, TypeVar
 
-from toolweave._json_types import as_object
+from toolweave._json_types import as_object, without_members
 from toolweave.errors import RequestError, SchemaError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INVALID_PARAMS, METHOD_NOT_FOUND
@@ -130,7 +130,7 @@ class Completions:
             raise RequestError("Method not found", code=METHOD_NOT_FOUND, data=request.method)
         if not _OF_ROUNDS.isdisjoint(request.params):
             # a completion has no rounds of input, and parameters that a method does not have are ignored
-            params = {name: value for name, value in request.params.items() if name not in _OF_ROUNDS}
+            params = without_members(request.params, *_OF_ROUNDS)
             request = request.replace(params=params)
         return await self._rounds.run(request, partial(self.answer, request))
 
