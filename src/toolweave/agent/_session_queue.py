@@ -23,7 +23,7 @@ from toolweave.agent._sessions import continue_conversation
 from toolweave.errors import RunError, StoreError
 from toolweave.jobs._backoff import until
 from toolweave.jobs._lease import Lease
-from toolweave.state import Put, iter_documents
+from toolweave.state import Put, Store, iter_documents
 
 _COLLECTION = "run-lines"
 """Runs that were submitted to a session, below the session's key, in the order of submission."""
@@ -145,6 +145,22 @@ async def hold_session(durable: Durable | None, session: str | None, run_id: str
     if not completed:
         # Cancelled by the loss of the lease.
         raise RunError("lost its session to another process; resume it", run_id=run_id, reason="error")
+
+
+async def runs_behind_others(store: Store) -> set[str]:
+    """Return the ids of submitted runs that are not the first of their session.
+
+    Raises:
+        StoreError: The store cannot be read.
+    """
+    behind: set[str] = set()
+    last = ""
+    async for found in iter_documents(store, _COLLECTION):
+        session = found.key.partition("/")[0]
+        if session == last:
+            behind.add(found.value)
+        last = session
+    return behind
 
 
 async def _wake_next(durable: Durable, session: str) -> None:

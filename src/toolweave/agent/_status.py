@@ -26,10 +26,12 @@ from toolweave.agent._records import (
     unreadable,
     write_record,
 )
+from toolweave.agent._session_queue import runs_behind_others
 from toolweave.agent._waiting import answer_waiting, waiting_calls
 from toolweave.errors import StoreError
 from toolweave.jobs import WorkQueue
 from toolweave.jobs._lease import ask_to_cancel, is_held
+from toolweave.jobs._queued import QueuedJobs, queued_jobs
 from toolweave.state import Document, Store, iter_documents
 
 StoredStatus: TypeAlias = Literal[
@@ -143,6 +145,16 @@ class RunStatuses:
         return RunStats(
             total=counts.total(), by_status=dict(counts), input_tokens=input_tokens, output_tokens=output_tokens
         )
+
+    async def queued(self) -> Mapping[str, QueuedJobs]:
+        """Return the submitted runs that wait for a worker, by agent; an agent without such runs is missing.
+
+        Runs that wait for a person, or behind another run of their session, do not count: no worker could start them.
+
+        Raises:
+            StoreError: The store cannot be read.
+        """
+        return await queued_jobs(self._store, RUN_NOTES, excluded=await runs_behind_others(self._store))
 
     async def cancel(self, run_id: str) -> bool:
         """Cancel a run and its descendants, in any process; return False if it has ended or does not exist.

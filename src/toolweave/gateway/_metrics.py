@@ -116,6 +116,12 @@ class MetricsPage:
             joined="livemax",
         )
         self._ready = self._gauge("toolweave_ready", "1 while the gateway is ready.", joined="livemin")
+        if manager.runs is None:
+            self._queue = None
+        else:
+            from toolweave.gateway._queue_metrics import QueueMetrics  # it loads agents
+
+            self._queue = QueueMetrics(self._registry, manager.runs.store)
 
     def _gauge(self, name: str, text: str, *labels: str, joined: Joined = "livesum") -> Gauge:
         return Gauge(name, text, labels, registry=self._registry, multiprocess_mode=joined)
@@ -123,7 +129,7 @@ class MetricsPage:
     async def keep_fresh(self) -> None:
         """Copy the figures that are counted elsewhere every few seconds: another worker may serve the page."""
         while self._workers:
-            self._read()
+            await self._read_all()
             await anyio.sleep(_FRESH_SECONDS)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -131,7 +137,7 @@ class MetricsPage:
         if scope["method"] not in ("GET", "HEAD"):
             await respond(send, 405, "Method Not Allowed", [(b"allow", b"GET, HEAD")])
             return
-        self._read()
+        await self._read_all()
         body = await anyio.to_thread.run_sync(self._rendered)  # many milliseconds for many tools
         headers = [_TEXT, (b"content-length", b"%d" % len(body))]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
@@ -143,6 +149,11 @@ class MetricsPage:
         joined = CollectorRegistry()
         MultiProcessCollector(joined)
         return generate_latest(joined)
+
+    async def _read_all(self) -> None:
+        self._read()
+        if self._queue is not None:
+            await self._queue.refresh()
 
     def _read(self) -> None:
         """Copy the figures that are counted elsewhere; upstreams that are gone are removed, or are in no worker."""

@@ -29,6 +29,7 @@ class StoredRuns:
         place: Their location. With the URL of a backend, such as `redis://`, its workers continue answered runs.
 
     Attributes:
+        store: The store.
         statuses: The runs.
         has_workers: Whether workers continue answered runs; else the program of the agent resumes them.
 
@@ -38,8 +39,9 @@ class StoredRuns:
 
     def __init__(self, place: RunsPlace) -> None:
         self._opened: Store | Backend | None = None
-        self._store, queue = self._read(place)
-        self.statuses: RunStatuses = RunStatuses(self._store, queue=queue)
+        self.store: Store
+        self.store, queue = self._read(place)
+        self.statuses: RunStatuses = RunStatuses(self.store, queue=queue)
         self.has_workers: bool = queue is not None
 
     def _read(self, place: RunsPlace) -> tuple[Store, WorkQueue | None]:

@@ -1,4 +1,4 @@
-"""Requests of browsers to small listeners of this machine that serve a page or two: the head of one, and the answer.
+"""Requests of browsers and probes to small listeners that serve a page or two: the head of one, and the answer.
 
 Reads no body.
 """
@@ -69,18 +69,21 @@ async def read_head(stream: anyio.abc.ByteStream) -> IncomingHead:
     return head
 
 
-def page_answer(status: int, page: str, headers: Iterable[str]) -> bytes:
-    """Return an answer with a page of HTML, after which the connection is closed.
+def page_answer(
+    status: int, page: str | bytes, headers: Iterable[str], *, content_type: str = "text/html; charset=utf-8"
+) -> bytes:
+    """Return an answer with a page, after which the connection is closed.
 
     Args:
         status: Its status code.
         page: The page.
         headers: Further lines of its head, in ASCII.
+        content_type: The type of the page, by default HTML.
     """
-    body = page.encode()
+    body = page.encode() if isinstance(page, str) else page
     lines = (
         f"HTTP/1.1 {status} {HTTPStatus(status).phrase}",
-        "Content-Type: text/html; charset=utf-8",
+        f"Content-Type: {content_type}",
         *headers,
         "Connection: close",
         f"Content-Length: {len(body)}",

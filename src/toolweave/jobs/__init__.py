@@ -13,6 +13,7 @@ from toolweave.jobs._queue import Handler, Job, Reschedule, WorkBackend, WorkQue
 if TYPE_CHECKING:
     from toolweave.jobs._backend import Backend
     from toolweave.jobs._lease import Lease, LeaseAttempt, ask_to_cancel
+    from toolweave.jobs._queued import QueuedJobs
     from toolweave.jobs._worker import JobWorker, resubmit_jobs, work_jobs
 else:
     from toolweave._lazy import lazy_exports
@@ -26,6 +27,7 @@ else:
                 "LeaseAttempt",
                 "ask_to_cancel",
             ),
+            "_queued": ("QueuedJobs",),
             "_worker": (
                 "JobWorker",
                 "resubmit_jobs",
@@ -41,6 +43,7 @@ __all__ = [
     "JobWorker",
     "Lease",
     "LeaseAttempt",
+    "QueuedJobs",
     "Reschedule",
     "WorkBackend",
     "WorkQueue",

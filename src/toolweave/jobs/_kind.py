@@ -52,6 +52,11 @@ class JobCollections:
             object.__setattr__(self, what, f"{self.name}-{what}")
 
 
+def topic_name(notes: JobCollections, owner: str) -> str:
+    """Return the topic of the jobs of an agent or server in the queue."""
+    return f"{notes.name}s:{owner}"
+
+
 def owner_prefix(owner: str) -> str:
     """Return how the keys of the submitted jobs of an agent or server begin."""
     return f"{quote(owner, safe='')}/"
@@ -93,7 +98,7 @@ class JobTopic:
         clock: Callable[[], float] = time.time,
         keep_seconds: float,
     ) -> None:
-        self.name: str = f"{notes.name}s:{owner}"
+        self.name: str = topic_name(notes, owner)
         self.notes = notes
         self.owner = owner
         self.store = store

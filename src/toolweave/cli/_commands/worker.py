@@ -55,6 +55,13 @@ class WorkerOptions(AgentTarget):
         float,
         Option("--grace", metavar="SECONDS", minimum=0, help="How long turns and calls may take to end at SIGTERM."),
     ] = 20.0
+    http: Annotated[
+        str | None,
+        Option("--http", metavar="[HOST:]PORT", help="Serve /healthz and /readyz for orchestrators; port 0: any."),
+    ] = None
+    metrics: Annotated[bool, Option("--metrics", help="Count jobs for Prometheus, at /metrics.", needs=["--http"])] = (
+        False
+    )
     quiet: Annotated[bool, Option("--quiet", "-q", help="Report only errors.")] = False
     as_json: Annotated[bool, Option("--json", help="Report events as JSON, one object a line.")] = False
 
@@ -109,6 +116,7 @@ async def _work(options: WorkerOptions, url: str, found: WorkerTargets | None) -
     from toolweave.cli._chat.startup import opened
     from toolweave.cli._worker.discover import open_all
     from toolweave.cli._worker.log import ReportingBackend, WorkerReporter
+    from toolweave.cli._worker.probes import WorkerProbes, worker_metrics
     from toolweave.cli._worker.signals import ended_by_signals
 
     reporter: WorkerReporter | None = None
@@ -119,8 +127,15 @@ async def _work(options: WorkerOptions, url: str, found: WorkerTargets | None) -
 
     with ended_by_signals(stopping, grace_seconds=options.grace) as shutdown:
         async with AsyncExitStack() as stack:
+            probes = WorkerProbes()
+            if options.http is not None:
+                await stack.enter_async_context(probes.serving(options.http))
             backend = await stack.enter_async_context(opened_backend(url))
-            reporter = WorkerReporter(statuses=RunStatuses(backend.store), as_json=options.as_json, quiet=options.quiet)
+            if options.metrics:
+                probes.metrics = worker_metrics(backend.store)
+            reporter = WorkerReporter(
+                statuses=RunStatuses(backend.store), probes=probes, as_json=options.as_json, quiet=options.quiet
+            )
             reporting = ReportingBackend(backend, reporter)
             if found is None:
                 chat = opened(chat_options(options), backend=reporting)

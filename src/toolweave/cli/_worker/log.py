@@ -18,6 +18,7 @@ from toolweave.jobs._queue import HandOver
 
 if TYPE_CHECKING:
     from toolweave.agent import RunStatuses
+    from toolweave.cli._worker.probes import WorkerProbes
     from toolweave.jobs import Backend, Handler, Job
     from toolweave.state import Store
 
@@ -92,26 +93,36 @@ class WorkerReporter:
         as_json: One JSON object a line on standard output, instead of text on standard error.
         quiet: Report nothing.
         statuses: The runs' statuses, for their outcomes.
+        probes: Notified of the same events, or None.
     """
 
     statuses: RunStatuses
+    probes: WorkerProbes | None = None
     as_json: bool = False
     quiet: bool = False
 
     def started(self, where: str, topics: Iterable[str], concurrency: int) -> None:
         """Report that the worker accepts jobs."""
         named = sorted(topics)
+        address = None
+        if self.probes is not None:
+            self.probes.started(named)
+            address = self.probes.address
         if self.as_json:
-            self._line("started", backend=where, topics=named, concurrency=concurrency)
+            served = {} if address is None else {"http": address}
+            self._line("started", backend=where, topics=named, concurrency=concurrency, **served)
         elif not self.quiet:
             from toolweave.cli._screen import announce  # rich, which not every command needs
 
-            announce("worker", where, f"{concurrency} at a time", "Ctrl-C stops it")
+            served = () if address is None else (f"probes at {address}",)
+            announce("worker", where, f"{concurrency} at a time", *served, "Ctrl-C stops it")
             for topic in named:
                 note(f"  {_words(topic)}")
 
     def stopping(self) -> None:
         """Report that the worker accepts no more jobs."""
+        if self.probes is not None:
+            self.probes.stopping()
         if self.as_json:
             self._line("stopping")
         elif not self.quiet:
@@ -154,6 +165,8 @@ class WorkerReporter:
         return "ended"
 
     def _report(self, job: Job, event: str, **more: str) -> None:
+        if self.probes is not None and self.probes.metrics is not None:
+            self.probes.metrics.job_reported(job.topic, event)
         if self.as_json:
             self._line(event, topic=job.topic, key=job.key, delivery=job.delivery, **more)
         elif not self.quiet:
