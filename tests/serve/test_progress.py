@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from asyncio import CancelledError
+from functools import partial
 from typing import Any
 
 import anyio
@@ -11,8 +13,10 @@ import pytest
 from tests.serve.carriers import EACH_CARRIER, EACH_ERA, connected
 from tests.serve.lines import Peer
 from toolweave import Progress, ToolError
+from toolweave.errors import RequestError
 from toolweave.serve import McpServer, create_mcp_server
 from toolweave.serve._progress import BURST, ProgressStream
+from toolweave.serve._task_spawner import ServingGroups
 from toolweave.tools import CallContext, ProgressReporter
 
 pytestmark = pytest.mark.anyio
@@ -101,8 +105,10 @@ async def test_a_flood_of_progress_is_thinned_and_its_last_report_goes_out_befor
         return "done"
 
     peer = Peer()
+    server = serve(flood)
 
-    result = await peer.call(serve(flood), "flood", _meta={"progressToken": 0})
+    async with server.running():
+        result = await peer.call(server, "flood", _meta={"progressToken": 0})
 
     sent = amounts(peer)
     assert result["content"][0]["text"] == "done"
@@ -135,8 +141,10 @@ async def test_what_is_held_back_goes_out_when_a_call_fails_too() -> None:
         raise ToolError("no")
 
     peer = Peer()
+    server = serve(failing)
 
-    result = await peer.call(serve(failing), "failing", _meta={"progressToken": 0})
+    async with server.running():
+        result = await peer.call(server, "failing", _meta={"progressToken": 0})
 
     assert result["isError"] is True
     assert amounts(peer)[-1] == BURST + 9
@@ -173,18 +181,61 @@ async def test_progress_is_earned_with_time() -> None:
     clock = Hand()
     peer = Peer()
     burst: list[float] = []
+    groups = ServingGroups("delayed progress is sent")
+    stream = ProgressStream(peer, 1, groups, interval=1, clock=clock)
     async with anyio.create_task_group() as tasks:
-        stream = ProgressStream(peer, 1, tasks, interval=1, clock=clock)
-        for amount in range(BURST + 5):
-            await stream.report(Progress(progress=amount))
-        burst = amounts(peer)
-        clock.now += 2
-        for amount in range(100, 105):
-            await stream.report(Progress(progress=amount))
-        tasks.cancel_scope.cancel()
+        with groups.within(tasks):
+            for amount in range(BURST + 5):
+                await stream.report(Progress(progress=amount))
+            burst = amounts(peer)
+            clock.now += 2
+            for amount in range(100, 105):
+                await stream.report(Progress(progress=amount))
+            await stream.end(CancelledError())
 
     assert burst == list(range(BURST))
     assert amounts(peer)[len(burst) :] == [100, 101]
+
+
+async def test_a_delayed_report_that_cannot_be_sent_fails_its_call_and_no_other() -> None:
+    class Gone(Peer):
+        async def notify(self, method: str, params: Any) -> None:
+            if params["progress"] >= BURST:
+                raise ValueError("the client is gone")
+            await super().notify(method, params)
+
+    async def flood(ctx: CallContext) -> str:
+        for amount in range(BURST + 1):
+            await ctx.progress(amount)
+        return "done"
+
+    server = serve(flood, work)
+    async with server.running():
+        with pytest.raises(RequestError, match="Internal error"):
+            await Gone().call(server, "flood", _meta={"progressToken": 0})
+        result = await Peer().call(server, "work", _meta={"progressToken": 0})
+
+    assert result["content"][0]["text"] == "done"
+
+
+async def test_nothing_follows_a_cancelled_call_with_delayed_progress() -> None:
+    full = anyio.Event()
+
+    async def flood(ctx: CallContext) -> None:
+        for amount in range(BURST + 1):
+            await ctx.progress(amount)
+        full.set()
+        await anyio.sleep_forever()
+
+    peer = Peer()
+    server = serve(flood)
+    with anyio.fail_after(30):
+        async with server.running(), anyio.create_task_group() as callers:
+            callers.start_soon(partial(peer.call, server, "flood", _meta={"progressToken": 0}))
+            await full.wait()
+            callers.cancel_scope.cancel()
+
+    assert amounts(peer) == list(range(BURST))
 
 
 async def test_what_is_held_back_goes_out_in_its_time_though_the_handler_is_silent() -> None:
@@ -202,8 +253,10 @@ async def test_what_is_held_back_goes_out_in_its_time_though_the_handler_is_sile
         await reported.wait()
         return "done"
 
+    server = serve(quiet)
     with anyio.fail_after(30):
-        result = await Watching().call(serve(quiet), "quiet", _meta={"progressToken": 0})
+        async with server.running():
+            result = await Watching().call(server, "quiet", _meta={"progressToken": 0})
 
     assert result["content"][0]["text"] == "done"
 

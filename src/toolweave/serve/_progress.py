@@ -5,14 +5,15 @@ Knows the notification, not the handler.
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Callable
 
 import anyio
-from anyio.abc import TaskGroup
 
 from toolweave.protocol import methods
 from toolweave.serve._request import Json, ReplyChannel
+from toolweave.serve._task_spawner import ServingGroups
 from toolweave.tools._call import Progress
 
 INTERVAL_SECONDS = 0.05
@@ -22,65 +23,102 @@ BURST = 20
 
 
 class ProgressStream:
-    """Sends the progress of one request.
+    """Sends the progress of one request, until `end`.
 
     Reports that do not increase are dropped. Those above the rate are delayed, or replaced by the next; the last one
-    is always sent, at the latest after `end`.
+    is always sent, at the latest in `end`.
 
     Args:
         line: The reply channel to the client.
         token: The request's `progressToken`.
-        tasks: The task group of delayed notifications; they end soon after `end`.
+        groups: The task groups in which a delayed notification waits.
         interval: Seconds in which one more notification may be sent.
         clock: Monotonic seconds; the event loop's by default.
     """
+
+    # Few requests report more than the burst, so nothing is made for a delayed report before there is one: a task group
+    # for each request would cost a fifth of a call. The task that waits belongs to the server's group instead, and
+    # `end` waits for it, so nothing of a request is sent after its answer.
 
     def __init__(
         self,
         line: ReplyChannel,
         token: int | str,
-        tasks: TaskGroup,
+        groups: ServingGroups,
         *,
         interval: float = INTERVAL_SECONDS,
         clock: Callable[[], float] | None = None,
     ) -> None:
         self._line = line
         self._token = token
-        self._tasks = tasks
+        self._groups = groups
         self._interval = interval
         self._clock = anyio.current_time if clock is None else clock
         self._highest = -math.inf
         self._spent = -math.inf  # the time by which everything sent will have been earned
         self._held: Progress | None = None
-        self._waiting = False
-        self._ended = anyio.Event()
+        self._later: _LaterReport | None = None
+        self._is_ended = False
 
     async def report(self, progress: Progress) -> None:
         """Send or delay one report."""
         amount = progress.progress
-        if self._ended.is_set() or not (math.isfinite(amount) and amount > self._highest):
+        if self._is_ended:
+            return
+        if not math.isfinite(amount) or amount <= self._highest:
             return
         self._highest = amount
         self._held = progress
         if self._wait() <= 0:
             await self._send()
-        elif not self._waiting:
-            self._waiting = True
-            self._tasks.start_soon(self._send_later)
+        elif self._later is None:
+            later = self._later = _LaterReport()
+            self._groups.current().start_soon(self._send_later, later)
 
-    def end(self) -> None:
-        """End the progress: a delayed report is sent, later ones are ignored."""
-        self._ended.set()
+    async def end(self, exc: BaseException | None = None) -> None:
+        """Ignore later reports, and wait until a delayed one is sent; a cancelled request sends nothing more.
+
+        Args:
+            exc: The error with which the request ends, or None.
+
+        Raises:
+            Exception: The delayed report could not be sent, and the request has no error.
+        """
+        self._is_ended = True
+        later = self._later
+        if later is None:
+            return
+        if isinstance(exc, asyncio.CancelledError):
+            later.scope.cancel()
+        later.due.set()
+        try:
+            await later.over.wait()
+        finally:
+            later.scope.cancel()
+            with anyio.CancelScope(shield=True):
+                await later.over.wait()
+        if exc is not None:
+            return  # the error of the request is the one to raise
+        if later.failure is not None:
+            raise later.failure
 
     def _wait(self) -> float:
         """Return the seconds until the next notification may be sent."""
         return self._spent - (BURST - 1) * self._interval - self._clock()
 
-    async def _send_later(self) -> None:
-        with anyio.move_on_after(max(0.0, self._wait())):
-            await self._ended.wait()
-        self._waiting = False
-        await self._send()
+    async def _send_later(self, later: _LaterReport) -> None:
+        try:
+            with later.scope:
+                while self._held is not None:
+                    with anyio.move_on_after(max(0.0, self._wait())):
+                        await later.due.wait()
+                    await self._send()
+                # no await since the check: a report from now on starts the next task
+                self._later = None
+        except Exception as exc:  # boundary: the group is the server's; the request raises it
+            later.failure = exc
+        finally:
+            later.over.set()
 
     async def _send(self) -> None:
         progress = self._held
@@ -94,3 +132,20 @@ class ProgressStream:
         if progress.message is not None:
             params["message"] = progress.message
         await self._line.notify(methods.NOTIFICATIONS_PROGRESS, params)
+
+
+class _LaterReport:
+    """A delayed notification.
+
+    Attributes:
+        scope: Cancels it.
+        due: Set when it need not wait any longer.
+        over: Set when it was sent, or will not be.
+        failure: Why it could not be sent.
+    """
+
+    def __init__(self) -> None:
+        self.scope = anyio.CancelScope()
+        self.due = anyio.Event()
+        self.over = anyio.Event()
+        self.failure: Exception | None = None

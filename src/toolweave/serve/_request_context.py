@@ -29,6 +29,7 @@ from toolweave.serve._request import Json, Request
 from toolweave.serve._request_state import TTL_SECONDS, StateSigner
 from toolweave.serve._sampling import AnswersSampling, SamplingFallback
 from toolweave.serve._sessions import ClientSessions, Sessions
+from toolweave.serve._task_spawner import ServingGroups
 from toolweave.tools._call import IDEMPOTENCY_KEY, CallContext, ProgressCallback
 from toolweave.tools._caller import Caller
 from toolweave.tools._client_requests import Keys, Question
@@ -56,6 +57,9 @@ class HandlerRunner:
         sessions: Keeps the sessions of callers; None without sessions.
         sampling: Answers questions for the model of a client that has none; None leaves them refused.
         timeout: Timeout in seconds of a question to a legacy client.
+
+    Attributes:
+        groups: The task groups in which the server is served, for what waits beside a handler.
     """
 
     def __init__(
@@ -72,6 +76,7 @@ class HandlerRunner:
         self.signer: StateSigner = StateSigner() if signer is None else signer
         self.logs: Logs = Logs() if logs is None else logs
         self.sessions = sessions
+        self.groups = ServingGroups("delayed progress is sent")
         self.sampling: SamplingFallback = SamplingFallback(sampling, timeout)
         self.timeout = timeout
 
@@ -128,18 +133,13 @@ class HandlerRunner:
 
     async def _watched(self, request: Request, token: int | str, caller: _RequestCaller, work: Work) -> Json:
         """Run a handler whose client wants progress; all of it is sent before the result is returned."""
-        result: Json = {}
-        failure: Exception | None = None
-        async with anyio.create_task_group() as tasks:
-            stream = ProgressStream(request.line, token, tasks)
-            try:
-                result = await caller.run(work, self.context(request, caller, stream.report))
-            except Exception as exc:  # boundary: kept out of the task group, which would wrap it
-                failure = exc
-            finally:
-                stream.end()
-        if failure is not None:
-            raise failure
+        stream = ProgressStream(request.line, token, self.groups)
+        try:
+            result = await caller.run(work, self.context(request, caller, stream.report))
+        except BaseException as exc:
+            await stream.end(exc)
+            raise
+        await stream.end()
         return result
 
 

@@ -562,6 +562,7 @@ class McpServer(ServerContent, ServerRunners):
             tasks = await stack.enter_async_context(anyio.create_task_group())
             stack.callback(tasks.cancel_scope.cancel)
             await stack.enter_async_context(self._mounts.lifespans.running(tasks))
+            stack.enter_context(self._rounds.groups.within(tasks))
             stack.enter_context(self._tasks.within(tasks))
             yield tasks
 
