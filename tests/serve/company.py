@@ -105,6 +105,7 @@ class Provider:
         asked: The forms that its token endpoint got.
         person: The claims of the user.
         refuses: An error that its token endpoint answers.
+        signs: The key and the algorithm of ID tokens; the published key is always the same.
     """
 
     def __init__(self, issuer: Issuer) -> None:
@@ -113,6 +114,7 @@ class Provider:
         self.person: dict[str, Any] = {"sub": "ada"}
         self.token: dict[str, Any] = {}
         self.refuses: Page | None = None
+        self.signs: tuple[Any, str] = (KEY, "RS256")
         self._codes: dict[str, dict[str, str]] = {}
         issuer.publish(authorization_endpoint=f"{issuer.url}/login?tenant=t", token_endpoint=f"{issuer.url}/token")
         issuer.pages["/token"] = self._answer
@@ -139,7 +141,7 @@ class Provider:
         claims = {"iss": self.issuer.url, "aud": asked["client_id"], "iat": now, "exp": now + 60}
         claims |= {"nonce": asked.get("nonce"), **self.person}
         kept = {name: value for name, value in claims.items() if value is not None}
-        return Page({**tokens, "id_token": jwt.encode(kept, KEY, "RS256", headers={"kid": "k1"})})
+        return Page({**tokens, "id_token": jwt.encode(kept, *self.signs, headers={"kid": "k1"})})
 
 
 class Company:

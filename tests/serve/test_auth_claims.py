@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import time
 from typing import Any
@@ -9,8 +10,9 @@ from typing import Any
 import jwt
 import pytest
 from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from jwt.algorithms import ECAlgorithm
 
 from tests.serve.issuer import AUDIENCE, KEY, STRANGER, as_jwk, running_issuer
 from toolweave.errors import ConfigError
@@ -23,6 +25,8 @@ ISSUER = "https://login.example"
 V1 = "https://sts.example/tenant/"
 V2 = "https://login.example/tenant/v2.0"
 WEAK = rsa.generate_private_key(public_exponent=65537, key_size=1024)
+CURVE = ec.generate_private_key(ec.SECP256R1())
+EC_JWK = {**json.loads(ECAlgorithm.to_jwk(CURVE.public_key())), "kid": "k1", "use": "sig"}
 EDWARDS = Ed25519PrivateKey.generate()
 
 
@@ -223,6 +227,8 @@ REFUSED: dict[str, tuple[str, tuple[str, ...]]] = {
     "ID token": (signed(nonce="n"), ("'nonce'",)),
     "kind": (signed(token_use="id"), ("'token_use'", "'id'")),
     "nobody": (signed(sub=None, client_id=None), ("'client_id'", "'sub'")),
+    "subject": (signed(sub={"a": 5}), ("'sub'", "{'a': 5}", "text")),
+    "token id": (signed(jti=5), ("'jti'", "5", "text")),
     "binding": (signed(cnf={"x5t#S256": "t"}), ("'cnf'", "x5t#S256", "'jkt'")),
     "no JWT": ("x.y.z", ("not a JWT",)),
     "no object": ("eyJhbGciOiJIUzI1NiJ9.WzFd.eHh4", ("claims",)),
@@ -241,6 +247,38 @@ async def test_one_line_of_the_log_says_why_a_token_was_refused(name: str, caplo
     assert [word for word in words if word not in line] == []
     assert token not in line
     assert token.rpartition(".")[2] not in line or len(token) < 10
+
+
+@pytest.mark.parametrize(
+    ("key", "signer", "algorithm"),
+    [
+        (EC_JWK, KEY, "RS256"),
+        (as_jwk(KEY, "k1"), CURVE, "ES256"),
+        ({**as_jwk(KEY, "k1"), "alg": "RS256"}, KEY, "PS256"),
+    ],
+)
+async def test_a_published_key_verifies_only_signatures_of_its_own_algorithm(
+    key: dict[str, Any], signer: Any, algorithm: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    with running_issuer() as issuer:
+        issuer.publish([key])
+        auth = JwtAuth(issuer=issuer.url, audience=AUDIENCE, algorithms=["RS256", "ES256", "PS256"])
+
+        assert await auth.identify(issuer.token(signer, algorithm)) is None
+    (line,) = [record.getMessage() for record in caplog.records if record.name == "toolweave.serve._auth"]
+    assert line == f"a token was refused: 'alg' is {algorithm!r}, and its key 'k1' is not for that algorithm"
+
+
+@pytest.mark.parametrize(
+    "odd", [{"alg": ["RS256"]}, {"alg": {}}, {"kty": ["RSA"]}, {"kty": {}}, {"crv": []}, {"n": []}]
+)
+async def test_an_unreadable_key_of_a_set_leaves_the_others_in_use(odd: dict[str, Any]) -> None:
+    with running_issuer() as issuer:
+        issuer.publish([{**as_jwk(KEY, "odd"), **odd}, as_jwk(KEY, "k1")])
+        auth = JwtAuth(issuer=issuer.url, audience=AUDIENCE)
+
+        assert await auth.identify(issuer.token()) is not None
 
 
 async def test_a_claim_cannot_write_lines_of_the_log(caplog: pytest.LogCaptureFixture) -> None:

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import jwt
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from tests.serve.company import REDIRECT, SECRET, Browser, company, query_of
 from tests.serve.exchanges import call, exchange
@@ -19,6 +20,7 @@ from toolweave.serve import ClientRules, OAuthClient, OAuthServer, Upstream
 from toolweave.state import MemoryStore
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+CURVE = ec.generate_private_key(ec.SECP256R1())
 EVIL = "https://evil.example/callback"
 
 
@@ -666,6 +668,17 @@ async def test_an_id_token_that_does_not_hold_signs_nobody_in(person: dict[str, 
 
     assert query_of(back.headers["location"])["error"] == "access_denied"
     assert query_of(back.headers["location"])["iss"] == world.origin
+
+
+@pytest.mark.parametrize("signs", [(STRANGER, "RS256"), (CURVE, "ES256")])
+async def test_an_id_token_that_the_published_key_has_not_signed_signs_nobody_in(signs: tuple[Any, str]) -> None:
+    async with company() as world:
+        world.provider.signs = signs
+        browser = Browser()
+        sent = await world.consent(browser, await browser.send(world.authorization(await world.client())))
+        back = await browser.send(world.provider.sign_in(sent.headers["location"]), site="cross-site")
+
+    assert query_of(back.headers["location"])["error"] == "access_denied"
 
 
 async def test_an_error_of_the_provider_is_told_without_its_words() -> None:

@@ -23,8 +23,8 @@ _CLIENT_CLAIMS = ("client_id", "azp", "appid", "cid")
 """The claims that name a token's client: RFC 9068, OpenID Connect, Entra ID (v1 tokens), Okta."""
 
 
-CHECKED_HERE: Any = {f"verify_{name}": False for name in ("exp", "nbf", "iat", "aud", "iss")}
-"""The options of `jwt.decode` that switch off the checks of `ExpectedClaims`."""
+CHECKED_HERE: Any = {f"verify_{name}": False for name in ("exp", "nbf", "iat", "aud", "iss", "sub", "jti")}
+"""The options of `jwt.decode` that switch off the checks of `ExpectedClaims` and `check_names`."""
 
 
 class TokenProblem(Exception):
@@ -136,6 +136,17 @@ def client_of(claims: JsonObject) -> object:
         if claims.get(name):
             return claims[name]
     return None
+
+
+def check_names(claims: JsonObject) -> None:
+    """Refuse claims whose subject or token id is not text (RFC 7519, 4.1.2 and 4.1.7).
+
+    Raises:
+        TokenProblem: One of them is something else.
+    """
+    for name in ("sub", "jti"):
+        if not isinstance(claims.get(name), str | None):
+            raise TokenProblem(f"{name!r} is {shown(claims[name])}, expected text")
 
 
 def check_kind(claims: JsonObject) -> None:

@@ -15,7 +15,8 @@ from functools import partial
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
-from toolweave._json_types import Json, JsonObject, as_array, as_object
+from toolweave._json_types import Json, JsonObject, as_array, as_object, as_text
+from toolweave._value import Value
 from toolweave.errors import ConfigError
 from toolweave.http import origin_of
 from toolweave.oauth._metadata import authorization_server_urls
@@ -33,10 +34,45 @@ _MIN_RSA_BITS = 2048
 """Bits of an RSA key (RFC 7518, 3.3)."""
 
 
+class VerificationKey(Value, frozen=True):
+    """A key that verifies signatures.
+
+    Attributes:
+        key: The key, as the JWT library takes it.
+        algorithm: The only algorithm that it is used with; None allows each one that its type can be used with.
+    """
+
+    key: Any
+    algorithm: str | None = None
+
+    def claims_of(self, token: str, algorithms: Sequence[str], **checks: Any) -> Json:
+        """Return the claims of a token that this key has signed.
+
+        Args:
+            token: The token.
+            algorithms: The accepted algorithms.
+            **checks: Arguments of `jwt.decode`.
+
+        Raises:
+            jwt.InvalidAlgorithmError: The algorithm of the token is not accepted, or does not fit this key.
+            jwt.InvalidTokenError: The token was not signed with this key, or does not hold.
+        """
+        import jwt
+
+        accepted = list(algorithms)
+        if self.algorithm is not None:
+            accepted = [name for name in accepted if name == self.algorithm]
+        try:
+            return jwt.decode(token, self.key, algorithms=accepted, **checks)
+        except (jwt.InvalidKeyError, TypeError, ValueError):
+            # an RSA signature with an elliptic curve key, or the reverse
+            raise jwt.InvalidAlgorithmError("the algorithm does not fit the key") from None
+
+
 class VerificationKeys(Protocol):
     """The keys that verify the tokens of one issuer."""
 
-    async def find(self, key_id: str | None) -> Any:
+    async def find(self, key_id: str | None) -> VerificationKey | None:
         """Return the key of an id, or None.
 
         Raises:
@@ -73,9 +109,9 @@ class GivenKey:
     """One key, used for any id that a token names."""
 
     def __init__(self, key: str) -> None:
-        self._key = key
+        self._key = VerificationKey(key)
 
-    async def find(self, key_id: str | None) -> str:
+    async def find(self, key_id: str | None) -> VerificationKey:
         """Return the key."""
         return self._key
 
@@ -105,12 +141,12 @@ class PublishedKeys:
         self._url = url
         self._algorithms = frozenset(algorithms)
         self._origin: str | None = None
-        self._keys: dict[str | None, Any] = {}
+        self._keys: dict[str | None, VerificationKey] = {}
         self._asked = -math.inf
         self._fetched = -math.inf
         self._work = SingleFlight[None](_FETCH_SECONDS, late=partial(IssuerUnavailable, _FETCH_SECONDS))
 
-    async def find(self, key_id: str | None) -> Any:
+    async def find(self, key_id: str | None) -> VerificationKey | None:
         """Return the key of an id, or None.
 
         Raises:
@@ -127,7 +163,7 @@ class PublishedKeys:
             raise IssuerUnavailable(self.PAUSE_SECONDS)
         return self._known(key_id)
 
-    def _known(self, key_id: str | None) -> Any:
+    def _known(self, key_id: str | None) -> VerificationKey | None:
         if key_id is None and len(self._keys) == 1:
             return next(iter(self._keys.values()))
         return self._keys.get(key_id)
@@ -186,7 +222,7 @@ async def url_in_metadata(issuer: str, member: str) -> str:
     return url_in(await issuer_metadata(issuer), member, "its metadata")
 
 
-def _read_keys(document: JsonObject, algorithms: frozenset[str]) -> dict[str | None, Any]:
+def _read_keys(document: JsonObject, algorithms: frozenset[str]) -> dict[str | None, VerificationKey]:
     """Return the usable keys of a key set by id: public, asymmetric, for signatures.
 
     Raises:
@@ -199,29 +235,29 @@ def _read_keys(document: JsonObject, algorithms: frozenset[str]) -> dict[str | N
         raise NoDocument("its key set has no list 'keys'")
     if len(listed) > _MAX_KEYS:
         raise NoDocument(f"its key set has {len(listed)} keys; at most {_MAX_KEYS} are read")
-    keys: dict[str | None, Any] = {}
-    for entry in listed:
-        if not _is_usable(entry, algorithms):
+    keys: dict[str | None, VerificationKey] = {}
+    for member in listed:
+        entry = as_object(member)
+        if entry is None or not _is_usable(entry, algorithms):
             continue
         try:
-            key = jwt.PyJWK(entry)
+            key = jwt.PyJWK(dict(entry))
         except jwt.PyJWTError:
             # of an unsupported kind
             continue
         if is_weak(key.key):
             _log.warning("a published key is not used: %.100r is shorter than %d bits", key.key_id, _MIN_RSA_BITS)
             continue
-        keys[key.key_id] = key.key
+        keys[key.key_id] = VerificationKey(key.key, algorithm=as_text(entry.get("alg")))
     return keys
 
 
-def _is_usable(entry: object, algorithms: frozenset[str]) -> bool:
+def _is_usable(key: JsonObject, algorithms: frozenset[str]) -> bool:
     """Return whether an entry of a key set is the public half of a key pair for signatures of these algorithms."""
-    key = as_object(entry)
-    if key is None or key.get("kty") not in _ASYMMETRIC:
+    if as_text(key.get("kty")) not in _ASYMMETRIC:
         return False
     if key.get("use", "sig") != "sig" or "d" in key:
         return False
-    if "alg" in key and key["alg"] not in algorithms:
+    if "alg" in key and as_text(key["alg"]) not in algorithms:
         return False
     return isinstance(key.get("kid"), str | None)

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Unpack
 
 from toolweave._json import JsonDecoder
-from toolweave._json_types import Json, JsonObject
+from toolweave._json_types import JsonObject
 from toolweave._value import Value
 from toolweave.config._oauth import ALGORITHMS
 from toolweave.config._validation import suggestion
@@ -22,6 +22,7 @@ from toolweave.serve._auth.claims import (
     ExpectedClaims,
     TokenProblem,
     check_kind,
+    check_names,
     identity_of_claims,
     shown,
     unexpected,
@@ -199,12 +200,16 @@ class _JwtVerifier:
         if key is None:
             raise TokenProblem(f"its key {shown(key_id)} ('kid') is not one of issuer {issuer!r}")
         try:
-            claims: Json = jwt.decode(token, key, algorithms=list(self._algorithms), options=CHECKED_HERE)
+            claims = key.claims_of(token, self._algorithms, options=CHECKED_HERE)
         except jwt.InvalidSignatureError:
             raise TokenProblem(f"its signature is not by the key {shown(key_id)} of issuer {issuer!r}") from None
+        except jwt.InvalidAlgorithmError:
+            algorithm = shown(header.get("alg"))
+            raise TokenProblem(f"'alg' is {algorithm}, and its key {shown(key_id)} is not for that algorithm") from None
         except jwt.PyJWTError as exc:
             raise TokenProblem(f"it cannot be verified: {type(exc).__name__}") from None
         self._expected.check(claims, issuer, now=time.time())
+        check_names(claims)
         if _kind(header) != "at+jwt":
             check_kind(claims)
         return identity_of_claims(claims)

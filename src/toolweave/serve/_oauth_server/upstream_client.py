@@ -182,10 +182,9 @@ class UpstreamClient:
             key = await self._keys.find(jwt.get_unverified_header(token).get("kid"))
             if key is None:
                 raise SignInFailed("the ID token is signed with an unknown key")
-            claims: Json = jwt.decode(
+            claims = key.claims_of(
                 token,
-                key,
-                algorithms=list(self.upstream.algorithms),
+                self.upstream.algorithms,
                 audience=self.upstream.client_id,
                 issuer=self.upstream.issuer,
                 leeway=_LEEWAY,
