@@ -33,7 +33,7 @@ from toolweave.gateway._caller_gateways import CallerGateways, ServingGroups
 from toolweave.gateway._caller_hubs import CallerHubs, GatewayCaller
 from toolweave.hub import Hub
 from toolweave.oauth import MachineTokenStore, MemoryTokenStore, SharedTokenStore
-from toolweave.serve import ApiKey, ApiKeyAuth, BearerAuth, Client, Identity
+from toolweave.serve import ApiKey, ApiKeyAuth, BearerAuth, Client, Identity, Request
 from toolweave.state import MemoryStore
 
 pytestmark = pytest.mark.anyio
@@ -397,8 +397,11 @@ async def test_a_thousand_callers_use_servers_of_their_own_at_once_and_the_next_
     def make(caller: GatewayCaller, hub: Hub) -> Any:
         return NoServers()
 
-    def client(number: int) -> Client:
-        return Client(version="2026-07-28", principal=f"caller-{number}")
+    nowhere: Any = None
+
+    def request(number: int) -> Request:
+        client = Client(version="2026-07-28", principal=f"caller-{number}")
+        return Request("tools/list", {}, client, nowhere, number)
 
     groups = ServingGroups("callers are served")
     callers = CallerGateways(CallerHubs(Hub({}), MemoryTokenStore()), make, groups)
@@ -407,10 +410,10 @@ async def test_a_thousand_callers_use_servers_of_their_own_at_once_and_the_next_
             with groups.within(tasks):
                 async with AsyncExitStack() as leases:
                     for number in range(1_000):
-                        await leases.enter_async_context(callers.lease(client(number)))
+                        await leases.enter_async_context(callers.lease(request(number)))
                     with pytest.raises(ToolError, match="too many callers"):
-                        await leases.enter_async_context(callers.lease(client(1_000)))
-                async with callers.lease(client(1_000)) as made:
+                        await leases.enter_async_context(callers.lease(request(1_000)))
+                async with callers.lease(request(1_000)) as made:
                     assert made is not None
                 assert len(callers) == 1_000
             tasks.cancel_scope.cancel()

@@ -75,7 +75,7 @@ async def server_named(name: str, target: Target) -> ServerConfig:
     (config,) = selection.servers.values()
     if not config.url:
         raise CommandError(f"server {config.name!r} is a program; signing in is for servers that have a URL")
-    if config.as_caller:
+    if config.signs_in_callers:
         raise CommandError(f"server {config.name!r} is called as each caller of a gateway, who signs in through that")
     return config
 

@@ -49,7 +49,7 @@ _FIELDS = (
     *("include", "exclude", "tool_prefix", "restart", "legacy_sse", "protocol", "validate_input", "validate_output"),
     *("max_concurrency", "max_connections", "max_message_bytes", "max_list_bytes", "max_questions"),
     *("max_question_bytes", "repair_arguments", "repair_messages", "on_conflict", "shape", "scan", "pins", "lockfile"),
-    *("limits", "sandbox", "options", "server", "confirm"),
+    *("limits", "sandbox", "options", "server", "confirm", "forward_headers", "claim_headers"),
 )
 _SIGN_IN = frozenset(
     {

@@ -169,6 +169,8 @@ FIELD_CHECKS: Mapping[str, Check] = {
     "cwd": _path,
     "url": _url,
     "headers": _headers,
+    "forward_headers": check_texts,
+    "claim_headers": _options,
     "auth": _auth,
     **dict.fromkeys(_FLAGS, check_flag),
     "timeout": _timeout,

@@ -17,6 +17,7 @@ from toolweave._json_types import Json, JsonObject, as_object, as_sequence, as_t
 from toolweave._masking import MASK, mask_foreign, mask_json, mask_values
 from toolweave._value import Value
 from toolweave.config._auth import Auth
+from toolweave.config._caller_headers import check_caller_headers
 from toolweave.config._confinement import ResourceLimits, Sandbox
 from toolweave.config._field_checks import FIELD_CHECKS
 from toolweave.config._naming import installs_first
@@ -77,6 +78,10 @@ class ServerConfig(Value, frozen=True, kw_only=True):
         cwd: The working directory of the process; None inherits ours.
         url: The endpoint (http, sse).
         headers: Headers of every HTTP request, or a callable that returns them before each request.
+        forward_headers: The names of the headers that a gateway sends on from each caller, such as `X-Tenant`. Callers
+            with different values never share a connection.
+        claim_headers: The headers that a gateway sends with a claim of each caller's token or API key, as header and
+            claim. Callers without the claim are not offered the server.
         auth: The authorization of HTTP requests.
         disabled: Keep the entry but do not connect.
         timeout: Bounds in seconds; see `Timeouts`.
@@ -127,6 +132,8 @@ class ServerConfig(Value, frozen=True, kw_only=True):
     cwd: str | None = None
     url: str = ""
     headers: Mapping[str, str | Secret] | HeadersSource = msgspec.field(default_factory=dict[str, "str | Secret"])
+    forward_headers: Sequence[str] = ()
+    claim_headers: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
     auth: Auth | None = None
     disabled: bool = False
     timeout: Timeouts = msgspec.field(default_factory=Timeouts)
@@ -226,9 +233,19 @@ class ServerConfig(Value, frozen=True, kw_only=True):
 
     @property
     def as_caller(self) -> bool:
-        """Whether a gateway calls it with the credentials of each caller, so that it cannot be called without one."""
+        """Whether a gateway calls it with credentials or headers of each caller, so that each has connections to it."""
+        if self.forward_headers or self.claim_headers:
+            return True
         oauth = None if self.auth is None else self.auth.oauth
         if oauth is None or self.transport not in _REMOTE:
+            return False
+        return oauth.identity == "caller"
+
+    @property
+    def signs_in_callers(self) -> bool:
+        """Whether a gateway calls it with the credentials of each caller, so that it cannot be called without one."""
+        oauth = None if self.auth is None else self.auth.oauth
+        if oauth is None or not self.as_caller:
             return False
         return oauth.identity == "caller"
 
@@ -343,7 +360,7 @@ class ServerConfig(Value, frozen=True, kw_only=True):
 
     def __reduce__(self) -> tuple[Any, ...]:
         state = msgspec.structs.asdict(self)
-        for key in ("env", "headers", "options", "confirm"):
+        for key in ("env", "headers", "claim_headers", "options", "confirm"):
             state[key] = _thawed(state[key])  # a read-only view does not pickle
         return _rebuild, (state,)
 
@@ -461,6 +478,15 @@ def _check_reachable(config: ServerConfig) -> None:
         raise ConfigError(f"transport {transport!r} needs 'url', the address of the MCP endpoint", field="url")
     if transport == "inprocess" and config.server is None:
         raise ConfigError("transport 'inprocess' needs 'server', an object from code", field="server")
+    if config.forward_headers or config.claim_headers:
+        if transport not in _REMOTE:
+            raise ConfigError(
+                f"headers of callers need a server with a 'url': transport {transport!r} has no headers. Send a claim "
+                'as an argument by a rule in \'shape\': {"arguments": {"NAME": {"claim": "CLAIM"}}}',
+                field="forward_headers" if config.forward_headers else "claim_headers",
+            )
+        fixed = () if callable(config.headers) else config.headers
+        check_caller_headers(fixed, config.forward_headers, config.claim_headers)
 
 
 def canonical_transport(name: str) -> str:

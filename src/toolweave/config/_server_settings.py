@@ -33,6 +33,8 @@ class ServerSettings(TypedDict, total=False):
     cwd: str | PurePath | None
     url: str
     headers: Mapping[str, str | Secret] | Callable[[], Any] | None
+    forward_headers: Sequence[str] | AbstractSet[str]
+    claim_headers: Mapping[str, str] | None
     auth: AuthSetting
     disabled: bool
     timeout: Timeouts | Mapping[str, float | None] | float | None

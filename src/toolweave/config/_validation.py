@@ -21,7 +21,7 @@ from toolweave.errors import ConfigError
 Check: TypeAlias = Callable[[Any, str], object]
 """Checks the value of a field of this name and returns it in its canonical form."""
 
-_HEADER_NAME = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+HEADER_NAME = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _ENV_NAME = r"(?s)[^=\0]+"
 _MAX_COMPARED = 64
 _CONTROL = r"[\x00-\x08\x0a-\x1f\x7f]"
@@ -128,7 +128,7 @@ def check_env(value: object, field: str = "env") -> dict[str, Secret]:
     """Return the environment variables with their values wrapped."""
     out: dict[str, Secret] = {}
     for name, item in check_object(value, field, members="of strings").items():
-        if not _is_name(name, _ENV_NAME):
+        if not is_name(name, _ENV_NAME):
             raise ConfigError(f"{field!r} has a name that no environment variable can have: {name!r}", field=field)
         out[name] = wrap(check_text(item, f"{field}.{name}"))
     return out
@@ -138,13 +138,14 @@ def check_headers(value: object, field: str = "headers") -> dict[str, Secret]:
     """Return the HTTP headers with their values wrapped."""
     out: dict[str, Secret] = {}
     for name, item in check_object(value, field, members="of strings").items():
-        if not _is_name(name, _HEADER_NAME):
+        if not is_name(name, HEADER_NAME):
             raise ConfigError(f"{field!r} has a name that no HTTP header can have: {name!r}", field=field)
         out[name] = wrap(check_text(item, f"{field}.{name}", controls=False))
     return out
 
 
-def _is_name(name: object, pattern: str) -> bool:  # a YAML key may be a number
+def is_name(name: object, pattern: str) -> bool:
+    """Return whether a key is a text that a pattern fits; a key of YAML may be a number."""
     return isinstance(name, str) and re.fullmatch(pattern, name) is not None
 
 

@@ -130,6 +130,7 @@ _READERS: dict[str, Callable[[object, str], object]] = {
     "args": _texts,
     "env": read_pairs,
     "headers": read_pairs,
+    "forward_headers": _names,
     **dict.fromkeys(_FLAGS, read_flag),
     "include": _names,
     "exclude": _names,

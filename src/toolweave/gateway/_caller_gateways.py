@@ -18,7 +18,7 @@ from toolweave.errors import ErrorKind, ToolError
 from toolweave.gateway._caller_hubs import CallerHubs, GatewayCaller
 from toolweave.gateway._routes import Routes
 from toolweave.hub import Hub
-from toolweave.serve._request import Client, Method, OfferLookup, Request
+from toolweave.serve._request import Method, OfferLookup, Request
 from toolweave.serve._subscriptions import ResourceFollower
 from toolweave.serve._task_spawner import ServingGroups
 from toolweave.tools import Toolset
@@ -27,6 +27,8 @@ _log = logging.getLogger("toolweave.gateway")
 
 _MAX_OF_ONE = 16
 """Gateways of one principal: it has one for each token that is exchanged."""
+_MAX_OF_HEADERS = 256
+"""Gateways of one principal whose headers are sent on: a program may call for many tenants."""
 
 
 class InnerGateway(OfferLookup, Protocol):
@@ -36,7 +38,7 @@ class InnerGateway(OfferLookup, Protocol):
         hub: The connections of the caller.
         tools: The tools of its servers that are shown.
         routes: Finds the server of a name or URI.
-        of_caller: The principal of the caller.
+        of_caller: The principal of the caller; `""` for one without.
     """
 
     hub: Hub
@@ -120,22 +122,35 @@ class CallerGateways:
     def __len__(self) -> int:
         return len(self._there)
 
-    def known(self, client: Client) -> InnerGateway | None:
-        """Return the gateway of a caller if it is there."""
-        caller = self.hubs.caller(client)
+    def topic(self, request: Request) -> str | None:
+        """Return the name under which changes are announced to the caller of a request, or None."""
+        try:
+            caller = self.hubs.caller(request)
+        except ToolError:
+            return request.client.principal
+        if caller is None:
+            return request.client.principal
+        return caller.topic
+
+    def known(self, request: Request) -> InnerGateway | None:
+        """Return the gateway of the caller of a request if it is there."""
+        try:
+            caller = self.hubs.caller(request)
+        except ToolError:  # its headers are refused, so it has none
+            return None
         found = None if caller is None else self._there.get(caller.key)
         if found is None:
             return None
         return found.gateway
 
     @asynccontextmanager
-    async def lease(self, client: Client) -> AsyncGenerator[InnerGateway | None]:
-        """Lease the gateway of a caller until exit; None for an unauthenticated caller.
+    async def lease(self, request: Request) -> AsyncGenerator[InnerGateway | None]:
+        """Lease the gateway of the caller of a request until exit; None if no server can be called for it.
 
         Raises:
-            ToolError: There are too many callers, or it could not be started.
+            ToolError: There are too many callers, its headers are refused, or it could not be started.
         """
-        caller = self.hubs.caller(client)
+        caller = self.hubs.caller(request)
         if caller is None:
             yield None
             return
@@ -151,9 +166,13 @@ class CallerGateways:
             one.since = anyio.current_time()
             self._end_if_done(one)
 
-    def hold(self, client: Client) -> Callable[[], None]:
-        """Keep the gateway of a caller that is there; return the end of that, which may be called again."""
-        caller = self.hubs.caller(client)
+    def hold(self, request: Request) -> Callable[[], None]:
+        """Keep the gateway of a caller that is there; return the end of that, which may be called again.
+
+        Raises:
+            ToolError: The headers of the request are refused.
+        """
+        caller = self.hubs.caller(request)
         one = None if caller is None else self._there.get(caller.key)
         held = [] if one is None else [one]
         for each in held:
@@ -176,8 +195,9 @@ class CallerGateways:
             del self._there[caller.key]
             self._end_if_done(one)
         everybody = list(self._there.values())
-        same = [each for each in everybody if each.caller.principal == caller.principal]
-        for among, most in ((same, _MAX_OF_ONE), (everybody, self._most)):
+        same = [each for each in everybody if caller.principal and each.caller.principal == caller.principal]
+        max_same = _MAX_OF_HEADERS if caller.headers else _MAX_OF_ONE
+        for among, most in ((same, max_same), (everybody, self._most)):
             if len(among) >= most and not self._dropped_idle(among):
                 text = "too many callers, or tokens of this one, use servers of their own now; try again later"
                 raise ToolError(text, kind=ErrorKind.NOT_SENT, retryable=True)

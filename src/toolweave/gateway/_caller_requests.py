@@ -19,7 +19,7 @@ from toolweave._json_types import array_or_empty, as_object, as_text, object_or_
 from toolweave.connect import ConnectionState
 from toolweave.errors import AuthRequiredError, RequestError, ToolError, as_tool_error
 from toolweave.gateway._caller_gateways import CallerGateways, InnerGateway
-from toolweave.gateway._caller_hubs import exchanges
+from toolweave.gateway._caller_hubs import signs_in
 from toolweave.gateway._routes import Routes
 from toolweave.gateway._sign_in_first import SignInFirst, sign_in_tool, without_round
 from toolweave.gateway._sign_ins import SignIns
@@ -140,7 +140,7 @@ class CallerRequests:
         if not self._has_own(request) or self._is_everybodys(request):
             return await own(request)
         try:
-            async with self._outer.callers.lease(request.client) as inner:
+            async with self._outer.callers.lease(request) as inner:
                 return await (own(request) if inner is None else answer(own, request, inner))
         except ToolError as exc:
             if request.method == methods.TOOLS_CALL:
@@ -149,7 +149,7 @@ class CallerRequests:
 
     def _has_own(self, request: Request) -> bool:
         """Whether the caller of a request may have its own servers."""
-        return bool(self._outer.callers.hubs.configs) and request.client.principal is not None
+        return self._outer.callers.hubs.serves(request)
 
     def _is_everybodys(self, request: Request) -> bool:
         """Whether a request calls a tool of the shared gateway, and so needs no gateway of the caller."""
@@ -161,7 +161,7 @@ class CallerRequests:
 
     async def _list(self, own: Method, request: Request, inner: InnerGateway) -> Json:
         """Return a list page: shared entries first, then the caller's."""
-        self._outer.changes.hear(request.client.conversation, str(request.client.principal))
+        self._outer.changes.hear(request.client.conversation, self._outer.callers.topic(request) or "")
         kind = _LISTS[request.method]
         cursor = request.params.get("cursor")
         if isinstance(cursor, str) and cursor.startswith(_CURSOR):
@@ -206,7 +206,8 @@ class CallerRequests:
             sign_in_tool(name, config.tool_prefix)
             for name, config in self._outer.callers.hubs.configs.items()
             if self._outer.serves_to_callers(name)
-            and not exchanges(config)
+            and signs_in(config)
+            and inner.of_caller
             and (not _is_usable(inner, name) or self._outer.sign_ins.begun(name, str(inner.of_caller)))
         ]
 
@@ -236,7 +237,7 @@ class CallerRequests:
             ToolError: Another sign-in would not help.
         """
         config = self._outer.callers.hubs.configs.get(exc.server)
-        askable = config is not None and not exchanges(config) and request.method in methods.INPUT_REQUIRED
+        askable = config is not None and signs_in(config) and request.method in methods.INPUT_REQUIRED
         principal = str(inner.of_caller)
         asked = not exc.scopes or self._outer.sign_ins.asked_lately(str(exc.server), principal, exc.scopes)
         if config is None or not askable or (exc.status == 403 and asked):

@@ -21,13 +21,13 @@ class OwnChanges(Changes):
 
     Args:
         shared: The changes of the gateway before it, whose subscribers these are.
-        principal: The caller.
+        topic: The name of the caller; see `GatewayCaller.topic`.
     """
 
-    def __init__(self, shared: Changes, principal: str) -> None:
+    def __init__(self, shared: Changes, topic: str) -> None:
         super().__init__()
         self._shared = shared
-        self._principal = principal
+        self._topic = topic
 
     def publish(self, topic: Topic, params: Mapping[str, Any] | None = None) -> None:
         """Publish a change of a list to the caller, or to those of its conversations that see a list of their own.
@@ -44,8 +44,8 @@ class OwnChanges(Changes):
     def _name_of(self, name: str) -> str:
         """Return the name at the shared gateway: each caller is notified of its own servers alone."""
         if name == HANDSHAKE:
-            return f"{self._principal} {name}"
-        return name or self._principal
+            return f"{self._topic} {name}"
+        return name or self._topic
 
     def conversation(self, name: str | None) -> LegacySubscriber | None:
         """Return the subscribed conversation of this name, or None."""
@@ -82,10 +82,10 @@ class CallerUpdates:
             raise RequestError(exc.message, code=INTERNAL_ERROR) from None
 
     async def _follow(self, request: Request, uri: str, updated: Callable[[str], object]) -> Unsubscribe:
-        async with self._callers.lease(request.client) as inner:
+        async with self._callers.lease(request) as inner:
             if inner is None or not await self._has(uri, inner):
                 return await self._own.follow(request, uri, updated)
-            end = self._callers.hold(request.client)
+            end = self._callers.hold(request)
             try:
                 unsubscribe = await inner.updates.follow(request, uri, updated)
             except BaseException:

@@ -338,8 +338,11 @@ class Gateway(ServerRunners):
 
     def _topics(self, request: Request) -> Sequence[str]:
         """Return the names under which changes of a caller's own lists are published."""
-        principal = request.client.principal
-        return (*self.perspectives.topics(request.client), *(() if principal is None else (principal,)))
+        names = self.perspectives.topics(request.client)
+        topic = self.callers.topic(request)
+        if topic is None:
+            return names
+        return (*names, topic)
 
     def _declared(self) -> Json:
         return self.endpoint.capabilities(modern=True)
@@ -376,7 +379,7 @@ class Gateway(ServerRunners):
     def _before(self, caller: GatewayCaller, hub: Hub) -> Gateway:
         """Return a gateway before the hub of one caller."""
         shown = None if self._view is None else self._view.tools(hub)
-        parts = self._parts._replace(changes=OwnChanges(self.changes, caller.principal), slow=None)
+        parts = self._parts._replace(changes=OwnChanges(self.changes, caller.topic), slow=None)
         return Gateway(self._info, hub, tools=shown, parts=parts, page_size=self._page_size, of_caller=caller.principal)
 
     def share_callers(self, other: Gateway, view: CallerView) -> None:
@@ -444,7 +447,7 @@ class Gateway(ServerRunners):
             self.changes.tools_changed()
 
     def _seen(self, request: Request, notification: str) -> object:
-        inner = self.callers.known(request.client)
+        inner = self.callers.known(request)
         own = self._lists.view(request, notification)
         if inner is None:
             return own

@@ -30,7 +30,7 @@ from toolweave.errors import (
     StoreError,
     printable,
 )
-from toolweave.gateway._caller_hubs import CallerHubs, GatewayCaller, exchanges
+from toolweave.gateway._caller_hubs import CallerHubs, signs_in
 from toolweave.gateway._replicas import ReplicaGone, Replicas, UnknownToReplica
 from toolweave.hub import Hub
 from toolweave.oauth import (
@@ -237,9 +237,9 @@ class SignIns:
         """Connect to the upstreams at which a caller has signed in meanwhile by another process; each sign-in once."""
         tried = self._tried.setdefault(gateway.hub, {})
         for name, config in self._hubs.configs.items():
-            if exchanges(config) or not isinstance(gateway.hub.errors.get(name), AuthRequiredError):
+            if not signs_in(config) or not isinstance(gateway.hub.errors.get(name), AuthRequiredError):
                 continue
-            own = self._hubs.of_caller(config, GatewayCaller(principal, principal))
+            own = self._hubs.of_hub(config, gateway.hub, principal)
             record = await self._newest(own)
             if record is None or tried.get(name) == record.access_token:
                 continue
@@ -270,10 +270,9 @@ class SignIns:
         here = await self._count(server, principal, given)
         if not here and not await self._count_elsewhere(server, principal, given):
             return False
-        own = self._hubs.of_caller(config, GatewayCaller(principal, principal))
         for hub in self._hubs.hubs_of(principal):
             with suppress(ConnectionClosedError):  # it is ending: the next request gets another one
-                await hub.connect(server, own)
+                await hub.connect(server, self._hubs.of_hub(config, hub, principal))
         return True
 
     async def _count(self, server: str, principal: str, given: str) -> bool:

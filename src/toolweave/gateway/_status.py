@@ -186,10 +186,11 @@ def upstream_statuses(
     states = hub.states()
     pending = changes.pending
     counts = tuple(restarts)
+    as_callers = caller_servers(hub).configs  # these lack nothing: callers bring what they need
     for name in dict.fromkeys([*states, *pending]):
         client = hub.clients.get(name)
         if client is None:
-            config = caller_servers(hub).configs.get(name)
+            config = as_callers.get(name)
         else:
             config = client.config
         error = hub.errors.get(name) or (None if client is None else client.error)
@@ -207,7 +208,7 @@ def upstream_statuses(
                 protocol=None if client is None else client.protocol_version,
                 restarts=sum(count(name) for count in counts) + (0 if client is None else client.restarts),
                 error=None if error is None else str(error),
-                hint=None if error is None else hint_of(config, error, in_service=True),
+                hint=None if error is None or name in as_callers else hint_of(config, error, in_service=True),
                 pending=pending.get(name),
                 not_applied=None if failed is None else str(failed.error),
                 not_applied_hint=None if failed is None else hint_of(failed.config, failed.error, in_service=True),

@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 from toolweave._json_types import without_members
 from toolweave.config import ServerConfig
+from toolweave.connect._wire.credentials import needed_caller
 from toolweave.errors import AuthRequiredError
 
 
@@ -40,8 +41,7 @@ class CallerServers:
         """Keep the settings of a server, replacing any of its name."""
         name = config.name
         self._prefixes[name] = f"{name}_" if config.tool_prefix is None else config.tool_prefix
-        text = "it is called as the callers of a gateway, each signed in themself"
-        self._errors[name] = AuthRequiredError(text, server=name)
+        self._errors[name] = AuthRequiredError(needed_caller(config), server=name)
         self._change({**self.configs, name: config})
 
     def forget(self, name: str) -> None:

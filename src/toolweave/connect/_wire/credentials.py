@@ -100,13 +100,18 @@ def _provider_of(config: ServerConfig) -> Any:
     return config.auth.provider
 
 
+def needed_caller(config: ServerConfig) -> str:
+    """Return why a server that is called for the callers of a gateway cannot be called without one."""
+    if config.signs_in_callers:
+        return "it is called as the callers of a gateway, each signed in themself"
+    names = ", ".join((*config.forward_headers, *config.claim_headers))
+    return f"it is called with headers of each caller of a gateway ({names})"
+
+
 def hook_of(config: ServerConfig) -> AuthHook | None:
     """Return the hook that authorizes the requests of a config, or None; called in the event loop of its connection."""
     if config.as_caller:
-        raise AuthRequiredError(
-            "it is called as the callers of a gateway, each signed in themself; serve it with `toolweave gateway`",
-            server=config.name,
-        )
+        raise AuthRequiredError(f"{needed_caller(config)}; serve it with `toolweave gateway`", server=config.name)
     if config.auth is not None and config.auth.oauth is not None:
         from toolweave.oauth import token_source  # only to sign in
 

@@ -11,7 +11,7 @@ import anyio.to_thread
 from toolweave.config import ServerConfig
 from toolweave.connect import McpConnection
 from toolweave.errors import ConfigError, ServerError, StoreError
-from toolweave.gateway._caller_hubs import exchanges
+from toolweave.gateway._caller_hubs import signs_in
 from toolweave.gateway._console.rendering import ConsolePages
 from toolweave.gateway._console.requests import ConsolePage, ConsoleRefusal, ConsoleReply, ConsoleRequest
 from toolweave.gateway._managed import ManagedGateway
@@ -139,9 +139,14 @@ def _pinned(client: McpConnection) -> PinnedView:
     )
 
 
-def _as_callers(config: ServerConfig) -> tuple[str, str]:
-    """Return a server that is called as its callers, and the tool by which they sign in; "" for an exchange."""
-    return config.name, "" if exchanges(config) else sign_in_tool(config.name, config.tool_prefix).name
+def _as_callers(config: ServerConfig) -> tuple[str, str, str]:
+    """Return a server that is called as its callers, how they differ there, and the tool by which they sign in."""
+    if signs_in(config):
+        return config.name, "each caller signs in by the tool", sign_in_tool(config.name, config.tool_prefix).name
+    if config.signs_in_callers:
+        return config.name, "the token of each caller is exchanged", ""
+    names = ", ".join((*config.forward_headers, *config.claim_headers))
+    return config.name, f"each caller has its own headers: {names}", ""
 
 
 def _digest(change: PinChange) -> str:

@@ -57,6 +57,11 @@ class VisibleHeaders(Mapping[str, str]):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({list(self)})"  # values may be private
 
+    def all_values(self, name: str) -> list[str]:
+        """Return every value of a header, for a gateway that was configured to send it on; credentials included."""
+        wanted = name.lower().encode("latin-1")
+        return [value.decode("latin-1") for known, value in self._raw if known.lower() == wanted]
+
     def _read(self) -> dict[str, str]:
         if self._shown is None:
             named = ((name.lower(), value) for name, value in self._raw)
