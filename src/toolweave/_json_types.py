@@ -104,6 +104,16 @@ def without_none(members: Mapping[str, _Value | None]) -> dict[str, _Value]:
     return {name: value for name, value in members.items() if value is not None}
 
 
+def without_empty(members: Mapping[str, _Value]) -> dict[str, _Value]:
+    """Return a copy of an object without its false members: null, empty texts and lists, 0."""
+    return {name: value for name, value in members.items() if value}
+
+
+def not_none(values: Iterable[_Value | None]) -> list[_Value]:
+    """Return the values that are not None, in their order."""
+    return [value for value in values if value is not None]
+
+
 def only_members(members: Mapping[str, _Value], names: Iterable[str]) -> dict[str, _Value]:
     """Return a copy of an object with those of these members that it has, in the order of the names."""
     made: dict[str, _Value] = {}

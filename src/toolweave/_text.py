@@ -47,6 +47,13 @@ def printable(text: str) -> str:
     return "\n".join(_indented(text.split("\n")))
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number of things in words, such as `1 tool` and `2 tools`; for nouns whose plural has an `s`."""
+    if number == 1:
+        return f"{number} {noun}"
+    return f"{number} {noun}s"
+
+
 def one_line(text: str, limit: int) -> str:
     """Make foreign text fit to be quoted within a line: white space joined, cut, hidden characters escaped."""
     return visible(shortened(" ".join(text.split()), limit), keep="")

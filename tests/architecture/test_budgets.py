@@ -20,7 +20,7 @@ LONG_MODULES: dict[str, int] = {  # by decision 146: statements that do one thin
     "toolweave.connect._requester": 641,
     "toolweave.connect._supervisor": 603,
     "toolweave.gateway._manager": 641,
-    "toolweave.gateway._relay": 607,
+    "toolweave.gateway._relay": 605,
     "toolweave.http._client": 642,
     "toolweave.protocol.client_requests": 614,
     "toolweave.tools._wrappers": 624,

@@ -296,7 +296,7 @@ GOOD = {"look": text("missing required property: city", isError=True)}
             "names none of city",
             {"tools": [tool()], "calls": {"look": text("these do not fit", isError=True)}},
         ),
-        (14, "pass", "1 tools on 1 page", {"tools": [tool()]}),
+        (14, "pass", "1 tool on 1 page", {"tools": [tool()]}),
         (14, "warn", "is ignored", {"methods": {"tools/list": {"tools": [tool()]}}}),
         (
             14,

@@ -21,7 +21,7 @@ from opentelemetry.context import Context
 from opentelemetry.metrics import Histogram, MeterProvider
 from opentelemetry.trace import Link, Span, SpanKind, StatusCode, Tracer
 
-from toolweave._json_types import Json, JsonObject, without_none
+from toolweave._json_types import Json, JsonObject, without_empty, without_none
 from toolweave._value import Value
 from toolweave.agent._events import StopReason
 from toolweave.errors import ModelError
@@ -347,7 +347,7 @@ def _usage_of(usage: Usage) -> Json:
         "gen_ai.usage.cache_creation.input_tokens": usage.cache_written_tokens,
         "operation.cost": usage.cost,
     }
-    return {name: value for name, value in found.items() if value}
+    return without_empty(found)
 
 
 def _input_of(request: ModelRequest) -> dict[str, str]:

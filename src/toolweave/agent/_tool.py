@@ -11,7 +11,7 @@ from typing import Protocol, TypeAlias
 
 import anyio
 
-from toolweave._json_types import JsonObject, without_members
+from toolweave._json_types import JsonObject, not_none, without_members
 from toolweave.agent import _events as events
 from toolweave.agent._durable import Durable
 from toolweave.agent._idempotency import part_key
@@ -251,7 +251,7 @@ def parallelize(tool: Tool, *, name: str | None = None, limit: int = 8, max_call
         async with anyio.create_task_group() as tasks:
             for number in range(len(calls)):
                 tasks.start_soon(run, number)
-        return _joined([result for result in results if result is not None])
+        return _joined(not_none(results))
 
     about = f"Makes many calls of {tool.name} at the same time. {tool.description}".strip()
     return function_tool(

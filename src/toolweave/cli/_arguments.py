@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from toolweave._json_types import Json, JsonObject, array_or_empty, as_number, as_object, object_or_empty
+from toolweave._json_types import Json, JsonObject, array_or_empty, as_number, as_object, object_or_empty, text_entries
 from toolweave._value import Value
 from toolweave.cli._exit_codes import CommandError, ExitCode
 from toolweave.schema._normalize import types_of, views
@@ -118,7 +118,7 @@ def fit_arguments(given: RawArguments, schema: JsonObject) -> Json:
 
 def missing_arguments(arguments: JsonObject, schema: JsonObject) -> list[str]:
     """Return the required parameters that have no argument, in the schema's order."""
-    names = [name for name in array_or_empty(schema.get("required")) if isinstance(name, str)]
+    names = text_entries(schema.get("required"))
     return [name for name in names if name not in arguments]
 
 

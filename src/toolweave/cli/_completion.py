@@ -170,9 +170,8 @@ def _values(parameter: CommandParameter, incomplete: str, before: Sequence[str] 
         offered = declared.complete_after(before, incomplete)
     if isinstance(declared, Option | Positional) and declared.complete is not None:
         offered = declared.complete(incomplete)
-    for value in offered:
-        if value.startswith(incomplete):
-            yield value, ""
+    for value in starting_with(incomplete, offered):
+        yield value, ""
 
 
 def _beginning(offered: Iterable[Offer], incomplete: str) -> Iterator[Offer]:
@@ -183,6 +182,11 @@ _HELP_OPTION: Offer = (HELP_NAMES[-1], "Show this message and exit.")
 _OWN_OPTIONS: Sequence[Offer] = (*((names.rpartition(" ")[2], text) for names, text in OPTIONS), _HELP_OPTION)
 
 
+def starting_with(incomplete: str, words: Iterable[str]) -> list[str]:
+    """Return the words that start with `incomplete`, in their order."""
+    return [word for word in words if word.startswith(incomplete)]
+
+
 def server_names(incomplete: str) -> list[str]:
     """Return the names of configured servers that start with `incomplete`."""
     try:
@@ -191,14 +195,12 @@ def server_names(incomplete: str) -> list[str]:
         loaded = default_config()
     except Exception:  # boundary: completion stays silent
         return []
-    names = [*loaded.servers, *loaded.errors]
-    return [name for name in names if name.startswith(incomplete) and _PLAIN.fullmatch(name)]
+    return list(filter(_PLAIN.fullmatch, starting_with(incomplete, [*loaded.servers, *loaded.errors])))
 
 
 def tool_names(incomplete: str) -> list[str]:
     """Return the remembered tool names that start with `incomplete`."""
-    names = chain.from_iterable(_remembered().values())
-    return [name for name in names if name.startswith(incomplete)]
+    return starting_with(incomplete, chain.from_iterable(_remembered().values()))
 
 
 def argument_names(before: Sequence[str], incomplete: str) -> list[str]:
@@ -215,7 +217,7 @@ def argument_names(before: Sequence[str], incomplete: str) -> list[str]:
     if given and given[-1] in known:  # bash takes `name=value` apart: this is a value
         return []
     named = {re.split(r"[=:]", word, maxsplit=1)[0] for word in given}
-    return [f"{name}=" for name in known if name.startswith(incomplete) and name not in named]
+    return [f"{name}=" for name in starting_with(incomplete, known) if name not in named]
 
 
 def _arguments_of_tool(tool: str) -> Sequence[str]:
@@ -271,8 +273,7 @@ def remember_published(names: Sequence[str]) -> None:
 
 def published_names(incomplete: str) -> list[str]:
     """Return the remembered names of the registry that start with `incomplete`."""
-    names = _plain_names(_read_cache("published.json"), _PUBLISHED)
-    return [name for name in names if name.startswith(incomplete)]
+    return starting_with(incomplete, _plain_names(_read_cache("published.json"), _PUBLISHED))
 
 
 def _remembered() -> dict[str, dict[str, list[str]]]:

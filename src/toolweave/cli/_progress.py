@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 
+from toolweave._text import counted
 from toolweave.cli._render.text import clip, safe_text
 from toolweave.cli._screen import stderr_console
 from toolweave.tools._call import Progress
@@ -45,7 +46,7 @@ def starting(
 
         def __rich__(self) -> Text:
             shown = clip(", ".join(map(named, waiting)), _MESSAGE)
-            return Text(f"starting {len(names)} server{'s' * (len(names) > 1)}, waiting for {shown}")
+            return Text(f"starting {counted(len(names), 'server')}, waiting for {shown}")
 
     with console.status(StartingLine()):
 

@@ -13,6 +13,7 @@ from pathlib import PurePath
 from types import TracebackType
 from typing import Any, Generic, Literal, Self, Unpack, cast, overload
 
+from toolweave._json_types import without_members
 from toolweave.agent._agent_tools import AgentTools, Opener, ToolLike
 from toolweave.agent._approval import Attended, Confirm, Grants, checked_confirm
 from toolweave.agent._durable import Durable, make_durable
@@ -428,7 +429,7 @@ class Agent(Generic[OutT_co]):
         if isinstance(servers, Mapping):
             named = cast("Mapping[str, Any]", servers)
             live = {name: server for name, server in named.items() if _is_live(server)}
-            servers = {name: server for name, server in named.items() if name not in live}
+            servers = without_members(named, *live)
         loaded = load_config(servers)
         for warning in loaded.warnings:
             _log.warning("%s", printable(str(warning)))

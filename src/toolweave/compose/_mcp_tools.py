@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack, cast
 
 import anyio
 
+from toolweave._text import counted
 from toolweave.compose._pool import McpPool, same_server
 from toolweave.config import ServerConfig, merge_config, server_config
 from toolweave.config._tool_filters import ANY_TOOL, without
@@ -236,7 +237,7 @@ class McpTools(BaseToolset):
 
     def __repr__(self) -> str:
         tools = len(self._snapshot)
-        return f"<McpTools {self.name!r}: {tools} tool{'s' * (tools != 1)}{'' if self.mounted else ', not mounted'}>"
+        return f"<McpTools {self.name!r}: {counted(tools, 'tool')}{'' if self.mounted else ', not mounted'}>"
 
     # inside
 

@@ -28,7 +28,7 @@ from typing import Any, ClassVar, Self
 
 import msgspec
 
-from toolweave._json_types import Json, JsonObject, as_object, as_sequence, text_or_empty
+from toolweave._json_types import Json, JsonObject, as_object, as_sequence, not_none, text_or_empty
 from toolweave._value import Value
 from toolweave.config._named_files import read_text_file
 from toolweave.config._secret import Secret, looks_secret, reveal
@@ -209,7 +209,7 @@ class Expander:
             self._scope.env.get(variable.upper()),
             definition.get("default"),
         )
-        given = [candidate for candidate in candidates if candidate is not None]
+        given = not_none(candidates)
         if not given:
             description = text_or_empty(definition.get("description"))
             about = f" ({description})" if description else ""

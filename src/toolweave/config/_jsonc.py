@@ -9,6 +9,8 @@ import json
 import re
 from typing import Any
 
+from toolweave._json_types import not_none
+
 KeyPath = tuple[str | int, ...]
 """The keys and indexes that lead to a value."""
 
@@ -97,7 +99,7 @@ def key_offsets(text: str) -> dict[KeyPath, list[int]]:
 
 def _note(found: dict[KeyPath, list[int]], path: list[str | int | None], offset: int) -> None:
     if len(path) <= _MAX_DEPTH:
-        found.setdefault(tuple(key for key in path if key is not None), []).append(offset)
+        found.setdefault(tuple(not_none(path)), []).append(offset)
 
 
 def _blank(comment: str) -> str:

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from toolweave._json_types import Json, JsonObject
+from toolweave._json_types import Json, JsonObject, only_members, without_members
 from toolweave._value import Value
 from toolweave.config._dialect_rules import Dialect
 from toolweave.config._model import ServerConfig
@@ -145,7 +145,7 @@ Named = TypeVar("Named", ServerConfig, ConfigError)
 
 
 def _only(values: Mapping[str, Named], names: Iterable[str]) -> dict[str, Named]:
-    return {name: values[name] for name in names if name in values}
+    return only_members(values, names)
 
 
 def merge_loaded(loaded: Iterable[LoadedConfig]) -> LoadedConfig:
@@ -160,8 +160,8 @@ def merge_loaded(loaded: Iterable[LoadedConfig]) -> LoadedConfig:
     # `taken` is computed before anything of a file is added: inside one file, the entry that counts was chosen already.
     for one in loaded:
         taken = {*servers, *errors, *disabled}
-        servers.update({name: config for name, config in one.servers.items() if name not in taken})
-        errors.update({name: error for name, error in one.errors.items() if name not in taken})
+        servers.update(without_members(one.servers, *taken))
+        errors.update(without_members(one.errors, *taken))
         disabled.update(dict.fromkeys(name for name in one.disabled if name not in taken))
         warnings += one.warnings
         gateway_sections += one.gateway_sections

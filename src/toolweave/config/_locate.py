@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from toolweave._json_types import JsonObject, as_object, as_sequence, object_or_empty, text_or_empty
+from toolweave._json_types import JsonObject, as_object, as_sequence, object_or_empty, text_or_empty, without_none
 from toolweave._value import Value
 from toolweave.config._dialect_rules import Dialect, exclusion, is_goose, type_of_mcp_section
 from toolweave.config._entries import looks_like_entry
@@ -143,7 +143,7 @@ def _completed(item: FoundEntry, holder: JsonObject) -> FoundEntry:
     shared = {"pins": holder.get("pins")}
     if entry.get("sandboxEnabled"):
         shared["sandbox"] = holder.get("sandbox")
-    shared = {key: setting for key, setting in shared.items() if setting is not None}
+    shared = without_none(shared)
     if shared:
         return item.replace(value={**shared, **entry})
     return item

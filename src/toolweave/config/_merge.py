@@ -6,7 +6,7 @@ import logging
 import os
 from typing import overload
 
-from toolweave._json_types import Json, JsonObject, as_array, object_or_empty
+from toolweave._json_types import Json, JsonObject, as_array, object_or_empty, without_members
 from toolweave.config._entries import merge_layers, read_arguments
 from toolweave.config._expand import Scope
 from toolweave.config._model import ServerConfig, canonical_transport
@@ -116,7 +116,7 @@ def _folded(config: ServerConfig | JsonObject) -> Json:
     # An option whose name `connection` would read as a setting has to stay outside of it, or doing this again would
     # change its meaning.
     transport_options = merge_layers(options).options
-    rest = {key: value for key, value in options.items() if key not in transport_options}
+    rest = without_members(options, *transport_options)
     if rest:
         known["options"] = rest
     own = {key: known.pop(key) for key in _CONNECTION if key in known}

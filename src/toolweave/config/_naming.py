@@ -208,7 +208,7 @@ def _path_parts(path: str) -> tuple[str, ...]:
 
 def _module_name(module: str) -> str:
     """Return the part of a module's name that distinguishes servers: `numbers` of `demo.numbers`, `a` of `a.server`."""
-    parts = [part for part in module.split(".") if part]
+    parts = list(filter(None, module.split(".")))
     for part in reversed(parts):
         if part not in _MODULES_OF_A_PACKAGE:
             return part

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from toolweave._json_types import Json, JsonObject, as_integer, as_number
+from toolweave._json_types import Json, JsonObject, as_integer, as_number, without_members
 from toolweave._value import Value
 from toolweave.config._keys import snake_case
 from toolweave.config._secret import Secret, wrap
@@ -206,7 +206,7 @@ class OAuth(Value, frozen=True, kw_only=True):
         return hash((self.grant, self.issuer, self.client_id, self.client_metadata_url, self.principal, self.scopes))
 
     def __repr__(self) -> str:
-        shown = {name: value for name, value in self.to_mapping().items() if name not in self.options}
+        shown = without_members(self.to_mapping(), *self.options)
         for name in ("store", "user_agent"):
             if name in shown:
                 shown[name] = f"<{type(shown[name]).__name__}>"

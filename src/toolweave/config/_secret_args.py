@@ -120,7 +120,7 @@ class _Notes:
             _, _, password = value.partition(":")
             for part in (value, behind_scheme, password):
                 texts |= dict.fromkeys((part, unquote(part)))
-        return tuple(text for text in texts if text)
+        return tuple(filter(None, texts))
 
 
 def _mask_words(words: Sequence[str], hide: Hide, depth: int, *, bare_password: bool) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from toolweave._files import read_file
-from toolweave._json_types import array_or_empty, object_or_empty
+from toolweave._json_types import object_or_empty, text_entries
 from toolweave.config._loaded import PROJECT, LoadedConfig, LoadedFile
 
 _ANYWHERE = "*"
@@ -103,7 +103,7 @@ class TrustedFiles:
             return {}
         known: dict[str, list[str]] = {}
         for path, digests in object_or_empty(object_or_empty(record).get("files")).items():
-            known[path] = [digest for digest in array_or_empty(digests) if isinstance(digest, str)]
+            known[path] = text_entries(digests)
         return known
 
 

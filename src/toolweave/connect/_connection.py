@@ -12,6 +12,7 @@ from typing import Any, Literal
 import anyio
 
 from toolweave._json_types import Json, JsonObject
+from toolweave._text import counted
 from toolweave.config import Auth, ServerConfig, Timeouts, server_config
 from toolweave.config._auth import AuthFlow
 from toolweave.connect._catalog import Catalog
@@ -463,11 +464,11 @@ class McpConnection(EventSubscriptions, SkillFeatures, Openable, BaseToolset):
                 return
             tools = len(self._catalog.snapshot)
             pages = self._catalog.pages
-            counted = f"{tools} tool{'s' * (tools != 1)} on {pages} page{'s' * (pages != 1)}"
+            listed = f"{counted(tools, 'tool')} on {counted(pages, 'page')}"
             problems = self._catalog.live.problems
             more = len(problems) - _SHOWN_PROBLEMS
             shown = [problem.partition("\n")[0] for problem in problems[:_SHOWN_PROBLEMS]]
-            step.detail = "; ".join((counted, *shown, *([f"{more} more problems"] if more > 0 else [])))
+            step.detail = "; ".join((listed, *shown, *([f"{more} more problems"] if more > 0 else [])))
 
     async def _run_background(self, line: OpenSession) -> None:
         """Run the background tasks of a session until it ends."""

@@ -181,5 +181,5 @@ def _first_hint(table: Sequence[tuple[str, str]], text: str) -> str | None:
     for pattern, hint in table:
         found = re.search(pattern, text)
         if found is not None:
-            return hint.format(next((group for group in found.groups() if group), ""))
+            return hint.format(next(filter(None, found.groups()), ""))
     return None

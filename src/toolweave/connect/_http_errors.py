@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
-from toolweave._json_types import Json, object_or_empty, text_or_empty
+from toolweave._json_types import Json, object_or_empty, text_or_empty, without_none
 from toolweave._text import visible
 from toolweave._value import Value
 from toolweave.config._auth import AuthFlow
@@ -100,7 +100,7 @@ class HttpFault(Value, frozen=True, kw_only=True):
     def data(self) -> Json:
         """Return the facts as a JSON object, for `ProtocolError.data`."""
         facts = {"http_status": self.status, "retry_after": self.retry_after}
-        return {key: value for key, value in facts.items() if value is not None}
+        return without_none(facts)
 
 
 def http_error(fault: HttpFault, *, server: str) -> ServerError:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Sequence
 from inspect import Parameter, Signature
 from typing import Any, Literal, Union
 
-from toolweave._json_types import Json, JsonObject, array_or_empty, as_object, object_or_empty, text_or_empty
+from toolweave._json_types import Json, JsonObject, array_or_empty, as_object, not_none, object_or_empty, text_or_empty
 from toolweave.export._blocking import Bridge
 from toolweave.export._tool_calls import run_call
 from toolweave.tools._call import ToolCall
@@ -158,7 +158,7 @@ def _annotation(schema: JsonObject, depth: int) -> Any:
 
 def _literal(choices: Sequence[Any]) -> Any:
     """Return the type of one of several values; None among them is a type beside the literals."""
-    values = tuple(choice for choice in choices if choice is not None)
+    values = tuple(not_none(choices))
     kinds: list[Any] = []
     if values:
         kinds.append(Literal[values])

@@ -16,6 +16,7 @@ import msgspec
 
 from toolweave._json import decode_json
 from toolweave._json_types import array_or_empty, as_object, as_text, object_or_empty, without_members
+from toolweave._text import counted
 from toolweave.connect import ConnectionState
 from toolweave.errors import AuthRequiredError, RequestError, ToolError, as_tool_error
 from toolweave.gateway._caller_gateways import CallerGateways, InnerGateway
@@ -29,7 +30,7 @@ from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, RESOURCE_NOT_FOUND
 from toolweave.protocol.tasks import TASK_ID
 from toolweave.serve._changes import Changes
-from toolweave.serve._request import CallNext, Feature, Json, Method, Offered, OfferLookup, Request
+from toolweave.serve._request import CallNext, Feature, Json, Method, Offered, OfferLookup, Request, may_use
 from toolweave.tools import ToolSpec
 from toolweave.tools._mcp import call_result
 from toolweave.tools._result import ToolResult
@@ -202,18 +203,19 @@ class CallerRequests:
 
     def _sign_in_tools(self, inner: InnerGateway) -> Sequence[ToolSpec]:
         """Return the tools by which the caller signs in where it has yet to, or is about to."""
-        return [
-            sign_in_tool(name, config.tool_prefix)
-            for name, config in self._outer.callers.hubs.configs.items()
-            if self._outer.serves_to_callers(name)
-            and signs_in(config)
-            and inner.of_caller
-            and (not _is_usable(inner, name) or self._outer.sign_ins.begun(name, str(inner.of_caller)))
-        ]
+        found: list[ToolSpec] = []
+        if not inner.of_caller:
+            return found
+        for name, config in self._outer.callers.hubs.configs.items():
+            if not signs_in(config) or not self._outer.serves_to_callers(name):
+                continue
+            # A tool whose link was opened stays although its server is usable: its user may have a code to give to it.
+            if not _is_usable(inner, name) or self._outer.sign_ins.begun(name, str(inner.of_caller)):
+                found.append(sign_in_tool(name, config.tool_prefix))
+        return found
 
     def _may(self, request: Request, tool: ToolSpec) -> bool:
-        may = request.client.may
-        return may is None or may("tools", tool.name, (), tool.server)
+        return may_use(request.client.may, "tools", tool.name, server=tool.server)
 
     # signing in
 
@@ -227,7 +229,7 @@ class CallerRequests:
         if request.method != methods.TOOLS_CALL or request.params.get("name") != tool.name:
             return self._first.again(request, str(tool.server))
         count = sum(one.server == tool.server for one in inner.tools.snapshot())
-        text = f"You are signed in at {tool.server}: {count} tool{'s' * (count != 1)} of it can be used now."
+        text = f"You are signed in at {tool.server}: {counted(count, 'tool')} of it can be used now."
         return call_result(ToolResult.of(text), modern=request.modern)
 
     async def _refused(self, request: Request, inner: InnerGateway, exc: AuthRequiredError) -> Json:
@@ -237,10 +239,13 @@ class CallerRequests:
             ToolError: Another sign-in would not help.
         """
         config = self._outer.callers.hubs.configs.get(exc.server)
-        askable = config is not None and signs_in(config) and request.method in methods.INPUT_REQUIRED
+        if config is None or not signs_in(config) or request.method not in methods.INPUT_REQUIRED:
+            raise as_tool_error(exc) from None
+        # A 403 asks for more scopes. One that names none, or those that were granted a moment ago, would ask the user
+        # for the same grant forever.
         principal = str(inner.of_caller)
         asked = not exc.scopes or self._outer.sign_ins.asked_lately(str(exc.server), principal, exc.scopes)
-        if config is None or not askable or (exc.status == 403 and asked):
+        if exc.status == 403 and asked:
             raise as_tool_error(exc) from None
         tool = sign_in_tool(config.name, config.tool_prefix)
         return await self._after_sign_in(request, inner, tool, exc.scopes)

@@ -28,7 +28,7 @@ from toolweave.protocol.codes import INVALID_PARAMS, METHOD_NOT_FOUND, RESOURCE_
 from toolweave.protocol.resource_uris import with_uris
 from toolweave.protocol.server_features import completion_json, read_reference
 from toolweave.serve._plain_calls import answer_of
-from toolweave.serve._request import Feature, Json, Method, OfferKind, Request
+from toolweave.serve._request import Feature, Json, Method, OfferKind, Request, may_use
 from toolweave.serve._unknown import not_offered, unknown_reference
 from toolweave.tools import ToolResult, ToolSpec
 from toolweave.tools._mcp import call_result
@@ -270,8 +270,7 @@ def _sent_for(request: Request) -> SentToolCall | None:
 
 def _may(request: Request, kind: OfferKind, name: str, route: Route) -> bool:
     """Return whether the caller may use the upstream's offer of that name."""
-    may = request.client.may
-    return may is None or may(kind, name, (), route.server)
+    return may_use(request.client.may, kind, name, server=route.server)
 
 
 def _is_limited(request: Request) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from toolweave._json_types import as_object, object_or_empty, without_members
+from toolweave._json_types import JsonObject, as_object, object_or_empty, only_members, without_members
 from toolweave.connect import ConnectionState, McpConnection
 from toolweave.gateway._unreached import UnreachedUpstreams
 from toolweave.hub import Hub
@@ -44,12 +44,12 @@ def offered(
         member: A member of it that must be true; None asks for the capability alone.
         clients: The connections to the upstreams, if they are not those of the hub.
     """
-    upstreams = (hub.clients if clients is None else clients).values()
-    return (
-        not upstreams
-        or bool(caller_servers(hub).configs)
-        or any(_is_to_come(one) or declares(one, capability, member) for one in upstreams)
-    )
+    if clients is None:
+        clients = hub.clients
+    # Capabilities are agreed once, in the handshake: what may come later has to be declared before it is known.
+    if not clients or caller_servers(hub).configs:
+        return True
+    return any(_is_to_come(one) or declares(one, capability, member) for one in clients.values())
 
 
 def _is_to_come(connection: McpConnection) -> bool:
@@ -158,11 +158,11 @@ class UpstreamCapabilities:
         tools = (spec for spec in self._tools.snapshot() if spec.server == server)
         if any(may("tools", spec.name, spec.scopes, server) for spec in tools):
             return True
-        return any(
-            may(kind, name, (), server)
-            for noun, kind in _NOUNS.items()
-            for name in offer_names(self._hub).given(noun).names_of(server)
-        )
+        names = offer_names(self._hub)
+        for noun, kind in _NOUNS.items():
+            if any(may(kind, name, (), server) for name in names.given(noun).names_of(server)):
+                return True
+        return False
 
     @property
     def only(self) -> McpConnection | None:
@@ -192,14 +192,13 @@ def _extensions(upstreams: Iterable[McpConnection], *, modern: bool) -> Json:
 
     Handshake revisions know none, but skills and the pages of tools are the same in every revision.
     """
-    declared = [
-        (object_or_empty(one.capabilities.get("extensions")), one.protocol_version in MODERN_VERSIONS)
-        for one in upstreams
-    ]
-    extensions = _merged(
-        {name: value for name, value in found.items() if (modern and same_era) or name in OF_EVERY_ERA}
-        for found, same_era in declared
-    )
+    found: list[JsonObject] = []
+    for one in upstreams:
+        declared = object_or_empty(one.capabilities.get("extensions"))
+        if not modern or one.protocol_version not in MODERN_VERSIONS:
+            declared = only_members(declared, sorted(OF_EVERY_ERA))
+        found.append(declared)
+    extensions = _merged(found)
     if extensions:
         return {"extensions": extensions}
     return {}

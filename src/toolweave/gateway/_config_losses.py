@@ -48,9 +48,13 @@ class LossGuard:
         offered = self._offered == after
         if not offered or not lost:
             self._offered = None
-        if not lost or trigger == "confirmed" or (trigger == "signal" and offered):
+        if not lost or trigger == "confirmed":
             return
         if trigger == "signal":
+            # The second signal confirms only the very config that the first one offered: a file that was saved again
+            # between the two may lose more, and is offered anew.
+            if offered:
+                return
             self._offered = after
         if self._offered is None:
             signals = "SIGHUP twice"

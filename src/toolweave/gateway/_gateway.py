@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 import anyio
 import anyio.abc
 
+from toolweave._text import counted
 from toolweave.config import ServerConfig
 from toolweave.config._load import gateway_sections
 from toolweave.gateway._caller_gateways import CallerGateways, InnerGateway
@@ -585,4 +586,4 @@ class Gateway(ServerRunners):
 
     def __repr__(self) -> str:
         tools = len(self.tools.snapshot())
-        return f"<Gateway {self.name!r}, {tools} tool{'s' * (tools != 1)}>"
+        return f"<Gateway {self.name!r}, {counted(tools, 'tool')}>"

@@ -195,8 +195,12 @@ def refuses_handshake(error: ServerError) -> bool:
     """
     if not isinstance(error, ConnectError) or isinstance(error, AuthRequiredError):
         return False
+    if error.code is not None:
+        return True
     status = error.status
-    return error.code is not None or (status is not None and 400 <= status < 500 and status not in _PASSING)
+    if status is None or status in _PASSING:
+        return False
+    return 400 <= status < 500
 
 
 def is_unsent(error: ServerError) -> bool:

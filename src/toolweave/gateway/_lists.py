@@ -34,7 +34,7 @@ from toolweave.protocol.versions import MODERN_VERSIONS
 from toolweave.serve._changes import Changes, Topic
 from toolweave.serve._offers.pagination import DEFAULT_PAGE_SIZE, list_page
 from toolweave.serve._offers.tool_pages import ToolPages
-from toolweave.serve._request import Json, Method, OfferKind, Request
+from toolweave.serve._request import Json, Method, OfferKind, Request, may_use
 from toolweave.tools import ToolsChanged, ToolSnapshot, ToolSpec
 
 _log = logging.getLogger("toolweave.gateway")
@@ -118,12 +118,16 @@ class Lists:
         perspective = self._perspectives.of(request.client)
         if notification == methods.NOTIFICATIONS_TOOLS_LIST_CHANGED:
             specs = perspective.tools.snapshot()
-            return [one for one in specs if may is None or may("tools", one.name, one.scopes, one.server)]
+            return [one for one in specs if may_use(may, "tools", one.name, one.scopes, one.server)]
         kinds: tuple[HubListKind, ...] = ("prompts",)
         if notification == methods.NOTIFICATIONS_RESOURCES_LIST_CHANGED:
             kinds = ("resources", "resourceTemplates")
-        entries = [(kind, one) for kind in kinds for one in perspective.seen.get(kind, ())]
-        return [one for kind, one in entries if may is None or may(_CAPABILITIES[kind], one.name, (), one.server)]
+        found: list[object] = []
+        for kind in kinds:
+            noun = _CAPABILITIES[kind]
+            entries = perspective.seen.get(kind, ())
+            found.extend(one for one in entries if may_use(may, noun, one.name, server=one.server))
+        return found
 
     async def watch(self) -> None:
         """Notify of changed lists of prompts, resources and templates, until cancelled.
@@ -306,8 +310,8 @@ class Lists:
         whole = not errors and all(state in USABLE for state in self._hub.states().values())
         is_shared = self._perspectives.of(request.client) is self._shared
         same_for_all = is_shared and request.client.may is None and self._shared.tools is self._hub
-        said = all(self._is_modern(server) for server in facts)
-        if not (facts and whole and same_for_all and said):
+        declared = bool(facts) and all(self._is_modern(server) for server in facts)
+        if not (declared and whole and same_for_all):
             return {"ttlMs": 0, "cacheScope": "private"}
         public = all(one.public for one in facts.values())
         return {

@@ -65,11 +65,13 @@ class UpstreamLogs:
             raise RequestError("Method not found", code=METHOD_NOT_FOUND, data=request.method)
         result = await self._logs.set_level(request)
         wanted = self._handshakes.log_level = self._lowest_level()
+        if wanted is None:
+            return result
         with anyio.move_on_after(_SET_SECONDS):
             async with anyio.create_task_group() as tasks:
                 for connection in (*self._hub.clients.values(), *self._handshakes):
                     legacy = connection.protocol_version in HANDSHAKE_VERSIONS
-                    if wanted is not None and legacy and connection.state in USABLE and declares(connection, "logging"):
+                    if legacy and connection.state in USABLE and declares(connection, "logging"):
                         tasks.start_soon(_set, connection, wanted)
         return result
 

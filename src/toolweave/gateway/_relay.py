@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from toolweave._json_types import without_members
 from toolweave.connect._connection import McpConnection
 from toolweave.connect._direct import DirectCall
 from toolweave.connect._session import Agreement, Declared
@@ -48,11 +49,7 @@ from toolweave.gateway._task_places import HANDSHAKE_PLACE, TaskPlaces, has_only
 from toolweave.hub import Hub
 from toolweave.protocol import methods
 from toolweave.protocol.client_requests import ABILITIES, can_answer
-from toolweave.protocol.codes import (
-    INTERNAL_ERROR,
-    INVALID_PARAMS,
-    URL_ELICITATION_REQUIRED,
-)
+from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS, URL_ELICITATION_REQUIRED
 from toolweave.protocol.eras import (
     abilities,
     capabilities_at,
@@ -185,21 +182,17 @@ class Relay:
             RequestError: The answer is a JSON-RPC error: the upstream's own, with its code and data, or ours.
             AuthRequiredError: The upstream, which is called as one caller, wants another sign-in.
         """
+        resumed = None
         if method in methods.INPUT_REQUIRED:
             resumed = self.resumed(request)
-        else:
-            resumed = None
+            params = without_members(params, INPUT_RESPONSES, REQUEST_STATE)
         if resumed is not None and resumed.server != route.server:
             raise RequestError(f"{REQUEST_STATE} is of another upstream; repeat the request", code=INVALID_PARAMS)
-        if method in methods.INPUT_REQUIRED:
-            of_rounds = (INPUT_RESPONSES, REQUEST_STATE)
-        else:
-            of_rounds = ()
         call = RelayedCall(
             request=request,
             route=route,
             method=method,
-            params={name: value for name, value in params.items() if name not in of_rounds},
+            params=params,
             stream=CallerStream(request, self._logs),
             resumed=resumed,
             follow_tasks=follow_tasks,
@@ -327,9 +320,14 @@ class Relay:
         if first is not None and call.method not in methods.INPUT_REQUIRED:
             with first.used():
                 return await first.connection.forward(call.forwarded(None))
-        in_shared = "task" in call.params and first is None  # which any later request about it has to find
-        if not (able or logs or first is not None) or in_shared or call.method not in methods.INPUT_REQUIRED:
+        if call.method not in methods.INPUT_REQUIRED:
             return await connection.forward(call.forwarded(None))
+        if first is None:
+            # Any later request about a task has to find it: it is made on the shared connection. Without questions and
+            # logs, which would reach the wrong caller there, a call has no need for a connection of its own.
+            in_shared = "task" in call.params
+            if in_shared or not (able or logs):
+                return await connection.forward(call.forwarded(None))
         leased = partial(self._lease, call, connection, version, declared)
         if not client.modern:
             return await self._asked(call, leased, able)

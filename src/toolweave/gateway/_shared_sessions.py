@@ -19,6 +19,7 @@ from typing import Any
 import msgspec
 
 from toolweave._json import decode_json
+from toolweave._json_types import only_members
 from toolweave.errors import RequestError, StoreError
 from toolweave.gateway._replicas import Replicas
 from toolweave.gateway._sealing import SealingKeys
@@ -107,7 +108,7 @@ class SealedSessions:
             RequestError: The client says more of itself than fits into a header (-32602).
         """
         whole = client.info or {}
-        brief = {name: whole[name] for name in _INFO if name in whole}
+        brief = only_members(whole, _INFO)
         for info in (client.info, brief):
             name = client.conversation or secrets.token_hex(16)
             declared = _Declared(name, int(self._clock()), client.version, client.capabilities, info)

@@ -21,7 +21,7 @@ from toolweave.protocol import methods
 from toolweave.protocol.codes import INVALID_PARAMS, METHOD_NOT_FOUND, RESOURCE_NOT_FOUND
 from toolweave.protocol.skills import read_skill, skill_settings, with_prefix
 from toolweave.serve._offers.pagination import DEFAULT_PAGE_SIZE, list_page, only_for_caller
-from toolweave.serve._request import Json, Method, Request
+from toolweave.serve._request import Json, Method, Request, may_use
 
 _UNKNOWN = frozenset({INVALID_PARAMS, RESOURCE_NOT_FOUND, METHOD_NOT_FOUND})
 
@@ -59,11 +59,10 @@ class UpstreamSkills:
     async def _list(self, request: Request) -> Json:
         perspective = self._required(request)
         may = request.client.may
-        entries = [
-            with_prefix(skill.json(), prefix)
-            for skill, prefix in await perspective.offers.skills()
-            if may is None or may("resources", prefix + skill.uri, (), skill.server)
-        ]
+        entries: list[Json] = []
+        for skill, prefix in await perspective.offers.skills():
+            if may_use(may, "resources", prefix + skill.uri, server=skill.server):
+                entries.append(with_prefix(skill.json(), prefix))
         found = list_page("skills", entries, request.params.get("cursor"), self._page_size, key=itemgetter("uri"))
         return found | ({} if may is None else only_for_caller(request))
 
@@ -102,12 +101,13 @@ class UpstreamSkills:
             await perspective.offers.skills()  # learns the names
         directories = request.method == methods.RESOURCES_DIRECTORY_READ
         may = request.client.may
-        return [
-            route
-            for route in await perspective.routes.resources(uri)
-            if skill_settings(perspective.clients[route.server].capabilities)[directories]
-            and (may is None or may("resources", uri, (), route.server))
-        ]
+        found: list[Route] = []
+        for route in await perspective.routes.resources(uri):
+            if not skill_settings(perspective.clients[route.server].capabilities)[directories]:
+                continue
+            if may_use(may, "resources", uri, server=route.server):
+                found.append(route)
+        return found
 
     async def _answer(self, request: Request, route: Route) -> Json | None:
         """Return the answer of an upstream, or None when it does not know the URI."""

@@ -421,7 +421,7 @@ class UpstreamTasks:
             state = await self._state(request, name)
             if _is_over(state):
                 return state
-            asked = {key: one for key, one in read_task(state, modern=True).requests.items() if key not in given}
+            asked = without_members(read_task(state, modern=True).requests, *given)
             if asked:
                 responses = await put(asked)
                 given.update(asked)

@@ -14,7 +14,7 @@ from toolweave.errors import ErrorKind, RequestError, ToolError
 from toolweave.hub import Hub
 from toolweave.hub._hub import down_servers
 from toolweave.protocol.codes import INTERNAL_ERROR
-from toolweave.serve._request import Json, MayUse, OfferKind, Request
+from toolweave.serve._request import Json, MayUse, OfferKind, Request, may_use
 from toolweave.serve._unknown import not_offered
 from toolweave.tools import ToolResult
 from toolweave.tools._mcp import call_result
@@ -84,8 +84,9 @@ class UnreachedUpstreams:
 
     def _reason(self, request: Request, kind: OfferKind, name: str) -> str | None:
         server = self._down.owner(name)
-        may = request.client.may
-        if server is None or not self._shows(server) or not (may is None or may(kind, name, (), server)):
+        if server is None or not self._shows(server):
+            return None
+        if not may_use(request.client.may, kind, name, server=server):
             return None
         self._down.reconnect(server)
         return _unknown_whether(self.described(server), name)

@@ -20,7 +20,7 @@ from toolweave.gateway._perspectives import Perspective, Perspectives
 from toolweave.hub._starting import USABLE
 from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS, RESOURCE_NOT_FOUND
 from toolweave.protocol.eras import abilities
-from toolweave.serve._request import Request
+from toolweave.serve._request import Request, may_use
 from toolweave.tools import Unsubscribe
 
 _log = logging.getLogger("toolweave.gateway")
@@ -47,8 +47,7 @@ class _Followed:
 
     def allowed(self, server: str) -> bool:
         """Whether the caller may use a server's resource of this URI."""
-        may = self.request.client.may
-        return may is None or may("resources", self.uri, (), server)
+        return may_use(self.request.client.may, "resources", self.uri, server=server)
 
     def replace(self, targets: Sequence[McpConnection], ends: list[Callable[[], None]]) -> None:
         """Keep other subscriptions instead of those that are there."""

@@ -15,7 +15,7 @@ from toolweave.gateway._config import VirtualServer
 from toolweave.gateway._gateway import Gateway
 from toolweave.gateway._parts import CallerView
 from toolweave.gateway._status import VirtualStatus
-from toolweave.serve._request import CallNext, Json, OfferKind, Request
+from toolweave.serve._request import CallNext, Json, OfferKind, Request, may_use
 from toolweave.tools import Toolset, ToolSnapshot, ToolSpec, filtered, renamed
 from toolweave.tools._selection import fits, names_of
 
@@ -118,7 +118,7 @@ class ViewMiddleware:
         def allowed(kind: OfferKind, name: str, scopes: Iterable[str] = (), server: str | None = None, /) -> bool:
             if kind != "tools" and server not in servers:
                 return False
-            return may is None or may(kind, name, scopes, server)
+            return may_use(may, kind, name, scopes, server)
 
         return await call_next(request.replace(client=request.client.limited(allowed)))
 

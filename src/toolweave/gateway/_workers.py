@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+from toolweave._json_types import without_members
 from toolweave.errors import RequestError, StoreError, ToolweaveError
 from toolweave.gateway._config_losses import ReloadTrigger
 from toolweave.gateway._replicas import Replicas
@@ -151,7 +152,7 @@ class WorkerChanges:
         """Keep a change for workers that are started later."""
         while True:
             added, revision = await self._read()
-            rest = {other: kept for other, kept in added.items() if other != name}
+            rest = without_members(added, name)
             value = rest if config is None else {**rest, name: config}
             sealed = self._replicas.sealed(value, self._place)
             place = self._replicas.group

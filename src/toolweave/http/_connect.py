@@ -13,6 +13,8 @@ from typing import Any
 
 import anyio
 
+from toolweave._json_types import not_none
+
 ATTEMPT_SECONDS = 0.25
 """The wait before the next address is tried as well (RFC 8305, 5)."""
 
@@ -106,4 +108,4 @@ async def resolve(host: str, port: int) -> list[Address]:
     # address.
     first = [one for one in addresses if one[0] == addresses[0][0]]
     other = [one for one in addresses if one[0] != addresses[0][0]]
-    return [one for one in chain.from_iterable(zip_longest(first, other)) if one is not None]
+    return not_none(chain.from_iterable(zip_longest(first, other)))

@@ -11,6 +11,7 @@ import anyio
 import anyio.lowlevel
 import anyio.to_thread
 
+from toolweave._text import counted
 from toolweave.config import LoadedConfig, ServerConfig, load_config, server_config
 from toolweave.connect._client_features.callbacks import NO_CALLBACKS, Callbacks
 from toolweave.connect._connecting import Openable
@@ -385,8 +386,7 @@ class Hub(HubEventSubscriptions, Openable, HubFeatures):
         before = self.snapshot()
         await self._down.retry(name)
         chosen = self._chosen(name)
-        failures = await for_each(chosen, McpConnection.refresh)
-        failed = {client.name: exc for client, exc in failures}
+        failed = {client.name: exc for client, exc in await for_each(chosen, McpConnection.refresh)}
         for client in chosen:
             if self._clients.get(client.name) is client:  # else it was disconnected meanwhile
                 self._note(client.name, failed.get(client.name))
@@ -396,7 +396,7 @@ class Hub(HubEventSubscriptions, Openable, HubFeatures):
 
     def __repr__(self) -> str:
         states = ", ".join(f"{name}: {state.value}" for name, state in self.states().items())
-        return f"<Hub {{{states}}} {len(self._tools)} tool{'s' * (len(self._tools) != 1)}>"
+        return f"<Hub {{{states}}} {counted(len(self._tools), 'tool')}>"
 
     # inside
 

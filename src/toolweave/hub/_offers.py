@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Literal, TypeAlias, cast
 
 import anyio
@@ -132,7 +133,7 @@ class OfferNames:
     @property
     def conflicts(self) -> Iterator[NameConflict]:
         """The conflicts of all servers there were."""
-        return (conflict for found in self._conflicts.values() for conflict in found)
+        return chain.from_iterable(self._conflicts.values())
 
     def given(self, kind: str) -> AssignedNames:
         """Return the names given to the servers' `"prompt"`s, `"resource"`s or `"resource template"`s."""

@@ -8,7 +8,7 @@ import re
 from collections.abc import AsyncIterator, Mapping
 from urllib.parse import quote, urlencode
 
-from toolweave._json_types import Json, JsonObject, as_array, object_or_empty, text_or_empty
+from toolweave._json_types import Json, JsonObject, as_array, object_or_empty, text_or_empty, without_empty
 from toolweave._value import Value
 from toolweave.errors import ConfigError, ErrorKind, RegistryError
 from toolweave.install._bundle import MAX_BUNDLE_BYTES
@@ -68,7 +68,7 @@ class McpRegistry:
             RegistryError: The registry cannot be reached, or its response is not a list of servers.
         """
         parameters = {"search": word, "cursor": cursor, "limit": str(min(limit, _MAX_ON_A_PAGE)), "version": "latest"}
-        query = urlencode({name: value for name, value in parameters.items() if value})
+        query = urlencode(without_empty(parameters))
         answer = await self._get(f"{self.url}/v0.1/servers?{query}", "the list of servers")
         listed = as_array(answer.get("servers"))
         if listed is None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, NamedTuple, cast
 from urllib.parse import unquote
 
@@ -108,7 +109,7 @@ def found_target(lookup: OfferLookup | None, kind: OfferKind, name: str) -> Requ
         names.setdefault(offer.server, {name: None})[offer.name] = None
     if not names:
         return RequestTarget(kind, (name,))
-    together = dict.fromkeys(one for found in names.values() for one in found)
+    together = dict.fromkeys(chain.from_iterable(names.values()))
     return RequestTarget(kind, tuple(together), tuple(names), None, tuple(map(tuple, names.values())))
 
 

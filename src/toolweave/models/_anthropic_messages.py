@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
-from toolweave._json_types import Json, JsonObject
+from toolweave._json_types import Json, JsonObject, not_none
 from toolweave.models._history import WireIds, added_members, pair_tool_calls
 from toolweave.models._messages import (
     AssistantMessage,
@@ -51,7 +51,7 @@ def wire_messages(messages: Sequence[Message], tools: WireTools, provider: str =
                 _append(out, "user", [_tool_result(outcome, ids) for outcome in message.outcomes])
             case AssistantMessage():
                 blocks = [_part(part, tools, provider, ids) for part in message.parts]
-                _append(out, "assistant", [block for block in blocks if block is not None])
+                _append(out, "assistant", not_none(blocks))
     if out and out[0]["role"] == "assistant":
         out.insert(0, {"role": "user", "content": [anthropic_text(_EARLIER)]})
     return out

@@ -142,7 +142,7 @@ class GuardedFetch:
         max_bytes: int = MAX_BYTES,
         elsewhere: bool = False,
     ) -> None:
-        self._trusted = tuple(dict.fromkeys(url for url in trusted if url))
+        self._trusted = tuple(dict.fromkeys(filter(None, trusted)))
         self._seconds = seconds
         self._max_bytes = max_bytes
         self._elsewhere = elsewhere

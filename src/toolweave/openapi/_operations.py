@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 from toolweave._json_types import (
@@ -264,7 +265,7 @@ class OperationReader:
 
     def _report_unused(self, operations: Sequence[Sequence[str]]) -> None:
         """Log the patterns that fit no operation: one in `exclude` may be meant for a dangerous operation."""
-        every_word = [word for words in operations for word in words]
+        every_word = list(chain.from_iterable(operations))
         for setting, patterns in (("include", self.include), ("exclude", self.exclude)):
             for pattern in patterns:
                 if not _any_fits([pattern], every_word):

@@ -17,6 +17,7 @@ import anyio.to_thread
 from toolweave._files import read_file
 from toolweave._json_types import array_or_empty, as_array, object_or_empty
 from toolweave._masking import mask_foreign
+from toolweave._text import counted
 from toolweave.config import Secret, looks_secret, reveal
 from toolweave.config._validation import check_headers, check_url
 from toolweave.errors import ConfigError, ErrorKind, ToolError, as_tool_error
@@ -280,7 +281,7 @@ class OpenApiToolset(BaseToolset):
 
     def __repr__(self) -> str:
         tools = len(self._snapshot)
-        return f"<OpenApiToolset {self.name!r}: {tools} tool{'s' * (tools != 1)}>"
+        return f"<OpenApiToolset {self.name!r}: {counted(tools, 'tool')}>"
 
     async def _open(self) -> None:
         if self._app is not None:

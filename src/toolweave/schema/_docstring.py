@@ -9,6 +9,8 @@ import inspect
 import re
 from dataclasses import dataclass, field
 
+from toolweave._json_types import without_empty
+
 _PARAMETERS = frozenset({"args", "arguments", "parameters", "params", "other parameters", "keyword args"})
 _DROPPED = frozenset({"returns", "return", "yields", "yield", "raises", "raise", "attributes"})
 _KEPT = frozenset({"example", "examples", "note", "notes", "warning", "warnings", "see also", "references", "usage"})
@@ -60,7 +62,7 @@ def parse_docstring(text: str | None) -> Docstring:
             position += 1
     parameters = {name: " ".join(" ".join(body).split()) for name, body in found.items()}
     description = re.sub(r"\n{3,}", "\n\n", "\n".join(kept)).strip()
-    return Docstring(description, {name: text for name, text in parameters.items() if text})
+    return Docstring(description, without_empty(parameters))
 
 
 def _heading(lines: list[str], position: int) -> tuple[str, int] | None:

@@ -18,6 +18,7 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 import anyio
 import anyio.abc
 
+from toolweave._json_types import without_none
 from toolweave.errors import RequestError
 from toolweave.protocol import methods
 from toolweave.protocol.component_meta import asking_for
@@ -418,7 +419,7 @@ class MountsView:
         if request.method not in _LISTS:
             return await call_next(request)
         views = {one.namespace: await one.view(request) for one in self._mounts}
-        narrowed = {namespace: view for namespace, view in views.items() if view is not None}
+        narrowed = without_none(views)
         if not narrowed:
             return await call_next(request)
         client = replace(request.client, may=partial(self._may, request.client.may, narrowed))

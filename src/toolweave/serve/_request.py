@@ -91,6 +91,13 @@ class MayUse(Protocol):
         ...
 
 
+def may_use(
+    may: MayUse | None, kind: OfferKind, name: str, scopes: Iterable[str] = (), server: str | None = None
+) -> bool:
+    """Return whether a caller may use an offer; without a rule (None) it may use all. See `MayUse`."""
+    return may is None or may(kind, name, scopes, server)
+
+
 class Offered(NamedTuple):
     """Something that a server offers.
 

@@ -28,6 +28,8 @@ from typing import (
 import anyio
 import anyio.abc
 
+from toolweave._json_types import without_none
+from toolweave._text import counted
 from toolweave.errors import DuplicateToolError
 from toolweave.jobs._queue import WorkBackend
 from toolweave.protocol.subscriptions import TASK_IDS
@@ -289,9 +291,9 @@ def _info(name: str, version: str, about: ServerAbout) -> Json:
     unknown = about.keys() - ServerAbout.__annotations__.keys()
     if unknown:
         raise TypeError(f"create_mcp_server() got an unexpected keyword argument {min(unknown)!r}")
-    icons = list(about.get("icons", ()))
-    optional = {"title": about.get("title"), "websiteUrl": about.get("website_url"), "icons": icons or None}
-    return {"name": name, "version": version} | {key: value for key, value in optional.items() if value is not None}
+    icons = list(about.get("icons", ())) or None
+    optional = {"title": about.get("title"), "websiteUrl": about.get("website_url"), "icons": icons}
+    return {"name": name, "version": version} | without_none(optional)
 
 
 def _agents(agents: Iterable[AgentLike] | AgentsLike) -> Iterable[AgentLike]:
@@ -595,5 +597,4 @@ class McpServer(ServerContent, ServerRunners):
         return self._calls.find(name, version)
 
     def __repr__(self) -> str:
-        tools = len(self.tools.snapshot())
-        return f"<McpServer {self.name!r}, {tools} tool{'s' * (tools != 1)}>"
+        return f"<McpServer {self.name!r}, {counted(len(self.tools.snapshot()), 'tool')}>"

@@ -176,7 +176,7 @@ def _parsed_with_sentinels(scheme: str, rest: str) -> _ParsedUrl | None:
         userinfo = urlsplit(f"//{login}@placeholder")
     except ValueError:
         return None
-    segments = [part for part in split.path.split("/") if part]
+    segments = list(filter(None, split.path.split("/")))
     if len(segments) == 1:
         segments.append("0")
     is_misplaced = any(name in _NOT_OPTIONS for name, _ in options)

@@ -188,7 +188,7 @@ class SyncConnection(_OpenSyncToolset[McpConnection]):
     """A connection to one MCP server, for synchronous code; see `toolweave.McpConnection`. Made by `connect_mcp`."""
 
     def _repr_html_(self) -> str:
-        facts = [one for one in (str(self.state), self.protocol_version) if one]
+        facts = list(filter(None, (str(self.state), self.protocol_version)))
         return server_html(self.name, facts, (tool.spec for tool in self.tools))
 
     @property

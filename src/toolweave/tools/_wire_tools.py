@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from toolweave._json_types import Json, JsonObject
+from toolweave._json_types import Json, JsonObject, not_none
 from toolweave.errors import SchemaError, printable
 from toolweave.schema._lowering import LoweredSchema, lower, simplified
 from toolweave.schema._profiles import PROFILES, RequestBounds, SchemaProfile
@@ -324,7 +324,7 @@ class ToolWriter:
 
 
 def _least(first: int | None, second: int | None) -> int | None:
-    known = [one for one in (first, second) if one is not None]
+    known = not_none((first, second))
     return min(known, default=None)
 
 
@@ -332,7 +332,7 @@ def _prepare(spec: ToolSpec, lowered: LoweredSchema, *, strict: bool = False) ->
     schema = shown_schema(lowered.schema)
     if schema is not lowered.schema:
         lowered = replace(lowered, schema=schema)
-    description = "\n".join(text for text in (spec.description, lowered.description) if text)
+    description = "\n".join(filter(None, (spec.description, lowered.description)))
     return _Prepared(spec, shown_text(description), lowered, strict=strict)
 
 

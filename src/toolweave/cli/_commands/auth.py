@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
-from toolweave._json_types import Json
+from toolweave._json_types import Json, without_none
 from toolweave.cli._command import Command, CommandGroup, Option, Positional
 from toolweave.cli._exit_codes import CommandError, ExitCode
 from toolweave.cli._options import ConfigOption, JsonOption, Target, VerboseOption, complete_servers
@@ -134,7 +134,7 @@ def _settings(config: Any, options: SignInOptions) -> OAuth:  # a ServerConfig, 
         "principal": options.principal,
         "timeout": options.timeout,
     }
-    changes = {name: value for name, value in given.items() if value is not None}
+    changes = without_none(given)
     return settings_of(config).replace(**changes)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from toolweave._json_types import Json
 from toolweave.cli._command import Command, CommandGroup, Option, Positional
+from toolweave.cli._completion import starting_with
 from toolweave.cli._exit_codes import CommandError, ExitCode
 from toolweave.cli._options import JsonOption
 from toolweave.cli._screen import answer, answer_json, note, show, wide
@@ -42,14 +43,14 @@ def offered(incomplete: str) -> list[str]:
     """Return the names of components that start with `incomplete`, for shell completion."""
     from toolweave.components import component_names  # only when a shell asks
 
-    return [name for name in component_names() if name.startswith(incomplete)]
+    return starting_with(incomplete, component_names())
 
 
 def _present(incomplete: str) -> list[str]:
     from toolweave.components import Project
 
     try:
-        return [name for name in Project.at(Path.cwd()).manifest.folders if name.startswith(incomplete)]
+        return starting_with(incomplete, Project.at(Path.cwd()).manifest.folders)
     except Exception:  # boundary: completion stays silent
         return []
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, get_args
 
 from toolweave._json_types import Json, JsonObject
+from toolweave._text import counted
 from toolweave.cli._command import Command, Option, Positional
 from toolweave.cli._exit_codes import CommandError, ExitCode
 from toolweave.cli._options import JsonOption, Target, complete_tools
@@ -182,7 +183,7 @@ def _seen_by(fleet: OpenServers, spec: ToolSpec, profile: SchemaProfile) -> Json
         lowered = lower(spec.input_schema, profile)
     except SchemaError as error:
         return {"name": name, "refused": str(error)}
-    description = "\n\n".join(text for text in (spec.description, lowered.description) if text)
+    description = "\n\n".join(filter(None, (spec.description, lowered.description)))
     return {
         "name": name,
         "description": description,
@@ -241,7 +242,7 @@ def _row(seen: JsonObject) -> tuple[str, str]:
     losses = len(seen["losses"])
     if not changes:
         return seen["name"], "as it is"
-    count = f"{changes} change{'s' * (changes != 1)}"
+    count = counted(changes, "change")
     return seen["name"], f"{count}, {losses or 'no'} loss{'es' * (losses > 1)}"
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 from toolweave._json_types import Json, JsonObject
+from toolweave._text import counted
 from toolweave.cli._command import Command, CommandGroup, Option, Positional, Remainder
 from toolweave.cli._exit_codes import CommandError, ExitCode
 from toolweave.cli._install.clients import InstallClient
@@ -263,13 +264,13 @@ def _announce(facts: JsonObject, *, as_json: bool, workers: int = 1) -> None:
         return
     tools = facts["tools"]
     paths = [url.removeprefix(facts["base"]) for url in facts["virtual"].values()]
-    counted = f"{tools} tool{'s' * (tools != 1)}"
+    tool_count = counted(tools, "tool")
     if paths:
         views = (f"virtual servers: {', '.join(paths)}",)
     else:
         views = ()
     several = (f"{workers} workers",) if workers > 1 else ()
-    announce(facts["name"], facts["url"], counted, *views, *several, "Ctrl-C stops it")
+    announce(facts["name"], facts["url"], tool_count, *views, *several, "Ctrl-C stops it")
 
 
 def _announce_console(manager: GatewayManager, base: str, *, as_json: bool) -> None:
@@ -362,7 +363,7 @@ def add(
         if target.as_json:
             answer_json(_json(found))
         else:
-            answer(f"server {found.name!r} is {found.state}, with {found.tools} tool{'s' * (found.tools != 1)}")
+            answer(f"server {found.name!r} is {found.state}, with {counted(found.tools, 'tool')}")
             if found.only_here:
                 note("warning: it is in one worker alone; the others get it when the store that they share is back")
         return ExitCode.OK
@@ -439,8 +440,8 @@ def status(target: AdminTarget) -> ExitCode:
                 state = "ready"
             else:
                 state = "not ready"
-            counted = f"{found.requests} request{'s' * (found.requests != 1)} under way"
-            show(heading(found.name, state, f"config {found.generation}", counted))
+            under_way = f"{counted(found.requests, 'request')} under way"
+            show(heading(found.name, state, f"config {found.generation}", under_way))
             _show_servers(found.upstreams)
             _show_next_steps(found.upstreams)
             for one in found.virtual:

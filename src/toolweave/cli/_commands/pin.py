@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from toolweave._json_types import Json
+from toolweave._text import counted
 from toolweave.cli._command import Command, CommandGroup, Option, Positional
 from toolweave.cli._exit_codes import CommandError, ExitCode
 from toolweave.cli._options import JsonOption, Target, complete_servers
@@ -206,8 +207,8 @@ class _LockFiles:
             "resource template": len(offers.templates or ()),
         }
         tools = len(fleet.hub.clients[name].snapshot())
-        found = [f"{tools} tool{'s' * (tools != 1)}"]
-        found += [f"{count} {noun}{'s' * (count != 1)}" for noun, count in counts.items() if count]
+        found = [counted(tools, "tool")]
+        found += [counted(count, noun) for noun, count in counts.items() if count]
         if offers.instructions:
             found.append("instructions")
         return ", ".join(found)
@@ -338,7 +339,7 @@ def _show_changes(found: Mapping[str, Sequence[PinChange]]) -> None:
     from toolweave.cli._render.text import safe_text  # late, as above
 
     for name, changes in found.items():
-        answer(f"{safe_text(name)}: {len(changes)} difference{'s' * (len(changes) != 1)} from its pins")
+        answer(f"{safe_text(name)}: {counted(len(changes), 'difference')} from its pins")
         for change in changes:
             answer(f"  {safe_text(change.text)}")
             for line in change.diff():

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Annotated
 
 from toolweave._json_types import Json
+from toolweave._text import counted
 from toolweave.cli._command import Command, Option, Positional
 from toolweave.cli._exit_codes import CommandError, ExitCode
 from toolweave.cli._options import JsonOption, StrictOption, Target
@@ -44,7 +46,7 @@ def prompts(
             if get is not None:
                 return await _get(fleet, lists, get, values, as_json)
             if as_json:
-                rows = [row for rows in lists.values() for row in rows]
+                rows = list(chain.from_iterable(lists.values()))
                 answer_json({"servers": fleet.servers_json(), "prompts": rows})
             else:
                 _show(lists)
@@ -86,7 +88,7 @@ def _show(lists: dict[str, list[Json]]) -> None:
     from toolweave.cli._render.views import heading, summary, table  # late, as above
 
     for name, rows in lists.items():
-        show(heading(name, f"{len(rows)} prompt{'s' * (len(rows) != 1)}"))
+        show(heading(name, counted(len(rows), "prompt")))
         cells = [(row["name"], _signature(row["arguments"]), summary(row["description"])) for row in rows]
         if cells:
             show(table(["prompt", "arguments", "description"], cells))

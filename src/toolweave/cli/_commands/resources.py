@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Annotated
 
 from toolweave._json_types import Json
+from toolweave._text import counted
 from toolweave.cli._command import Command, Option
 from toolweave.cli._exit_codes import CommandError, ExitCode
 from toolweave.cli._options import JsonOption, StrictOption, Target
@@ -82,7 +84,7 @@ async def _list(connection: McpConnection) -> list[Json]:
 
 
 def _lists_json(fleet: OpenServers, lists: dict[str, list[Json]]) -> Json:
-    rows = [row for rows in lists.values() for row in rows]
+    rows = list(chain.from_iterable(lists.values()))
     return {
         "servers": fleet.servers_json(),
         "resources": [row for row in rows if "uri" in row],
@@ -95,7 +97,7 @@ def _show(lists: dict[str, list[Json]]) -> None:
 
     for name, rows in lists.items():
         templates = sum("uri_template" in row for row in rows)
-        show(heading(name, _count(len(rows) - templates, "resource"), _count(templates, "template")))
+        show(heading(name, counted(len(rows) - templates, "resource"), counted(templates, "template")))
         cells = [
             (
                 row.get("uri") or row.get("uri_template") or "",
@@ -107,10 +109,6 @@ def _show(lists: dict[str, list[Json]]) -> None:
         ]
         if cells:
             show(table(["uri", "name", "type", "description"], cells))
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'s' * (number != 1)}"
 
 
 async def _read(fleet: OpenServers, uri: str, as_json: bool) -> ExitCode:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from toolweave._json_types import Json
+from toolweave._text import counted
 from toolweave.cli._command import Command, Option, Positional
 from toolweave.cli._exit_codes import CommandError, ExitCode
 from toolweave.cli._install.clients import InstallClient
-from toolweave.cli._options import BaseUrlOption, VerboseOption
+from toolweave.cli._options import BaseUrlOption, VerboseOption, repeated_option
 from toolweave.cli._serve.listen import LOOPBACK, keep_started_objects, listening, state_keys_in, token_auth
 from toolweave.cli._serve.listen_options import (
     EventStoreOption,
@@ -288,7 +290,7 @@ def _announce(server: ServerRunners, url: str, *, as_json: bool) -> None:
 
         answer(safe_json({"url": url, "name": server.name, "tools": tools}, indent=None))
     else:
-        announce(server.name, url, f"{tools} tool{'s' * (tools != 1)}", "Ctrl-C stops it")
+        announce(server.name, url, counted(tools, "tool"), "Ctrl-C stops it")
 
 
 def _install(options: ServeOptions, client: InstallClient) -> ExitCode:
@@ -324,22 +326,30 @@ def _arguments(options: ServeOptions) -> list[str]:
         named = ["--name", options.name]
     else:
         named = []
-    skills = [word for path in options.skills for word in ("--skills", str(path.resolve()))]
+    skills = repeated_option("--skills", _absolute(options.skills))
     if options.openapi is not None:
         return [*_api_arguments(options, options.openapi), *skills, *named]
     if options.target is None:
-        configs = [word for path in options.config for word in ("--config", str(path.resolve()))]
-        return [*configs, *(word for name in options.server for word in ("--server", name)), *skills, *named]
+        configs = repeated_option("--config", _absolute(options.config))
+        return [*configs, *repeated_option("--server", options.server), *skills, *named]
     from toolweave.cli._serve.locate import parse_place  # late, as above
 
     return [str(parse_place(options.target)), *skills]
 
 
+def _absolute(paths: Iterable[Path]) -> list[str]:
+    return [str(path.resolve()) for path in paths]
+
+
 def _api_arguments(options: ServeOptions, source: str) -> list[str]:
-    at_url = source.startswith(("http://", "https://"))
-    given = (("--base-url", options.base_url), ("--auth-env", options.auth_env), ("--headers-env", options.headers_env))
-    words = ["--openapi", source if at_url else str(Path(source).resolve())]
-    return [*words, *(word for name, value in given if value is not None for word in (name, value))]
+    if not source.startswith(("http://", "https://")):
+        source = str(Path(source).resolve())
+    words = ["--openapi", source]
+    given = {"--base-url": options.base_url, "--auth-env": options.auth_env, "--headers-env": options.headers_env}
+    for name, value in given.items():
+        if value is not None:
+            words += [name, value]
+    return words
 
 
 def _environment(options: ServeOptions) -> dict[str, str]:

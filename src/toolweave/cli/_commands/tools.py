@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 from toolweave._json_types import JsonObject
+from toolweave._text import counted
 from toolweave.cli._command import Command, Option
 from toolweave.cli._exit_codes import ExitCode
 from toolweave.cli._options import JsonOption, StrictOption, Target
@@ -91,7 +92,7 @@ def _show(fleet: OpenServers, schema: bool, *, named_by_url: bool) -> None:
         specs = fleet.specs_of(name)
         server = fleet.server_json(name)
         cost = size_text(approximate_tokens(specs)) if specs else ""
-        count = f"{len(specs)} tool{'s' * (len(specs) != 1)}"
+        count = counted(len(specs), "tool")
         # a host says little
         if named_by_url:
             software = software_text(server["server_info"] or {})

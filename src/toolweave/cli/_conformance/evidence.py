@@ -20,6 +20,7 @@ from toolweave._json_types import (
     as_text,
     object_entries,
     object_or_empty,
+    text_entries,
     text_or_empty,
 )
 from toolweave.cli._conformance.findings import Evidence, ServerAnswer
@@ -107,7 +108,7 @@ def _object(schema: JsonObject, depth: int) -> Json:
 
 
 def _required(schema: JsonObject) -> tuple[str, ...]:
-    return tuple(name for name in array_or_empty(schema.get("required")) if isinstance(name, str))
+    return tuple(text_entries(schema.get("required")))
 
 
 UNKNOWN_TOOL = "toolweave_doctor_no_such_tool"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from toolweave._json_types import JsonObject, array_or_empty, object_or_empty
+from toolweave._json_types import JsonObject, array_or_empty, not_none, object_or_empty
 from toolweave.tools._call import Progress
 
 
@@ -125,7 +125,7 @@ class Evidence:
     def errors(self) -> list[ServerAnswer]:
         """The answers that are errors, of whichever kind."""
         answers = [self.unknown_method, self.unknown_resource, self.bad_cursor, *self.of_tools, *self.lists.values()]
-        given = [answer for answer in answers if answer is not None]
+        given = not_none(answers)
         return [answer for answer in given if answer.is_error or answer.code is not None]
 
 

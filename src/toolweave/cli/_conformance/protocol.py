@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 
 from toolweave._json_types import JsonObject, array_or_empty, as_object, object_or_empty, text_or_empty
+from toolweave._text import counted
 from toolweave.cli._conformance.findings import (
     Evidence,
     Judgement,
@@ -39,13 +40,13 @@ def pagination(evidence: Evidence) -> Judgement:
         return fail(failed)
     if _cursors(evidence.pages[-1]):
         return fail(f"after {len(evidence.pages)} pages of tools the last one names a next page still, or one again")
-    counted = f"{len(evidence.tools)} tools on {len(evidence.pages)} page{'s' * (len(evidence.pages) > 1)}"
+    listed = f"{counted(len(evidence.tools), 'tool')} on {counted(len(evidence.pages), 'page')}"
     bad = evidence.bad_cursor
     if bad is None or bad.code == INVALID_PARAMS:
-        return ok(counted)
+        return ok(listed)
     if bad.result is not None and len(evidence.pages) == 1:
-        return warn(f"{counted}; a cursor that it never gave is ignored, error {INVALID_PARAMS} is expected")
-    return fail(f"{counted}; {bad}; error {INVALID_PARAMS} is expected")
+        return warn(f"{listed}; a cursor that it never gave is ignored, error {INVALID_PARAMS} is expected")
+    return fail(f"{listed}; {bad}; error {INVALID_PARAMS} is expected")
 
 
 def capabilities(evidence: Evidence) -> Judgement:

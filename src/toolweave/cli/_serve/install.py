@@ -72,7 +72,7 @@ def install_command(
 
     form = format_named(client)
     programs = programs_of(servers)
-    remarks = [remark for remark in (program.remark(client) for program in programs) if remark]
+    remarks = list(filter(None, (program.remark(client) for program in programs)))
     if any(program.needs_path for program in programs):
         given: Mapping[str, str] = {} if environment is None else environment
         environment = {**own_path(), **given}

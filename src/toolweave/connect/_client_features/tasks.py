@@ -10,7 +10,7 @@ import logging
 
 import anyio
 
-from toolweave._json_types import Json, JsonObject, as_integer, as_text, object_or_empty
+from toolweave._json_types import Json, JsonObject, as_integer, as_text, object_or_empty, without_members
 from toolweave.config import ServerConfig
 from toolweave.connect._client_features.input_required import gather_input
 from toolweave.connect._client_features.server_requests import ServerRequestHandler
@@ -111,7 +111,7 @@ class ClientTask:
         """Answer new input requests; they stay listed until the server has accepted the answer."""
         # Each request is answered once, by its key. A server that polls slowly lists it again before it has read the
         # answer, and the user must not be asked twice.
-        new = {key: request for key, request in task.requests.items() if key not in self._given}
+        new = without_members(task.requests, *self._given)
         if not new:
             return
         with self._deadline.held():

@@ -19,7 +19,7 @@ import anyio.abc
 import msgspec
 
 from toolweave._json import decode_json
-from toolweave._json_types import Json, JsonObject, as_object, as_text, object_or_empty
+from toolweave._json_types import Json, JsonObject, as_object, as_text, object_or_empty, without_none
 from toolweave.connect._http_errors import HttpSettings, http_error, not_json
 from toolweave.connect._repairs import CONTENT_TYPE
 from toolweave.connect._session import UNCANCELLABLE, ClientHandlers, Loss, OnNotification
@@ -452,7 +452,7 @@ class HttpWire:
         self._revision = revision
         self._stateless = False
         named = {"mcp-session-id": session, "mcp-protocol-version": revision}
-        self._in_session = SharedHeaders({name: value for name, value in named.items() if value is not None})
+        self._in_session = SharedHeaders(without_none(named))
 
     def _end(self) -> None:
         self.over = True

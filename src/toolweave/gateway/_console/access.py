@@ -35,7 +35,8 @@ def wants_console(wanted: bool | None, *, host: str, token: str | None, hosts: o
     """
     installed = find_spec("jinja2") is not None
     if wanted is None:
-        return installed and token is not None and not hosts and is_loopback(host.strip("[]"))
+        only_this_machine = not hosts and is_loopback(host.strip("[]"))
+        return installed and token is not None and only_this_machine
     if wanted and token is None:
         raise ConfigError(
             "the console wants an admin token to sign in with: --admin-token-env VAR names one, or admin_token=",

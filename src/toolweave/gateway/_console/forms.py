@@ -220,9 +220,10 @@ def _read(field: FormField, text: str) -> Any:
                 raise ValueError("a number is expected, such as 1.5")
             return value
         case "choice":
-            if not text.isascii() or not text.isdecimal() or len(text) > 4 or int(text) >= len(field.choices):
+            choices = {str(place): value for place, value in enumerate(field.choices)}
+            if text not in choices:
                 raise ValueError("one of the values is expected")
-            return field.choices[int(text)]
+            return choices[text]
         case "json":
             return _json(text)
 

@@ -12,7 +12,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from toolweave._text import shortened, visible
+from toolweave._text import counted, shortened, visible
 from toolweave.gateway._console.requests import ConsoleReply, ConsoleRequest
 from toolweave.version import VERSION
 
@@ -93,13 +93,6 @@ def as_json(value: Any, *, indent: int | None = 2) -> str:
         return shortened(json.dumps(value, ensure_ascii=False, indent=indent, default=str), MAX_TEXT)
     except (RecursionError, ValueError):
         return "too deep to be shown"
-
-
-def counted(number: int, noun: str) -> str:
-    """Return a number of things in words, such as `1 tool`."""
-    if number == 1:
-        return f"{number} {noun}"
-    return f"{number} {noun}s"
 
 
 def static_file(name: str) -> ConsoleReply | None:

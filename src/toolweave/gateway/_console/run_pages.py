@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
+from toolweave._text import counted
 from toolweave.agent import RunInfo, WaitingCall
 from toolweave.errors import RunError
 from toolweave.gateway._console.forms import FormField, fields_of, read_fields, read_json
-from toolweave.gateway._console.rendering import ConsolePages, counted
+from toolweave.gateway._console.rendering import ConsolePages
 from toolweave.gateway._console.requests import ConsolePage, ConsoleRefusal, ConsoleReply, ConsoleRequest
 from toolweave.gateway._runs import StoredRuns
 from toolweave.protocol.client_requests import ElicitationResult

@@ -9,12 +9,13 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
+from toolweave._text import counted
 from toolweave.config._summary import summary_of
 from toolweave.connect import ConnectionState, McpConnection
 from toolweave.connect._state import StateChanged
 from toolweave.errors import ConfigError, DuplicateToolError, ServerError
 from toolweave.gateway._console.forms import read_json
-from toolweave.gateway._console.rendering import ConsolePages, as_json, counted
+from toolweave.gateway._console.rendering import ConsolePages, as_json
 from toolweave.gateway._console.requests import ConsolePage, ConsoleRefusal, ConsoleReply, ConsoleRequest
 from toolweave.gateway._managed import ManagedGateway
 from toolweave.gateway._status import GatewayStatus, UpstreamStatus

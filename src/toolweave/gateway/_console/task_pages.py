@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from toolweave._text import counted
 from toolweave.errors import RequestError
-from toolweave.gateway._console.rendering import ConsolePages, counted
+from toolweave.gateway._console.rendering import ConsolePages
 from toolweave.gateway._console.requests import ConsolePage, ConsoleReply, ConsoleRequest
 from toolweave.gateway._recent_tasks import RecentTask, RecentTasks
 from toolweave.protocol.input_required import INPUT_REQUIRED

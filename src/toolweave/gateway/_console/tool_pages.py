@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 
+from toolweave._text import counted
 from toolweave.gateway._console.app_pages import AppHost, ShownApp, app_uri
 from toolweave.gateway._console.forms import FormField, fields_of, read_fields, read_json
-from toolweave.gateway._console.rendering import ConsolePages, counted
+from toolweave.gateway._console.rendering import ConsolePages
 from toolweave.gateway._console.requests import ConsolePage, ConsoleRefusal, ConsoleReply, ConsoleRequest
 from toolweave.gateway._console.trial import TrialOutcome, try_tool
 from toolweave.gateway._managed import ManagedGateway

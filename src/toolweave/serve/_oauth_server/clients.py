@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from toolweave._json_types import Json, JsonObject, array_or_empty
+from toolweave._json_types import Json, JsonObject, array_or_empty, text_entries
 from toolweave._value import Value
 from toolweave.config import is_loopback
 from toolweave.errors import StoreError, printable
@@ -320,7 +320,7 @@ def _static(client: OAuthClient) -> KnownClient:
 def _texts(value: object, default: list[str]) -> list[str]:
     if value is None:
         return default
-    return [item for item in array_or_empty(value) if isinstance(item, str)]
+    return text_entries(value)
 
 
 def _shown(name: object) -> str:

@@ -10,7 +10,7 @@ import anyio
 import msgspec
 
 from toolweave._json import decode_json
-from toolweave._json_types import Json, JsonObject
+from toolweave._json_types import Json, JsonObject, without_empty
 from toolweave.serve._http.asgi import Receive, Scope, Send, read_body, respond
 from toolweave.serve._oauth_server.clients import OAuthRefusal
 
@@ -131,4 +131,4 @@ def _fields(data: bytes) -> dict[str, str]:
     fields = dict(pairs)
     if len(fields) != len(pairs):
         raise OAuthRefusal("invalid_request", "a parameter is repeated")
-    return {name: value for name, value in fields.items() if value}
+    return without_empty(fields)

@@ -85,7 +85,7 @@ class SkillFolder:
     def __init__(self, root: Path, *, prefix: str, hidden: bool) -> None:
         self.problems: tuple[str, ...] = ()
         self._folder = Folder(root, hidden=hidden)
-        self._prefix = tuple(part for part in prefix.split("/") if part)
+        self._prefix = tuple(filter(None, prefix.split("/")))
         if (root / SKILL_MANIFEST).is_file():
             self._prefix += (root.name,)
         self._files: dict[Path, tuple[FileStamp, SkillFile]] = {}

@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from toolweave._json_types import not_none
 from toolweave.protocol.jsonrpc import encode_value
 from toolweave.serve._offers.pagination import is_json, page
 from toolweave.serve._request import Json
@@ -90,7 +91,7 @@ class ToolPages:
     def _page(self, specs: Sequence[ToolSpec], cursor: object, *, modern: bool) -> tuple[list[Json], str | None]:
         chosen, following = page(specs, cursor, self._size, key=_name)
         definitions = [self._definition(spec, modern=modern) for spec in chosen]
-        return [definition for definition in definitions if definition is not None], following
+        return not_none(definitions), following
 
     def _definition(self, spec: ToolSpec, *, modern: bool) -> Json | None:
         """Return the definition; None, after one line in the log, for one that JSON cannot express."""

@@ -21,7 +21,7 @@ from weakref import WeakKeyDictionary
 import anyio
 import anyio.abc
 
-from toolweave._json_types import object_or_empty
+from toolweave._json_types import object_or_empty, only_members, without_members
 from toolweave.errors import RequestError, StoreError, ToolError
 from toolweave.jobs._backoff import FIRST_SECONDS, Sleep, longer, until
 from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS
@@ -237,7 +237,7 @@ class _Handle:
     async def answer(self, answers: Mapping[str, Any]) -> None:
         def accept(entry: StoredTask) -> bool:
             asked = self._asked(entry)
-            accepted = {key: answer for key, answer in answers.items() if key in asked}
+            accepted = only_members(answers, asked)
             for key, answer in accepted.items():
                 try:
                     question_of(asked[key]["method"], asked[key]["params"]).read(answer)
@@ -283,7 +283,7 @@ class _Handle:
     def _close(self, entry: StoredTask, keys: Mapping[str, Any]) -> bool:
         """Remove questions that have an answer now; return whether there were any."""
         asked = self._asked(entry)
-        rest = {key: one for key, one in asked.items() if key not in keys}
+        rest = without_members(asked, *keys)
         if len(rest) == len(asked):
             return False
         status = INPUT_REQUIRED if rest else "working"

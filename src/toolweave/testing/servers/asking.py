@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from toolweave._json_types import without_members
 from toolweave.testing.servers.protocol import PREFIX, Peer, PeerRequest, PeerSession, Send
 from toolweave.testing.servers.toolset import Json, NoReply, PeerCall, members, schema, structured_result, text_result
 
@@ -110,7 +111,7 @@ class AskingPeer(Peer):
             return {key: self._ask_legacy(request, **question) for key, question in questions.items()}
         state = request.params.get("requestState")
         known: Json = {**json.loads(state or "{}"), **members(request.params.get("inputResponses"))}
-        missing = {key: question for key, question in questions.items() if key not in known}
+        missing = without_members(questions, *known)
         if missing:
             raise NeedsInput(missing, json.dumps(known) if known else None)
         return {key: {"result": known[key]} for key in questions}

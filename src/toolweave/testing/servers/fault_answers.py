@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from toolweave._json_types import without_members
 from toolweave.testing.servers.fault_base import FaultServer, complain, message_mode, mode
 from toolweave.testing.servers.toolset import Json, members, text_result
 
@@ -217,7 +218,7 @@ def error_of_odd_types(server: FaultServer) -> None:
 @message_mode
 def no_jsonrpc_member(server: FaultServer) -> None:
     """Leave the member `jsonrpc` out of each answer to a call."""
-    server.for_calls(lambda message, answer: server.encode({k: v for k, v in answer.items() if k != "jsonrpc"}))
+    server.for_calls(lambda message, answer: server.encode(without_members(answer, "jsonrpc")))
 
 
 @message_mode
@@ -241,7 +242,7 @@ def missing_result_type(server: FaultServer) -> None:
 
     def change(message: Json, answer: Json) -> bytes | None:
         result = members(answer.get("result"))
-        bare = {**answer, "result": {key: value for key, value in result.items() if key not in modern}}
+        bare = {**answer, "result": without_members(result, *modern)}
         if result:
             return server.encode(bare)
         return None

@@ -91,7 +91,7 @@ class Misbehaviour:
 
     async def say(self, exchange: Exchange, data: bytes, headers: dict[str, str]) -> None:
         """Send lines as one JSON body or as the events of a stream; nothing at all is silence."""
-        lines = [line for line in data.split(b"\n") if line]
+        lines = list(filter(None, data.split(b"\n")))
         if not lines:
             await exchange.reader.gone.wait()
             return
