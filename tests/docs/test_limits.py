@@ -1,4 +1,4 @@
-"""The four limits of the designs that docs/from-the-designs-names.md calls gone."""
+"""The four limits of the designs that docs_src/designs/names.md calls gone."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from toolweave.schema._profiles import PROFILES
 from toolweave.version import VERSION
 
 VOCABULARIES = ["Axle", "AIDK", "squidbot", "Axiom MCP", "kitn"]
-NAMES = "docs/from-the-designs-names.md"
+NAMES = "docs_src/designs/names.md"
 
 
 @pytest.mark.parametrize("vocabulary", VOCABULARIES)
