@@ -36,7 +36,6 @@ async def main() -> None:
             print(item)
         # endregion
 
-        # region chat
         chat = OpenAIChatTools(price)
         message = {
             "role": "assistant",
@@ -45,7 +44,6 @@ async def main() -> None:
             ],
         }
         print(await chat.dispatch(message))
-        # endregion
 
         # region anthropic
         claude = AnthropicTools([hub, price])

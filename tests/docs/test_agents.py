@@ -90,7 +90,7 @@ def test_a_string_of_each_row_names_a_model(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize(
     ("heading", "kind"),
-    [("OpenAI, and whatever speaks like it", OpenAICompatibleModel), ("Anthropic", AnthropicModel)],
+    [("OpenAI and compatible servers", OpenAICompatibleModel), ("Anthropic", AnthropicModel)],
 )
 def test_the_options_of_a_model_are_its_parameters(heading: str, kind: Any) -> None:
     wanted = [name for name, one in inspect.signature(kind).parameters.items() if one.kind is one.KEYWORD_ONLY]

@@ -16,12 +16,12 @@ from tests.docs.pages import CHECKOUT, SNIPPETS, pages, printed_by, source_of
 
 FILES = sorted([*SNIPPETS.glob("*.py"), *SNIPPETS.glob("migrating/*_ours.py"), *SNIPPETS.glob("tutorial/*.py")])
 
-DESIGNS = sorted(SNIPPETS.glob("designs/*.py"))
-"""The programs of the five designs in our words: no page shows them."""
+UNSHOWN = sorted([*SNIPPETS.glob("designs/*.py"), *SNIPPETS.glob("more/*.py")])
+"""Programs that no page shows: those of the five designs in our words, and further examples."""
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("snippet", [*FILES, *DESIGNS], ids=lambda path: path.stem)
+@pytest.mark.parametrize("snippet", [*FILES, *UNSHOWN], ids=lambda path: path.stem)
 def test_a_snippet_runs_and_prints_what_it_promises(snippet: Path, tmp_path: Path) -> None:
     for example in SNIPPETS.glob("*.json"):
         (tmp_path / example.name).write_bytes(example.read_bytes())
@@ -31,7 +31,7 @@ def test_a_snippet_runs_and_prints_what_it_promises(snippet: Path, tmp_path: Pat
     assert printed_by(pasted, tmp_path) == snippet.with_suffix(".out").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("snippet", [*FILES, *DESIGNS], ids=lambda path: path.stem)
+@pytest.mark.parametrize("snippet", [*FILES, *UNSHOWN], ids=lambda path: path.stem)
 def test_a_snippet_imports_only_what_is_public(snippet: Path) -> None:
     for node in ast.walk(ast.parse(snippet.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "toolweave":
