@@ -29,11 +29,9 @@ async def main() -> None:
     print((await agent.send(ToolMessage(outcomes=(here,)), session="ada")).text)
     # endregion
 
-    # region changes
     agent.tools.add(later)
     agent.tools.remove("now")
     print(agent.tools.list().names)
-    # endregion
 
 
 asyncio.run(main())

@@ -49,7 +49,6 @@ server = create_mcp_server(
 # endregion
 
 
-# region resources
 @server.resource("notes://all", mime_type="text/plain")
 def all_notes(ctx: CallContext) -> str:
     """All notes, a line each."""
@@ -74,9 +73,6 @@ def review(topic: str) -> str:
 @server.completion(ref="prompt:review", argument="topic")
 def topics(value: str) -> list[str]:
     return [topic for topic in ("bank", "plants", "planning") if topic.startswith(value)]
-
-
-# endregion
 
 
 if __name__ == "__main__":

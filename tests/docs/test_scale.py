@@ -34,13 +34,6 @@ def test_the_times_in_the_text_are_those_of_the_code() -> None:
     assert f"kept for {KEEP_SECONDS / 86_400:g} days" in TEXT
 
 
-def test_every_file_that_the_page_names_is_there() -> None:
-    named = re.findall(r"`(tests/[\w./]+)`", TEXT)
-
-    assert len(named) >= 4
-    assert not [name for name in named if not (CHECKOUT / name).exists()]
-
-
 def test_the_settings_are_those_that_a_redis_knows() -> None:
     rows = list(tables("docs/scale.md", "Settings of the server"))
 
