@@ -49,6 +49,7 @@ ARROWS: dict[str, set[str]] = {
     "middleware": {"serve", "tools", "schema", "protocol", "config", "state"},
     "gateway": {
         "agent",
+        "schema",
         "jobs",
         "hub",
         "connect",

@@ -144,6 +144,18 @@ TOOLS: list[Json] = [
         "inputSchema": {"type": "object"},
         "outputSchema": {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]},
     },
+    {
+        "name": "typed",
+        "inputSchema": {
+            "type": "object",
+            "properties": {
+                "count": {"type": "integer"},
+                "ids": {"type": "array", "items": {"type": "integer"}},
+                "note": {"type": "string"},
+                "bad": {"type": "date"},
+            },
+        },
+    },
     *({"name": f"plain.{number:03}", "inputSchema": {"type": "object"}} for number in range(120)),
 ]
 PAGES: dict[str, tuple[str, list[Json]]] = {
@@ -200,7 +212,7 @@ def greeting(era: str) -> Json:
 
 def called(params: Json) -> Any:
     """Return the result of a call."""
-    if params["name"] == "echo":
+    if params["name"] in ("echo", "typed"):
         return {"content": [], "structuredContent": {"arguments": params.get("arguments"), "meta": kept(params)}}
     results = RESULTS | BROKEN_RESULTS | ODD_RESULTS
     if params["name"] in results:

@@ -32,6 +32,7 @@ from tests.serve.serving import STOPPING, served_app, served_http
 from toolweave import Callbacks, ProtocolError, connect_mcp, create_mcp_server
 from toolweave.gateway import GatewayManager, GatewayOptions, create_gateway
 from toolweave.gateway._fast_calls import FastCalls
+from toolweave.gateway._fitting import ArgumentFitter
 from toolweave.middleware import Observers, RequestEnd
 from toolweave.serve import BearerAuth, HttpLimits
 
@@ -524,7 +525,7 @@ async def test_a_tool_that_is_gone_is_not_called_at_once_any_more() -> None:
     server.tool(name="f")(answer)
     server.tool(name="g")(answer)
     gateway = create_gateway({"up": {"server": server, "tool_prefix": ""}})
-    calls = FastCalls(gateway.tools, gateway.routes, gateway.relay, gateway.endpoint)
+    calls = FastCalls(gateway.tools, gateway.routes, gateway.relay, gateway.endpoint, fitter=ArgumentFitter())
     with anyio.fail_after(SECONDS):
         async with gateway.running():
             assert [calls.takes(name) for name in ("f", "g", "h")] == [True, True, False]

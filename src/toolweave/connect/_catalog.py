@@ -6,7 +6,7 @@ Lists through a given session and caches; knows nothing of how the session was o
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -57,6 +57,7 @@ class CallTarget(Value, frozen=True):
         has_execution: Whether its definition has an `execution` member.
         repairs: Whether arguments that nearly fit are made to fit.
         shaped: Makes the arguments that the server takes, and checks them, instead of `check`; None without rules.
+        note: Called with the server's name of the tool, and the kinds of changes of repaired arguments.
     """
 
     name: str
@@ -66,6 +67,7 @@ class CallTarget(Value, frozen=True):
     has_execution: bool = False
     repairs: bool = True
     shaped: ShapedCalls | None = None
+    note: Callable[[str, Sequence[str]], None] | None = None
 
     def sent(self, arguments: JsonObject, ctx: CallContext) -> JsonObject | ToolResult:
         """Return the arguments that the server takes, or the error result for wrong ones."""
@@ -86,8 +88,8 @@ class CallTarget(Value, frozen=True):
         name = self.name if self.spec is None else self.spec.name
         found = fitted(check, arguments) if self.repairs else None
         if found is not None:
-            if found[1]:
-                _log.debug("tool %r: arguments were repaired: %s", name, "; ".join(found[1]))
+            if self.note is not None:
+                self.note(self.name, found[1])
             return found[0]
         problems = check.problems(arguments)
         if problems:
@@ -108,6 +110,7 @@ class Catalog:
         snapshot: The current tools; version 0 before the first listing.
         live: The list behind it.
         repairs: What the server sent outside of the specification.
+        argument_repairs: What callers sent outside of the schemas of its tools.
         guard: Checks the listed tools against the pins and the scan.
         left_out: The reasons why the config leaves tools out, by the server's names.
         filter_problems: The names in `include`, `exclude` and `confirm` that are of no tool, each with the nearest.
@@ -125,6 +128,7 @@ class Catalog:
         )
         self.guard: ServerGuard = ServerGuard(config)
         self.repairs: Repairs = Repairs(config.name, refuse=not config.repair_messages)
+        self.argument_repairs: Repairs = Repairs(config.name)
         self._config = config
         self._on_change = on_change
         self.left_out: dict[str, str] = {}
@@ -153,7 +157,8 @@ class Catalog:
     @property
     def problems(self) -> tuple[str, ...]:
         """The entries left out of the last listing or withheld, and suspicious ones and results, with the reasons."""
-        return (*self.live.problems, *self.guard.problems, *self.repairs.problems)
+        found = (*self.live.problems, *self.guard.problems)
+        return (*found, *self.repairs.problems, *self.argument_repairs.problems)
 
     @property
     def left_out_by_server(self) -> tuple[LeftOut, ...]:
@@ -206,6 +211,7 @@ class Catalog:
             "execution" in spec.raw,
             self._config.repair_arguments,
             shaped,
+            self.note_arguments,
         )
         self._call_targets[name] = made
         return made
@@ -308,6 +314,16 @@ class Catalog:
             return None
         _log.warning("%s is checked without its malformed parts: %s (%s)", start, error, "; ".join(changes))
         return compiled
+
+    def note_arguments(self, name: str, changes: Sequence[str]) -> None:
+        """Count the repairs of the arguments of a call.
+
+        Args:
+            name: The server's name of the tool.
+            changes: The kinds of changes, as `fitted` returned them.
+        """
+        for change in changes:
+            self.argument_repairs.add(f"tool {name!r}: its argument {change}")
 
     def load(self, spec: ToolSpec) -> TypeLoader | None:
         """Return the cached converter to the types of a tool's output schema; None where that names no type."""

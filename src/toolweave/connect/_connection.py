@@ -90,7 +90,8 @@ class McpConnection(EventSubscriptions, SkillFeatures, Openable, BaseToolset):
         self._handlers = ClientHandlers(self._notified, callbacks, config.name, stand_in, budget)
         self._handlers.on_gap = self._list_refresher.invalidate
         self._handlers.on_repair = self._catalog.repairs.add
-        self._catalog.repairs.on_problem = partial(self._events.emit, "problem")
+        for repairs in (self._catalog.repairs, self._catalog.argument_repairs):
+            repairs.on_problem = partial(self._events.emit, "problem")
         self._handlers.on_server_fault = partial(self._events.emit, "error")
         # The parts meet here and nowhere else. The supervisor owns the life, the requester borrows its open session
         # for each request, the catalog and the lists follow the server through `_prepare` and `_run_background`, which
@@ -108,7 +109,9 @@ class McpConnection(EventSubscriptions, SkillFeatures, Openable, BaseToolset):
         self._requester = Requester(config, self._supervisor, self._catalog, self._check_pins)
         self._client = ClientCapabilities(config, self._requester, self._handlers)
         lists = (self._catalog.live, *self._offer_lists)
-        self._gateway_side = GatewaySide(self._requester, {live.kind: live for live in lists}, self._notified_elsewhere)
+        self._gateway_side = GatewaySide(
+            self._requester, self._catalog, {live.kind: live for live in lists}, self._notified_elsewhere
+        )
         self._health = Health(config, lambda: self._requester.waits, lambda event: self._events.emit("silence", event))
         self._requester.on_timeout = self._health.suspect
 

@@ -5,7 +5,7 @@ Made by the connection for the rooms above; programs use the connection itself.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from toolweave._json_types import JsonObject, object_or_empty
@@ -15,6 +15,7 @@ from toolweave.errors import ConnectionLostError, ProtocolError
 from toolweave.protocol import methods
 
 if TYPE_CHECKING:
+    from toolweave.connect._catalog import Catalog
     from toolweave.connect._direct import DirectCalls
     from toolweave.connect._requester import Requester
     from toolweave.connect._session import Agreement, OnNotification
@@ -24,9 +25,14 @@ class GatewaySide:
     """The part of a connection for hubs and gateways alone; requests of others go by `McpConnection.forward`."""
 
     def __init__(
-        self, requester: Requester, lists: Mapping[ListKind, LiveList[Any]], on_notification: OnNotification
+        self,
+        requester: Requester,
+        catalog: Catalog,
+        lists: Mapping[ListKind, LiveList[Any]],
+        on_notification: OnNotification,
     ) -> None:
         self._requester = requester
+        self._catalog = catalog
         self._lists = lists
         self._on_notification = on_notification
 
@@ -72,6 +78,15 @@ class GatewaySide:
     def note_notification(self, method: str, params: JsonObject) -> None:
         """Handle a notification that the server sent on another connection to it, such as the change of a list."""
         self._on_notification(method, params)
+
+    def note_arguments(self, name: str, changes: Sequence[str]) -> None:
+        """Report the repairs of the arguments of a call before it is forwarded.
+
+        Args:
+            name: The server's name of the tool.
+            changes: The kinds of changes.
+        """
+        self._catalog.note_arguments(name, changes)
 
     def note_forwarded(self, name: str, result: JsonObject) -> None:
         """Look for hidden characters in the result of a call that was sent by `direct_calls`, as the config says."""

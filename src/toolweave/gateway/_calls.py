@@ -13,16 +13,17 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from toolweave._json_types import without_members
+from toolweave.config import ServerConfig
 from toolweave.connect import ConnectionState
 from toolweave.errors import RequestError, ToolError
 from toolweave.gateway._fast_calls import SentToolCall
+from toolweave.gateway._fitting import ArgumentFitter
 from toolweave.gateway._perspectives import Perspectives
 from toolweave.gateway._relay import Relay
 from toolweave.gateway._routes import Route, Routes
 from toolweave.gateway._slow_calls import SlowCalls
 from toolweave.gateway._tasks import UpstreamTasks
 from toolweave.gateway._unreached import UnreachedUpstreams
-from toolweave.hub import Hub
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INVALID_PARAMS, METHOD_NOT_FOUND, RESOURCE_NOT_FOUND
 from toolweave.protocol.resource_uris import with_uris
@@ -46,38 +47,39 @@ class Calls:
     """The feature: requests that one upstream answers.
 
     Args:
-        hub: The upstreams.
         perspectives: Finds the upstream, as callers see them.
         relay: Sends the requests.
         tasks: Knows which calls become tasks of their callers.
         local: Answers calls of tools that no upstream offers.
         unreached: Answers requests for what an upstream may have that could not be reached so far.
+        fitter: Makes arguments fit.
         send: Sends a call at once, if it is a plain one, and returns None for any other.
         slow: Turns calls that take long into tasks; None leaves all as they are.
     """
 
     def __init__(
         self,
-        hub: Hub,
         perspectives: Perspectives,
         relay: Relay,
         tasks: UpstreamTasks,
         *,
         local: Feature,
         unreached: UnreachedUpstreams,
+        fitter: ArgumentFitter,
         send: Callable[[Request], SentToolCall | None],
         slow: SlowCalls | None = None,
     ) -> None:
-        self._hub = hub
         self._perspectives = perspectives
         self._shared_routes = perspectives.shared.routes
         self._relay = relay
+        self._upstreams = relay.shared
         self._tasks = tasks
         self._local = local
         self._unreached = unreached
+        self._fitter = fitter
         self._send = send
         self._slow = slow
-        self._shaped_calls: ShapedCalls | None = None
+        self._shaped_calls: dict[tuple[bool, bool], ShapedCalls] = {}
 
     def methods(self, *, modern: bool) -> Mapping[str, Method]:
         """Return the methods that are relayed."""
@@ -163,9 +165,9 @@ class Calls:
         params = _params(request, name=route.name)
         if params.get("arguments", params) is None:  # some clients write null for none
             params["arguments"] = {}
-        if route.spec is not None and route.spec.shape is not None:
+        if route.spec is not None:
             try:
-                params["arguments"] = self._shaped(request, route.spec, params.get("arguments", {}))
+                self._set_arguments(request, route, route.spec, params)
             except ToolError as error:
                 return call_result(ToolResult.failure(error), modern=request.modern)
         params |= self._tasks.wanted(request, route.spec)
@@ -179,7 +181,26 @@ class Calls:
         sent_to = replace(route, place=places[-1]) if places else route
         return await self._tasks.shown(request, sent_to, self._named(route, result))
 
-    def _shaped(self, request: Request, spec: ToolSpec, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _set_arguments(self, request: Request, route: Route, spec: ToolSpec, params: Json) -> None:
+        """Replace the arguments of a call by those that the upstream gets.
+
+        Raises:
+            ToolError: They are wrong, or a value that a rule sends is not there.
+        """
+        connection = self._upstreams.get(route.server)
+        if connection is None:  # the relay says so
+            return
+        given: Mapping[str, Any] = params.get("arguments", {})
+        found = self._fitter.fitted(spec, connection.config, request.params, given)
+        if found is not None:
+            params["arguments"] = given = found.arguments
+            connection.gateway_side.note_arguments(route.name, found.changes)
+        if spec.shape is not None:
+            params["arguments"] = self._shaped(request, spec, given, connection.config)
+
+    def _shaped(
+        self, request: Request, spec: ToolSpec, arguments: Mapping[str, Any], config: ServerConfig
+    ) -> Mapping[str, Any]:
         """Return the arguments that the upstream takes of those that a shaped definition asks for.
 
         Raises:
@@ -187,12 +208,13 @@ class Calls:
         """
         from toolweave.shaping._arguments import CallFacts, ShapedCalls  # for tools with rules
 
-        if self._shaped_calls is None:
-            self._shaped_calls = ShapedCalls()
+        switches = config.validate_input, config.repair_arguments
+        calls = self._shaped_calls.get(switches)
+        if calls is None:
+            made = ShapedCalls(validate=config.validate_input, repair=config.repair_arguments)
+            calls = self._shaped_calls[switches] = made
         client = request.client
-        return self._shaped_calls.arguments(
-            spec, arguments, CallFacts(principal=client.principal, claims=client.claims)
-        )
+        return calls.arguments(spec, arguments, CallFacts(principal=client.principal, claims=client.claims))
 
     async def _get_prompt(self, request: Request) -> Json:
         name = request.text("name")
@@ -243,7 +265,7 @@ class Calls:
             else:
                 error = None
             raise error or unknown_reference(kind, name)
-        if route.server not in self._hub.clients or not self._completes(request, route.server):
+        if route.server not in self._upstreams or not self._completes(request, route.server):
             return completion_json((), total=0, has_more=False)
         own = {member: route.name if value == name and member != "type" else value for member, value in ref.items()}
         return await self._relay.request(request, route, request.method, _params(request, ref=own))

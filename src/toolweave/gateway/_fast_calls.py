@@ -23,6 +23,7 @@ from toolweave.connect import McpConnection
 from toolweave.connect._direct import CallNews, DirectCall, DirectCalls
 from toolweave.connect._session import Declared, Session
 from toolweave.errors import ProtocolError
+from toolweave.gateway._fitting import ArgumentFitter
 from toolweave.gateway._relay import Relay
 from toolweave.gateway._relayed_call import HOPS
 from toolweave.gateway._routes import Route, Routes
@@ -38,6 +39,7 @@ from toolweave.protocol.lenient_results import BareResult
 from toolweave.protocol.meta import LOG_LEVEL
 from toolweave.protocol.tasks import declares_tasks, is_task
 from toolweave.protocol.versions import MODERN_VERSION
+from toolweave.schema import Validator
 from toolweave.serve._endpoint import Endpoint
 from toolweave.serve._envelope import is_progress_token
 from toolweave.serve._plain_calls import ENVELOPE, PlainToolCall
@@ -69,6 +71,7 @@ class _Target(msgspec.Struct, eq=False):
         wraps: Whether handshake-era callers get its structured content as the member of an object.
         connection: The last connection to the upstream.
         direct: The direct calls over it.
+        check: The validator of its arguments, if those that do not fit are to be made to fit.
     """
 
     route: Route
@@ -77,6 +80,15 @@ class _Target(msgspec.Struct, eq=False):
     wraps: bool
     connection: McpConnection | None = None
     direct: DirectCalls | None = None
+    check: Validator | None = None
+
+    def fits(self, arguments: Json | None) -> bool:
+        """Return whether a call may be sent at once; the full path makes other arguments fit."""
+        if not arguments:
+            return True
+        if self.check is None:
+            return True
+        return self.check.is_valid(arguments)
 
 
 class _Tail(msgspec.Struct, frozen=True, eq=False):
@@ -123,8 +135,11 @@ class _Caller(msgspec.Struct, eq=False):
 
     def is_of(self, client: Client) -> bool:
         """Whether upstreams see a client so."""
-        same = client.capabilities is self.capabilities and client.info is self.client_info
-        return same and client.version == self.version
+        if client.capabilities is not self.capabilities:
+            return False
+        if client.info is not self.client_info:
+            return False
+        return client.version == self.version
 
 
 class FastCalls:
@@ -135,6 +150,7 @@ class FastCalls:
         routes: Finds their upstreams.
         relay: Knows which connection a call goes to.
         endpoint: The gateway's endpoint, whose middleware decides whether anything may pass it by.
+        fitter: Makes arguments fit.
         slow: Whether slow calls of clients that take tasks become such.
 
     Attributes:
@@ -142,13 +158,23 @@ class FastCalls:
         observers: Receive the end of each call that was answered.
     """
 
-    def __init__(self, tools: Toolset, routes: Routes, relay: Relay, endpoint: Endpoint, *, slow: bool = False) -> None:
+    def __init__(
+        self,
+        tools: Toolset,
+        routes: Routes,
+        relay: Relay,
+        endpoint: Endpoint,
+        *,
+        fitter: ArgumentFitter,
+        slow: bool = False,
+    ) -> None:
         self.routes = routes
         self.observers: tuple[Observer, ...] = ()
         self._tools = tools
         self._relay = relay
         self._upstreams = relay.shared
         self._endpoint = endpoint
+        self._fitter = fitter
         self._slow = slow
         self._snapshot: ToolSnapshot | None = None
         self._targets: dict[str, _Target | None] = {}
@@ -196,8 +222,9 @@ class FastCalls:
         if connection is not target.connection:
             target.connection = connection
             target.direct = connection.gateway_side.direct_calls
+            target.check = self._check(route, connection)
         direct = target.direct
-        if direct is None:
+        if direct is None or not target.fits(call.arguments):
             return None
         line = direct.line(route.name, loop)
         if line is None:
@@ -226,6 +253,12 @@ class FastCalls:
         if client.version == MODERN_VERSION:
             return connection
         return self._relay.handshakes.for_plain_calls(connection)
+
+    def _check(self, route: Route, connection: McpConnection) -> Validator | None:
+        """Return the validator whose schema the arguments of a tool are made to fit, as its server's entry says."""
+        if route.spec is None:
+            return None
+        return self._fitter.check(route.spec, connection.config)
 
     def _target(self, name: str) -> _Target | None:
         """Return the target of a name in the current tools; None for one whose calls take the full path."""

@@ -27,6 +27,7 @@ from toolweave.gateway._config import check_section_applied
 from toolweave.gateway._connections import AskingConnections
 from toolweave.gateway._disclosure import Disclosure, DisclosureMode
 from toolweave.gateway._fast_calls import FastCalls, SentToolCall
+from toolweave.gateway._fitting import ArgumentFitter, FittingLayer
 from toolweave.gateway._lists import Lists
 from toolweave.gateway._logs import UpstreamLogs
 from toolweave.gateway._parts import CallerView, GatewayParts, GatewaySecrets
@@ -229,6 +230,7 @@ class Gateway(ServerRunners):
         self.callers: CallerGateways = self._made_callers(CallerHubs(hub, token_store))
         self.sign_ins: SignIns = SignIns(self.callers.hubs, parts.groups, parts.replicas)
         self._view: CallerView | None = None
+        self._fitter = ArgumentFitter()
         handlers = HandlerRunner(logs=parts.logs)
         local = Tools(self.tools, rounds=handlers)
         self._operations = Operations(local, Resources(rounds=handlers), Prompts(rounds=handlers))
@@ -241,7 +243,8 @@ class Gateway(ServerRunners):
             features=features,
             before_handshake=self._before_handshake,
         )
-        self._fast = FastCalls(self.tools, self.routes, self.relay, self.endpoint, slow=parts.slow is not None)
+        slow = parts.slow is not None
+        self._fast = FastCalls(self.tools, self.routes, self.relay, self.endpoint, fitter=self._fitter, slow=slow)
         self._plain_calls = PlainCalls(takes=self._fast.takes, sender=self._fast)
         caller_servers(hub).on_change.append(self.changes.tools_changed)
         hub.on("notification", lambda one, notification: parts.visits.note_notification(one.name, notification))
@@ -307,12 +310,12 @@ class Gateway(ServerRunners):
         )
         return [
             Calls(
-                hub,
                 self.perspectives,
                 self.relay,
                 tasks,
                 local=local,
                 unreached=down,
+                fitter=self._fitter,
                 send=self._send_plain,
                 slow=self._slow_calls(tasks),
             ),
@@ -439,7 +442,8 @@ class Gateway(ServerRunners):
         else:
             outermost = (self._disclosure,)
         if given:
-            layered = (PerspectiveLayer(self.perspectives, self), CallerLayer(self._requests), *given)
+            shown = (PerspectiveLayer(self.perspectives, self), CallerLayer(self._requests))
+            layered = (*shown, FittingLayer(self._fitter, self.hub, self.callers), *given)
         else:
             layered = ()
         self.endpoint.use([*outermost, *layered], self)

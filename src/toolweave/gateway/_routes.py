@@ -47,6 +47,7 @@ class Routes:
         self._offers = offers
         self._learned: set[str] = set()
         self._names = offer_names(hub)
+        self._resource_names = self._names.given("resource")
         self._renamed: dict[str, tuple[int, Mapping[str, str]]] = {}
 
     # the subject of a request, for rules
@@ -125,7 +126,7 @@ class Routes:
 
     def keep_resource(self, uri: str, route: Route) -> None:
         """Note that a resource was read from an upstream, where it stays."""
-        self._names.given("resource").give((route.server, route.name), uri, None)
+        self._resource_names.give((route.server, route.name), uri, None)
 
     async def template(self, uri: str) -> Route | None:
         """Return the route of a resource template, or of a resource, by its exposed form, or None."""
@@ -142,7 +143,7 @@ class Routes:
 
     def renamed_uris(self, server: str) -> Mapping[str, str]:
         """Return the resources of an upstream that callers know under other URIs: these by its own."""
-        given = self._names.given("resource").names_of(server)
+        given = self._resource_names.names_of(server)
         if not given:
             return given
         known = self._renamed.get(server)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import enum
 import os
+import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 
 Arguments: TypeAlias = Mapping[str, Any]
 """Arguments of a call as a program gives them: JSON, and values of Python that have a form in JSON."""
+_INDEX = re.compile(r"\[\d+\]")
+_MAX_PLACE = 80
+"""Characters of a place in a report."""
 _Built: TypeAlias = "str | int | float | bool | list[_Built] | tuple[_Built, ...] | dict[str, _Built] | None"
 """A value that the encoder returns."""
 MAX_TEXT = 1_000_000
@@ -60,7 +64,10 @@ ARGUMENT_REPAIRS = (TEXT_OF_JSON, NULL_MEMBER, PYTHON_VALUE)
 
 
 def fitted(validator: Validator, arguments: Arguments) -> tuple[Arguments, tuple[str, ...]] | None:
-    """Return arguments as the schema has them, and the changes as phrases; None if they cannot be made to fit.
+    """Return arguments as the schema has them, and the kinds of changes; None if they cannot be made to fit.
+
+    A kind is a phrase with the place of the change. All items of a list are one place, since a caller that sends one of
+    them so sends the others so.
 
     Args:
         validator: The compiled schema, which refuses the arguments as they are.
@@ -69,19 +76,20 @@ def fitted(validator: Validator, arguments: Arguments) -> tuple[Arguments, tuple
     plain: JsonValue = json_values(arguments)
     if not isinstance(plain, dict):
         return None
-    changes: list[str] = []
+    changes = 0
+    kinds: dict[str, None] = {}
     for _ in range(_MAX_ROUNDS):
         if validator.is_valid(plain):
-            return plain, tuple(changes)
+            return plain, tuple(kinds)
         found = list(_changes(validator, plain))
-        if not found or len(changes) + len(found) > _MAX_CHANGES:
+        changes += len(found)
+        if not found or changes > _MAX_CHANGES:
             return None
         for change in found:
             _apply(plain, change)
-            repair = NULL_MEMBER if change.value is _NOTHING else TEXT_OF_JSON
-            changes.append(repair.problem.format(path_text(change.path)))
+            kinds[_kind(change)] = None
     if validator.is_valid(plain):
-        return plain, tuple(changes)
+        return plain, tuple(kinds)
     return None
 
 
@@ -153,6 +161,13 @@ class _Change(NamedTuple):
 
     path: list[str | int]
     value: JsonValue | _Nothing
+
+
+def _kind(change: _Change) -> str:
+    """Return the phrase for a change in a report."""
+    repair = NULL_MEMBER if change.value is _NOTHING else TEXT_OF_JSON
+    place = _INDEX.sub("[]", path_text(change.path))
+    return repair.problem.format(place[:_MAX_PLACE])
 
 
 def _changes(validator: Validator, value: JsonValue) -> Iterator[_Change]:

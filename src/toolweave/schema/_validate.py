@@ -48,6 +48,7 @@ _ALL_ERRORS_UP_TO = 5_000
 _MAX_BACKTRACKING = 10_000
 """Backtracking steps of one pattern on one text; a text that needs more does not match."""
 
+_MAX_VALIDATORS = 10_000
 _TOO_MUCH_WORK = (
     f"is too large to be checked against this schema: it takes more than {MAX_STEPS:,} comparisons of a value with "
     "a subschema"
@@ -191,11 +192,44 @@ class Validator:
 
 
 def usable_validator(schema: JsonObject | bool) -> Validator | None:
-    """Return a validator, or None for a schema that cannot be used: that of a tool whose server checks it."""
+    """Return a validator for the readable part of a schema, or None for a schema that cannot be used at all.
+
+    It is for tools whose servers check their arguments.
+    """
     try:
         return Validator(schema)
     except SchemaError:
+        return _readable_part(schema)
+
+
+def _readable_part(schema: JsonObject | bool) -> Validator | None:
+    """Return a validator for the readable part of a malformed schema, or None without such a part."""
+    if not isinstance(schema, Mapping):
         return None
+    try:
+        return Validator.repaired(schema)[0]
+    except SchemaError:
+        return None
+
+
+class UsableValidators:
+    """The validators of schemas that others made, each compiled once; at most 10,000 are kept."""
+
+    def __init__(self) -> None:
+        self._made: dict[int, tuple[object, Validator | None]] = {}
+
+    def of(self, schema: JsonObject | bool) -> Validator | None:
+        """Return the validator of a schema, as `usable_validator` makes it."""
+        # By identity: a listing that is unchanged keeps its schemas, and to compare them would cost more than to check
+        # the arguments. The schema itself is kept, so that its id stays its own.
+        known, validator = self._made.get(id(schema), (None, None))
+        if known is schema:
+            return validator
+        made = usable_validator(schema)
+        if len(self._made) >= _MAX_VALIDATORS:
+            self._made.clear()
+        self._made[id(schema)] = (schema, made)
+        return made
 
 
 def load_validator() -> None:

@@ -19,7 +19,7 @@ from toolweave.protocol.component_meta import asked_version
 from toolweave.protocol.headers import mirrored_arguments, mirroring_problem
 from toolweave.schema import Validator
 from toolweave.schema._fitting import fitted, fitted_or_same
-from toolweave.schema._validate import usable_validator
+from toolweave.schema._validate import UsableValidators
 from toolweave.serve._middleware import checked
 from toolweave.serve._offers.pagination import DEFAULT_PAGE_SIZE, checked_definition, only_for_caller
 from toolweave.serve._offers.tool_pages import ToolPages
@@ -74,7 +74,7 @@ class Tools:
     ) -> None:
         self._toolset = toolset
         self._repair = repair_arguments
-        self._fitting: dict[str, tuple[ToolSpec, Validator | None]] = {}
+        self._fitting = UsableValidators()
         self._rounds = rounds
         self._tasks = tasks
         self._expose = expose_errors
@@ -268,14 +268,7 @@ class Tools:
         spec, checks = found[:2]
         if checks.task_arguments is not None:  # a tool of ours
             return checks.task_arguments
-        known = self._fitting.get(spec.name)
-        if known is not None and known[0] is spec:
-            return known[1]
-        made = usable_validator(spec.input_schema)
-        if len(self._fitting) > 2 * len(self._listed) + _SPARE:
-            self._fitting.clear()
-        self._fitting[spec.name] = (spec, made)
-        return made
+        return self._fitting.of(spec.input_schema)
 
     def prepare(self, request: Request) -> tuple[ToolSpec, Work]:
         """Return the tool of a call that was accepted earlier, and the work that runs it.

@@ -13,15 +13,14 @@ from toolweave._value import Value
 from toolweave.config._secret import reveal
 from toolweave.config._shaping import ArgumentRule
 from toolweave.errors import ErrorKind, ToolError
-from toolweave.schema import Problem, Validator
+from toolweave.schema import Problem
 from toolweave.schema._fitting import fitted_or_same
-from toolweave.schema._validate import usable_validator
+from toolweave.schema._validate import UsableValidators
 from toolweave.tools._call import CallContext
 from toolweave.tools._result import invalid_input
 from toolweave.tools._selection import member_of
 from toolweave.tools._spec import AppliedRule, ToolSpec
 
-_MAX_VALIDATORS = 10_000
 _NOTHING: Any = msgspec.UNSET
 
 
@@ -55,7 +54,7 @@ class ShapedCalls:
     def __init__(self, *, validate: bool = True, repair: bool = True) -> None:
         self._validate = validate
         self._repair = repair
-        self._validators: dict[int, tuple[object, Validator | None]] = {}
+        self._validators = UsableValidators()
 
     def arguments(
         self,
@@ -98,7 +97,7 @@ class ShapedCalls:
 
     def _fitted(self, schema: Mapping[str, Any], given: Mapping[str, Any]) -> Mapping[str, Any]:
         if self._validate and self._repair:
-            check = self._validator(schema)
+            check = self._validators.of(schema)
         else:
             check = None
         if check is None:
@@ -108,20 +107,10 @@ class ShapedCalls:
     def _problems(self, schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> tuple[Problem, ...]:
         if not self._validate:
             return ()
-        check = self._validator(schema)
+        check = self._validators.of(schema)
         if check is None or check.is_valid(arguments):
             return ()
         return check.problems(arguments)
-
-    def _validator(self, schema: Mapping[str, Any]) -> Validator | None:
-        known = self._validators.get(id(schema))
-        if known is not None and known[0] is schema:
-            return known[1]
-        made = usable_validator(schema)
-        if len(self._validators) >= _MAX_VALIDATORS:
-            self._validators.clear()
-        self._validators[id(schema)] = (schema, made)
-        return made
 
 
 def _rules(spec: ToolSpec, until: ToolSpec | None) -> list[AppliedRule]:
