@@ -27,7 +27,6 @@ class Params(msgspec.Struct):
 
     name: str = ""
     arguments: msgspec.Raw = msgspec.Raw(b"{}")
-    cursor: str = "0"
 
 
 class Message(msgspec.Struct):
@@ -41,7 +40,8 @@ class Message(msgspec.Struct):
 decode = msgspec.json.Decoder(Message).decode
 decode_arguments = msgspec.json.Decoder(Arguments).decode
 encode = msgspec.json.Encoder().encode
-MANY, PAGE = 1_000, 100
+MANY = 1_000
+"""Tools that are listed: on one page, as all servers that are compared have them by default."""
 AGREED: dict[str, Any] = {
     "protocolVersion": "2025-11-25",
     "capabilities": {"tools": {}},
@@ -57,18 +57,13 @@ FOUND: dict[str, Any] = {
 
 
 @cache
-def pages() -> list[bytes]:
-    """Return the list of `MANY` tools as encoded pages."""
+def listed() -> bytes:
+    """Return the list of `MANY` tools as an encoded page."""
     schema = {"type": "object", "properties": {"size": {"type": "integer"}}, "required": ["size"]}
     tools = [
         {"name": f"payload_{number}", "description": "Return bytes", "inputSchema": schema} for number in range(MANY)
     ]
-    found: list[bytes] = []
-    for start in range(0, MANY, PAGE):
-        end: dict[str, Any] = {"nextCursor": str(start // PAGE + 1)} if start + PAGE < MANY else {}
-        meta = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
-        found.append(encode({**meta, "tools": tools[start : start + PAGE], **end}))
-    return found
+    return encode({"resultType": "complete", "ttlMs": 0, "cacheScope": "private", "tools": tools})
 
 
 async def payload(size: int) -> str:
@@ -85,8 +80,7 @@ async def answer(body: bytes) -> bytes | None:
         text = await payload(decode_arguments(message.params.arguments).size)
         result: Any = {"resultType": "complete", "content": [{"type": "text", "text": text}]}
     elif message.method == "tools/list":
-        page = int(message.params.cursor if message.params is not None else "0")
-        return b'{"jsonrpc":"2.0","id":' + encode(message.id) + b',"result":' + pages()[page] + b"}"
+        return b'{"jsonrpc":"2.0","id":' + encode(message.id) + b',"result":' + listed() + b"}"
     else:
         agreed: dict[str, Any] = AGREED if message.method == "initialize" else FOUND
         result = agreed

@@ -81,10 +81,10 @@ class Served:
 
 
 class Listing(Served):
-    """A server with a thousand tools, of which each exchange lists one page."""
+    """A server with a thousand tools, which each exchange lists."""
 
     async def exchange(self) -> None:
-        """List the first page."""
+        """List the tools, on one page."""
         await self.client.request("tools/list", {})
 
 
@@ -96,7 +96,7 @@ class Case:
         transport: `stdio`, `stdio modern`, `http` (modern), or `http legacy`.
         callers: How many call at once.
         kind: One of `KINDS`.
-        lists: Whether a page of many tools is listed, in place of a call.
+        lists: Whether many tools are listed, in place of a call.
     """
 
     transport: str
@@ -107,7 +107,7 @@ class Case:
     @property
     def title(self) -> str:
         """The case's name."""
-        what = "a page of 1,000 tools" if self.lists else "100 B"
+        what = "1,000 tools listed" if self.lists else "100 B"
         callers = callers_named(self.callers)
         return ", ".join(filter(None, (f"served over {self.transport}", what, callers, self.kind)))
 
