@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
@@ -10,6 +11,8 @@ from typing import Any
 import anyio
 import pytest
 from anyio.abc import SocketStream
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.connect.targets import eventually
 from tests.serve.exchanges import (
@@ -27,6 +30,7 @@ from tests.serve.serving import served_app
 from toolweave.errors import ConfigError
 from toolweave.serve import BearerAuth, McpServer
 from toolweave.serve._http.app import HttpApp, HttpLimits, HttpOptions
+from toolweave.serve._http.shares import ShareFigures, Shares
 
 pytestmark = pytest.mark.anyio
 GREEDY = "127.0.0.2"
@@ -308,3 +312,23 @@ async def test_an_ordinary_caller_alone_is_not_limited_before_its_share() -> Non
 
     assert {answer.status for answer in answers} == {200}
     assert app.shares.figures["requests"].held == 0
+
+
+@given(st.lists(st.tuples(st.sampled_from("abcd"), st.booleans()), max_size=60))
+def test_the_callers_that_hold_the_most_come_first_after_any_changes(changes: list[tuple[str, bool]]) -> None:
+    held: Counter[str] = Counter()
+    shares = Shares(ShareFigures())
+    for caller, is_added in changes:
+        if is_added:
+            shares.add(caller)
+            held[caller] += 1
+        elif held[caller]:
+            shares.remove(caller)
+            held[caller] -= 1
+
+        found = list(shares.largest_first())
+
+        numbers = [number for _, number in found]
+        assert dict(found) == dict(+held)
+        assert numbers == sorted(numbers, reverse=True)
+        assert shares.figures.held == held.total()
