@@ -105,9 +105,9 @@ def call(key, name, message):
         answer(key, text_result("done"))
     elif name == "progress, then silence":
         report(token_of(message), 1)
-    elif name == "progress in one write":
+    elif name.startswith("progress in one write"):
         token = token_of(message)
-        parts = [progress_text(token, number) for number in range(200)]
+        parts = [progress_text(token, number) for number in range(400 if "much" in name else 200)]
         write("\n".join([*parts, json.dumps({"jsonrpc": "2.0", "id": key, "result": text_result("done")})]))
     elif name == "input":
         answer(key, {"resultType": "input_required", "requestState": "s", "inputRequests": {}})
@@ -143,7 +143,8 @@ STRANGE = ("too large a number", "deep", "text as id", "twice", "junk", "other m
 REPORTING = ("progress", "progress in one write")
 DYING = ("dies", "safe, dies once", "safe, dies")
 SLOW = ("progress, slowly", "progress, then silence")
-NAMES = (*ANSWERED, *STRANGE, *REPORTING, *DYING, "silent", *SLOW)
+MUCH = "progress in one write, much"
+NAMES = (*ANSWERED, *STRANGE, *REPORTING, *DYING, "silent", *SLOW, MUCH)
 ERAS = ("legacy", "modern")
 SECRET = "secret-of-the-config"
 
@@ -261,3 +262,16 @@ async def test_progress_extends_the_time_of_a_call_whichever_way_it_was_sent(
         outcome = await outcome_of(connection, "progress, slowly", way, progress=True)
 
     assert outcome[0] == "result"
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_of_more_progress_than_is_kept_before_it_is_passed_on_the_newest_arrives(
+    era: str, tmp_path: Path
+) -> None:
+    async with connected(server(tmp_path / "log", era), seconds=60) as connection:
+        outcome = await outcome_of(connection, MUCH, "awaited", progress=True)
+
+    amounts = [one["progress"] for one in json.loads(outcome[-1])]
+    assert outcome[0] == "result"
+    assert amounts == sorted(set(amounts))
+    assert amounts[-1] == 399
