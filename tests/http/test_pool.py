@@ -170,6 +170,72 @@ async def test_waiters_who_are_cancelled_leave_nothing_behind_whenever_that_is(s
             assert http.open_sockets == 0
 
 
+class GatedServer:
+    """Answers a request for each `let_go`, and counts those that it has received.
+
+    Attributes:
+        gate: Lets answers go.
+        received: How many requests it has received.
+        headers: The headers of its answers.
+    """
+
+    def __init__(self) -> None:
+        self.gate = asyncio.Semaphore(0)
+        self.received = 0
+        self.headers: dict[str, str] = {}
+
+    async def handle(self, exchange: Exchange) -> None:
+        self.received += 1
+        await self.gate.acquire()
+        await exchange.respond(200, b"hello", **self.headers)
+
+    def let_go(self, answers: int) -> None:
+        for _ in range(answers):
+            self.gate.release()
+
+    async def several(self, http: HttpClient, requests: int, at_once: int) -> None:
+        """Make requests of which so many have a connection at once, and let them be answered."""
+        before = self.received
+        async with anyio.create_task_group() as tasks:
+            for _ in range(requests):
+                tasks.start_soon(fetch, http)
+            await eventually(lambda: (self.received - before, http.waiting) == (at_once, requests - at_once))
+            self.let_go(requests)
+
+
+@pytest.mark.parametrize("end", ["answered", "answered and closed", "abandoned"])
+async def test_a_request_that_was_begun_gives_its_place_to_one_that_waits(end: str) -> None:
+    server = GatedServer()
+    with anyio.fail_after(20):
+        async with listening(server.handle) as (url, _):
+            http = client(url, max_connections=2)
+            await server.several(http, 2, 2)
+            head = http.head("POST", "/mcp", {})
+            begun = [http.begin(head, b"{}", lambda: None) for _ in range(2)]
+            sockets = [one for one in begun if one is not None]
+            assert len(sockets) == 2
+            await eventually(lambda: server.received == 4)
+            if end == "answered and closed":
+                server.headers = {"connection": "close"}
+            async with anyio.create_task_group() as tasks:
+                for _ in range(3):
+                    tasks.start_soon(fetch, http)
+                await eventually(lambda: http.waiting == 3)
+                if end == "abandoned":
+                    for one in sockets:
+                        http.abandon(one)
+                    server.let_go(2)  # their handlers wait still
+                else:
+                    server.let_go(2)
+                    await eventually(lambda: all(one.complete for one in sockets))
+                    for one in sockets:
+                        http.release(one)
+                server.let_go(3)
+            server.headers = {}
+            await server.several(http, 4, 2)  # no place was lost, and none made
+            http.close()
+
+
 async def test_a_server_that_is_gone_fails_each_of_those_who_wait() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
