@@ -165,6 +165,22 @@ async def test_a_client_that_waits_for_continue_gets_it_before_the_response() ->
     assert received.startswith(b"HTTP/1.1 200 OK")
 
 
+async def test_no_continue_is_written_into_a_response_that_has_begun() -> None:
+    async def early(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"begun", "more_body": True})
+        await receive()
+        await send({"type": "http.response.body", "body": b"ended"})
+
+    async with served_http(doing_server(), middleware=[answering(early)]) as url:
+        sent = call_of(url, headers={"Expect": "100-continue", "Connection": "close"})
+        received = await all_received(url, sent)
+
+    assert b"begun" in received
+    assert b"ended" in received
+    assert received.count(b"HTTP/1.1") == 1
+
+
 @pytest.mark.slow
 async def test_a_head_that_does_not_arrive_in_time_does_not_cut_off_the_response_before_it() -> None:
     doings = Doings()
