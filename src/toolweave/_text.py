@@ -87,9 +87,9 @@ def replace_hidden(text: str, replacement: Callable[[str], str], *, keep: str = 
     return _pattern(keep).sub(lambda found: found[0] if _is_spelling(found) else replacement(found[0]), text)
 
 
-def hidden_joiners(text: str, most: int) -> Iterator[str]:
-    """Yield those of the first `most` joiners that are no spelling where they stand."""
-    joiners = islice(re.finditer(f"[{JOINERS}]", text), most)
+def hidden_joiners(text: str, limit: int) -> Iterator[str]:
+    """Yield those of the first `limit` joiners that are no spelling where they stand."""
+    joiners = islice(re.finditer(f"[{JOINERS}]", text), limit)
     yield from (found[0] for found in joiners if not _is_spelling(found))
 
 

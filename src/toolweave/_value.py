@@ -43,7 +43,7 @@ class DeferredTypes(msgspec.StructMeta):
 class Value(msgspec.Struct, frozen=True, kw_only=True):
     """A frozen value with named members; `replace` returns a changed copy."""
 
-    quiet: ClassVar[frozenset[str]] = frozenset()
+    repr_exclude: ClassVar[frozenset[str]] = frozenset()
     """Members that `repr` leaves out: long ones, and those that may hold secrets."""
 
     def replace(self, **changes: Any) -> Self:
@@ -68,5 +68,5 @@ class Value(msgspec.Struct, frozen=True, kw_only=True):
         return changed
 
     def __repr__(self) -> str:
-        shown = (f"{name}={getattr(self, name)!r}" for name in self.__struct_fields__ if name not in self.quiet)
+        shown = (f"{name}={getattr(self, name)!r}" for name in self.__struct_fields__ if name not in self.repr_exclude)
         return f"{type(self).__name__}({', '.join(shown)})"

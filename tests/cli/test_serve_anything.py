@@ -247,7 +247,7 @@ async def test_a_view_that_wants_a_csrf_token_is_left_out_with_the_reason(site: 
     with anyio.fail_after(BOUND):
         async with connect_mcp(serve_entry("mysite.asgi", cwd=str(site)), name="s") as connection:
             await connection.list_tools()
-            (one,) = connection.left_out_by_server
+            (one,) = connection.skipped_by_server
 
     assert "POST /form: its view requires a CSRF token" in one.reason
     assert "@csrf_exempt" in one.reason

@@ -53,7 +53,7 @@ def test_each_kind_of_value_has_its_field() -> None:
         "elsewhere": "json",
     }
     assert [name for name, field in fields.items() if field.required] == ["plain"]
-    assert (fields["whole"].description, fields["whole"].least, fields["whole"].most) == ("Its own.", 1, 5)
+    assert (fields["whole"].description, fields["whole"].minimum, fields["whole"].maximum) == ("Its own.", 1, 5)
     assert {name: field.value for name, field in fields.items() if field.value} == {
         "plain": "x",
         "types": "1",

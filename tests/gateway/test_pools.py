@@ -19,7 +19,7 @@ from toolweave.errors import RequestError
 from toolweave.gateway import create_gateway
 from toolweave.gateway._caller_stream import CallerStream
 from toolweave.gateway._connections import AskingConnections
-from toolweave.gateway._kept_tasks import NO_LINE
+from toolweave.gateway._kept_tasks import NO_REPLY_CHANNEL
 from toolweave.gateway._parked_calls import ParkedCalls
 from toolweave.gateway._parking import LiveCall, ParkedRound, Parking, ParkingFull
 from toolweave.serve import Client, Request
@@ -74,7 +74,7 @@ async def test_a_connection_of_nobody_is_used_again_only_when_its_call_was_answe
 
 async def test_an_idle_connection_makes_room_and_one_in_use_is_waited_for() -> None:
     config = server_config({"server": server(), "timeout": {"call": 0.2}}, name="up")
-    pool = AskingConnections(most=1)
+    pool = AskingConnections(max_connections=1)
     with anyio.fail_after(60):
         await used(pool, config, "ada")
         async with pool.lease(config, LEGACY, ABLE, "bob"):
@@ -130,7 +130,7 @@ async def test_a_connection_without_calls_is_closed_after_a_while() -> None:
 
 
 async def test_no_more_calls_wait_than_may_in_all_and_for_one_caller() -> None:
-    parking = Parking(most=3, max_per_caller=1, kept_seconds=0)
+    parking = Parking(max_parked=3, max_per_caller=1, kept_seconds=0)
     with anyio.fail_after(60):
         async with anyio.create_task_group() as tasks:
             handles = [parking.park(LiveCall(), caller, tasks) for caller in ("ada", None, None)]
@@ -187,7 +187,7 @@ async def test_a_question_whose_caller_does_not_come_back_is_answered_as_its_met
 
 @pytest.mark.slow
 async def test_a_call_that_does_not_end_when_its_caller_is_gone_is_cancelled_and_leaves_room() -> None:
-    live, parking = LiveCall(), Parking(most=1, seconds=0.05)
+    live, parking = LiveCall(), Parking(max_parked=1, seconds=0.05)
     cancelled = anyio.Event()
 
     async def work(call: LiveCall) -> Json:
@@ -211,9 +211,9 @@ async def test_a_call_that_does_not_end_when_its_caller_is_gone_is_cancelled_and
 async def test_a_call_for_which_there_is_no_room_to_wait_is_cancelled() -> None:
     parts = create_gateway({})._parts
     groups = parts.groups
-    parked = ParkedCalls(Parking(most=0), groups)
+    parked = ParkedCalls(Parking(max_parked=0), groups)
     cancelled = anyio.Event()
-    request = Request("tools/call", {"name": "f"}, Client(version=MODERN, capabilities={}), NO_LINE, 1)
+    request = Request("tools/call", {"name": "f"}, Client(version=MODERN, capabilities={}), NO_REPLY_CHANNEL, 1)
 
     async def work(call: LiveCall) -> Json:
         try:

@@ -19,7 +19,7 @@ from toolweave.gateway import Replicas, create_gateway
 from toolweave.gateway._caller_hubs import CallerHubs, GatewayCaller
 from toolweave.gateway._connections import AskingConnections, owner_of
 from toolweave.gateway._handshake_connections import HandshakeConnections
-from toolweave.gateway._kept_tasks import NO_LINE, EndedCalls
+from toolweave.gateway._kept_tasks import NO_REPLY_CHANNEL, EndedCalls
 from toolweave.gateway._page_visits import PageVisits
 from toolweave.gateway._routes import Route
 from toolweave.gateway._sealed_state import SealedRound, StateCipher
@@ -42,7 +42,7 @@ def client(*, principal: str | None = "ann", **capabilities: Any) -> Client:
 
 
 def test_a_state_that_one_view_of_a_gateway_has_sealed_does_not_open_in_another() -> None:
-    request = Request("tools/call", {"name": "f", "arguments": {}}, client(), NO_LINE, 1)
+    request = Request("tools/call", {"name": "f", "arguments": {}}, client(), NO_REPLY_CHANNEL, 1)
     token = StateCipher(KEYS, view="one").seal(request, SealedRound(server="up", number=1))
 
     assert StateCipher(KEYS, view="one").open(request, token).server == "up"
@@ -99,7 +99,7 @@ async def test_the_answers_to_the_questions_of_one_upstream_do_not_go_to_another
         async with talking(gateway) as talk:
             asked = await talk.ask("tools/call", call)
             params = {**call, "requestState": asked["requestState"]}
-            request = Request("tools/call", params, Client(version=MODERN, capabilities={}), NO_LINE, 1)
+            request = Request("tools/call", params, Client(version=MODERN, capabilities={}), NO_REPLY_CHANNEL, 1)
             # As if the tool had moved to the other upstream meanwhile.
             with pytest.raises(RequestError, match="is of another upstream") as refused:
                 await gateway.relay.request(request, Route("other", "echo_state"), "tools/call", call)

@@ -395,7 +395,7 @@ def test_remotes_come_before_packages_and_what_is_refused_costs_only_itself() ->
 
     options, refused = install_options(server(packages=packages, remotes=remotes))
 
-    assert [(one.kind, one.what) for one in options] == [("http", "https://x.example/mcp"), ("pypi", "x==1.2.0")]
+    assert [(one.kind, one.source) for one in options] == [("http", "https://x.example/mcp"), ("pypi", "x==1.2.0")]
     assert len(refused) == 1
 
 

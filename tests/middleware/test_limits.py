@@ -117,15 +117,15 @@ async def test_a_budget_of_nothing_refuses_everything() -> None:
 
 
 async def test_counts_are_forgotten_beyond_a_bound() -> None:
-    store = MemoryLimits(clock=Clock(), most_keys=2)
+    store = MemoryLimits(clock=Clock(), max_keys=2)
     for key in ("a", "b", "c"):
         assert await store.take(key, rate=1, burst=1) == 0
-        assert await store.spend(key, most=1, period=60) == 0
+        assert await store.spend(key, limit=1, period=60) == 0
 
     assert await store.take("c", rate=1, burst=1) > 0
-    assert await store.spend("c", most=1, period=60) > 0
+    assert await store.spend("c", limit=1, period=60) > 0
     assert await store.take("a", rate=1, burst=1) == 0
-    assert await store.spend("a", most=1, period=60) == 0
+    assert await store.spend("a", limit=1, period=60) == 0
 
 
 async def test_a_clock_that_goes_back_gives_no_tokens() -> None:

@@ -45,9 +45,9 @@ async def test_a_burst_is_one_for_all_processes_and_so_is_the_rate(stores: Seque
 async def test_a_budget_is_one_for_all_processes_until_the_next_period(stores: Sequence[Store]) -> None:
     clock = Clock()
     here, there = (StoreLimits(store, clock=clock) for store in stores)
-    spent = [await limits.spend("k", most=2, period=60) for limits in (here, there, here, there)]
+    spent = [await limits.spend("k", limit=2, period=60) for limits in (here, there, here, there)]
     clock.now += 60
-    later = [await limits.spend("k", most=2, period=60) for limits in (there, here, there)]
+    later = [await limits.spend("k", limit=2, period=60) for limits in (there, here, there)]
 
     assert [one > 0 for one in spent] == [False, False, True, True]
     assert [one > 0 for one in later] == [False, False, True]
@@ -58,7 +58,7 @@ async def test_many_at_once_in_two_processes_get_no_more_than_there_is(stores: S
     taken: list[float] = []
 
     async def take(number: int) -> None:
-        taken.append(await limits[number % 2].spend("k", most=25, period=86_400 * 1_000))
+        taken.append(await limits[number % 2].spend("k", limit=25, period=86_400 * 1_000))
 
     with anyio.fail_after(60):
         async with anyio.create_task_group() as tasks:
@@ -72,22 +72,22 @@ async def test_limits_of_other_names_count_for_themselves() -> None:
     store = MemoryStore()
     one, other = StoreLimits(store, name="one"), StoreLimits(store, name="other")
 
-    assert [await limits.spend("k", most=1, period=60) for limits in (one, other)] == [0, 0]
+    assert [await limits.spend("k", limit=1, period=60) for limits in (one, other)] == [0, 0]
 
 
 @pytest.mark.slow
 async def test_while_the_store_is_away_every_process_counts_alone(tmp_path: Path) -> None:
     with RedisServer(tmp_path) as server:
         here = StoreLimits(RedisStore(server.url, wait_seconds=1))
-        before = await here.spend("k", most=1, period=86_400)
-        assert await here.spend("k", most=1, period=86_400) > 0
+        before = await here.spend("k", limit=1, period=86_400)
+        assert await here.spend("k", limit=1, period=86_400) > 0
         server.kill()
-        alone = [await here.spend("other", most=1, period=86_400) == 0 for _ in range(3)]
+        alone = [await here.spend("other", limit=1, period=86_400) == 0 for _ in range(3)]
         server.start()
         store = RedisStore(server.url)
         with anyio.fail_after(30):
             while not await store.scan("gateway-limits"):
-                await here.spend("new", most=100, period=86_400)
+                await here.spend("new", limit=100, period=86_400)
                 await anyio.sleep(0.1)
 
     assert before == 0
@@ -123,26 +123,26 @@ async def test_a_store_that_hangs_is_not_asked_again_until_the_watch_has_reached
             RedisStore(f"redis://127.0.0.1:{proxy.port}/0") as store,
         ):
             limits = StoreLimits(store, watch=watch)
-            assert await limits.spend("k", most=1_000, period=DAY) == 0
+            assert await limits.spend("k", limit=1_000, period=DAY) == 0
             server.pause()
 
             async def spend() -> None:
-                first.append(await limits.spend("k", most=1_000, period=DAY))
+                first.append(await limits.spend("k", limit=1_000, period=DAY))
 
             async with anyio.create_task_group() as tasks:  # calls of one caller, which take turns
                 for _ in range(20):
                     tasks.start_soon(spend)
             dialled = proxy.connections
-            alone = [await limits.spend(str(number), most=1, period=DAY) for number in range(200)]
-            refused = await limits.spend("0", most=1, period=DAY)
+            alone = [await limits.spend(str(number), limit=1, period=DAY) for number in range(200)]
+            refused = await limits.spend("0", limit=1, period=DAY)
             assert proxy.connections == dialled  # a call that asks would dial
             watch.away = "the server hangs"
             server.go_on()
             watch.answered_at = anyio.current_time()
-            assert await limits.spend("0", most=1, period=DAY) > 0
+            assert await limits.spend("0", limit=1, period=DAY) > 0
             assert proxy.connections == dialled
             watch.away = None
-            together = await limits.spend("0", most=1, period=DAY)
+            together = await limits.spend("0", limit=1, period=DAY)
             counted = [one.key for one in await store.scan("gateway-limits")]
 
     assert first == [0] * 20
@@ -161,27 +161,27 @@ async def test_without_a_watch_one_call_tries_and_the_others_do_not_wait_for_it(
             RedisStore(f"redis://127.0.0.1:{proxy.port}/0") as store,
         ):
             limits = StoreLimits(store)
-            assert await limits.spend("k", most=1_000, period=DAY) == 0
+            assert await limits.spend("k", limit=1_000, period=DAY) == 0
             server.pause()
-            assert await limits.spend("k", most=1_000, period=DAY) == 0
+            assert await limits.spend("k", limit=1_000, period=DAY) == 0
             done = anyio.Event()
 
             async def try_for_others() -> None:
                 dialled = proxy.connections
                 while proxy.connections == dialled:
-                    await limits.spend("k", most=1_000_000, period=DAY)
+                    await limits.spend("k", limit=1_000_000, period=DAY)
                     await anyio.sleep(0.01)
                 done.set()
 
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(try_for_others)
                 while not done.is_set():  # also while the other call tries
-                    assert await limits.spend(str(ahead), most=1, period=DAY) == 0
+                    assert await limits.spend(str(ahead), limit=1, period=DAY) == 0
                     ahead += 1
                     await anyio.sleep(0.01)
             server.go_on()
             while not any(one.key == ":budget:again" for one in await store.scan("gateway-limits")):
-                await limits.spend("again", most=1_000_000, period=DAY)
+                await limits.spend("again", limit=1_000_000, period=DAY)
                 await anyio.sleep(0.05)
 
     assert ahead > 1

@@ -63,10 +63,10 @@ class Figures:
         self.operations += sum(1 for _ in operations(document))
         self.tools += len(toolset.tools)
         for one in toolset.problems:
-            if one.left_out == "operation":
+            if one.skipped == "operation":
                 self.left_out.append(f"{name}: {one.operation}: {one.reason}")
             else:
-                self.parts[one.left_out] += 1
+                self.parts[one.skipped] += 1
         self.faults += [f"{name}: {fault}" for fault in faults_of(toolset)]
 
     def row(self, label: str) -> str:

@@ -202,7 +202,7 @@ def test_a_bad_operation_is_left_out_with_its_place_and_reason(broken: Any, poin
 
     assert api.tools.names == ("good",)
     (problem,) = api.problems
-    assert (problem.operation, problem.pointer, problem.left_out) == ("GET /bad", pointer, "operation")
+    assert (problem.operation, problem.pointer, problem.skipped) == ("GET /bad", pointer, "operation")
     assert reason in problem.reason
 
 
@@ -211,7 +211,7 @@ def test_a_bad_answer_costs_the_output_schema_alone() -> None:
     api = tools(document({"/a": {"get": {"operationId": "a", "responses": answer}}}))
 
     assert api.tools["a"].output_schema is None
-    assert [one.left_out for one in api.problems] == ["output schema"]
+    assert [one.skipped for one in api.problems] == ["output schema"]
 
 
 def test_an_output_schema_that_is_too_large_is_left_out() -> None:

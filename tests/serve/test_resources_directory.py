@@ -198,7 +198,7 @@ async def test_what_may_not_be_read_is_an_error_without_the_path_and_costs_the_l
 
 
 async def test_a_directory_with_too_many_files_lists_some_and_reads_all(root: Path) -> None:
-    server = make(root, most_files=2)
+    server = make(root, max_files=2)
 
     assert len(await names(server)) == 2
     assert (await read(server, "docs://readme.md"))["text"] == "# Read me"

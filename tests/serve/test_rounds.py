@@ -316,15 +316,15 @@ async def test_prompts_and_resources_ask_in_rounds_too(method: str) -> None:
     async def work(ctx: CallContext) -> Json:
         return {"said": (await ctx.elicit("Which?", key="which")).action}
 
-    rounds = HandlerRunner()
+    runner = HandlerRunner()
     peer = Peer()
 
-    asked = await rounds.run(peer.request(method, name="n"), work)
+    asked = await runner.run(peer.request(method, name="n"), work)
     answers = {"which": {"action": "decline"}}
     request = peer.request(method, name="n", inputResponses=answers, requestState=asked["requestState"])
 
     assert asked["resultType"] == "input_required"
-    assert await rounds.run(request, work) == {"said": "decline"}
+    assert await runner.run(request, work) == {"said": "decline"}
 
 
 async def test_no_other_request_is_answered_by_a_question() -> None:

@@ -34,7 +34,7 @@ async def begin_until_full(till: Till, who: str | None = None, most: int = 50) -
 
 
 async def test_no_more_tasks_are_outstanding_than_may_be_and_those_that_are_done_make_room() -> None:
-    till = Till(most=3)
+    till = Till(slots=3)
     till.doings.go.set()
     begun = await begin_until_full(till)
     documents = len(await till.store.scan(TASKS))
@@ -47,7 +47,7 @@ async def test_no_more_tasks_are_outstanding_than_may_be_and_those_that_are_done
 
 
 async def test_a_task_that_is_cancelled_is_outstanding_until_its_job_is_done() -> None:
-    till = Till(most=2)
+    till = Till(slots=2)
     for _ in range(2):
         name = (await till.ask("tools/call", name="work"))["taskId"]
         await till.ask("tasks/cancel", taskId=name)
@@ -62,7 +62,7 @@ async def test_a_task_that_is_cancelled_is_outstanding_until_its_job_is_done() -
 
 
 async def test_a_task_that_no_worker_takes_makes_room_when_it_is_forgotten() -> None:
-    till = Till(most=2, ttl_ms=1_000)
+    till = Till(slots=2, ttl_ms=1_000)
     await begin_until_full(till)
     till.clock.now += 62
 
@@ -70,7 +70,7 @@ async def test_a_task_that_no_worker_takes_makes_room_when_it_is_forgotten() -> 
 
 
 async def test_a_call_that_cannot_be_given_to_a_worker_takes_no_place() -> None:
-    till = Till(most=1)
+    till = Till(slots=1)
     till.queue.away = True
     for _ in range(3):
         with pytest.raises(RequestError, match="given to a worker now"):
@@ -81,7 +81,7 @@ async def test_a_call_that_cannot_be_given_to_a_worker_takes_no_place() -> None:
 
 
 async def test_one_principal_cannot_take_the_places_of_all_others() -> None:
-    till = Till(most=20)
+    till = Till(slots=20)
     greedy = await begin_until_full(till, "greedy")
     modest = [await begin_until_full(till, who) for who in ("anna", "ben", "carl")]
     still = await begin_until_full(till, "greedy")
@@ -92,7 +92,7 @@ async def test_one_principal_cannot_take_the_places_of_all_others() -> None:
 async def test_replicas_that_begin_tasks_at_the_same_moment_take_no_more_than_there_are(redis_url: str) -> None:
     store = RedisStore(redis_url)
     clock = Clock()
-    replicas = [StoreSemaphore(store, "shop", clock, most=20) for _ in range(3)]
+    replicas = [StoreSemaphore(store, "shop", clock, slots=20) for _ in range(3)]
     taken: list[str] = []
 
     async def take(permits: StoreSemaphore) -> None:
@@ -138,7 +138,7 @@ class Counting(MemoryStore):
 async def test_a_server_that_is_full_says_so_without_asking_each_time() -> None:
     store = Counting()
     clock = Clock()
-    permits = StoreSemaphore(store, "shop", clock, most=10)
+    permits = StoreSemaphore(store, "shop", clock, slots=10)
     taken = [await permits.acquire(None, 60) for _ in range(11)]
     store.asked.clear()
     refused = [await permits.acquire(who, 60) for who in (None, "anna") * 50]

@@ -52,16 +52,18 @@ class Clock:
 class Shop:
     """A server with tasks, whose clock and bounds are a test's."""
 
-    def __init__(self, *, store: MemoryStore | None = None, most: int = 1000, **options: Any) -> None:
+    def __init__(self, *, store: MemoryStore | None = None, max_running: int = 1000, **options: Any) -> None:
         self.changes = Changes(debounce=0)
         self.clock = Clock()
         self.store = MemoryStore(clock=self.clock) if store is None else store
         self.go = anyio.Event()
-        rounds = HandlerRunner()
-        here = LocalTasks(rounds=rounds, changes=self.changes, store=self.store, most=most, clock=self.clock)
-        self.tasks = TasksFeature(RULES, rounds=rounds, backend=here, clock=self.clock, **options)
+        runner = HandlerRunner()
+        here = LocalTasks(
+            runner=runner, changes=self.changes, store=self.store, max_running=max_running, clock=self.clock
+        )
+        self.tasks = TasksFeature(RULES, runner=runner, backend=here, clock=self.clock, **options)
         tools = [self.work, self.hang, self.ask, self.huge, self.ask_first, self.plain]
-        calls = Tools(ToolRegistry(tools), rounds=rounds, tasks=self.tasks)
+        calls = Tools(ToolRegistry(tools), runner=runner, tasks=self.tasks)
         listen = Listen(self.changes, declared=dict[str, Any], filters={"taskIds": self.tasks})
         self.endpoint = Endpoint({"name": "shop", "version": "1"}, features=[calls, self.tasks, listen])
 
@@ -432,7 +434,7 @@ async def test_a_server_that_is_not_served_takes_no_task_on(caplog: pytest.LogCa
 
 
 async def test_no_more_tasks_run_than_the_bound_and_one_that_ends_makes_room() -> None:
-    shop = Shop(most=2)
+    shop = Shop(max_running=2)
     async with talking(shop) as talk:
         first = await begun(talk)
         await begun(talk)

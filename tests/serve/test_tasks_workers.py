@@ -369,8 +369,8 @@ async def test_a_task_whose_tool_is_gone_fails() -> None:
     other = Till()
     name, job = await till.begun("work")
     kept = TaskStore(till.store, till.queue, "till", till.clock)
-    calls = Tools(ToolRegistry([other.huge]), rounds=HandlerRunner())
-    jobs = TaskJobs(till.tasks.rules, rounds=HandlerRunner(), tasks=kept, prepare=calls.prepare)
+    calls = Tools(ToolRegistry([other.huge]), runner=HandlerRunner())
+    jobs = TaskJobs(till.tasks.rules, runner=HandlerRunner(), tasks=kept, prepare=calls.prepare)
     await JobWorker(jobs).do(job)
     shown = await till.ask("tasks/get", taskId=name)
 

@@ -115,23 +115,23 @@ class Till:
     """A replica and a worker over one store, whose clock, queue and lease are a test's."""
 
     def __init__(
-        self, *, lease_seconds: float = 15.0, most: int = 1000, store: Frail | None = None, **options: Any
+        self, *, lease_seconds: float = 15.0, slots: int = 1000, store: Frail | None = None, **options: Any
     ) -> None:
         self.queue = Jobs()
         self.doings = Doings()
         self.store = Frail(Clock()) if store is None else store
         self.clock = self.store.clock
-        rounds = HandlerRunner()
-        kept = TaskStore(self.store, self.queue, "till", self.clock, most=most)
+        runner = HandlerRunner()
+        kept = TaskStore(self.store, self.queue, "till", self.clock, slots=slots)
         self.changes = Changes(debounce=0)
         again = tool(annotations={"idempotentHint": True})(self.again)
         tools = [self.doings.work, self.doings.hang, self.doings.ask, self.huge, self.crash, again]
         rules = dict.fromkeys(("work", "hang", "ask", "huge", "crash", "again"), "required")
-        self.tasks = TasksFeature(rules, rounds=rounds, backend=RemoteTasks(kept), clock=self.clock, **options)  # pyright: ignore[reportArgumentType]
-        calls = Tools(ToolRegistry(tools), rounds=rounds, tasks=self.tasks)
+        self.tasks = TasksFeature(rules, runner=runner, backend=RemoteTasks(kept), clock=self.clock, **options)  # pyright: ignore[reportArgumentType]
+        calls = Tools(ToolRegistry(tools), runner=runner, tasks=self.tasks)
         listen = Listen(self.changes, declared=dict[str, Any], filters={"taskIds": self.tasks})
         self.endpoint = Endpoint({"name": "till", "version": "1"}, features=[calls, self.tasks, listen])
-        self._kind = partial(TaskJobs, self.tasks.rules, rounds=rounds, tasks=kept, prepare=calls.prepare)
+        self._kind = partial(TaskJobs, self.tasks.rules, runner=runner, tasks=kept, prepare=calls.prepare)
         self.workers = [self.worker(lease_seconds) for _ in range(2)]
 
     def worker(self, lease_seconds: float) -> JobWorker[Any]:

@@ -103,7 +103,7 @@ async def test_rules_follow_a_prefix_and_say_what_they_do_not_find(tmp_path: Pat
         async with connect_mcp(notes(tmp_path, shape=rules, tool_prefix="n_"), name="notes") as connection:
             assert [spec.name for spec in connection.snapshot()] == ["n_find"]
             assert connection.problems == ("rule shape[2] ('remove') fits no tool",)
-            assert connection.left_out == {"remove_note": "rule shape[1] (destructiveHint true) hides it"}
+            assert connection.excluded_tools == {"remove_note": "rule shape[1] (destructiveHint true) hides it"}
             assert (await connection.call_tool("n_find", {"words": "x", "limit": 1})).text == "x of ada, 1"
 
 

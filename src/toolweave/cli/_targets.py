@@ -109,7 +109,7 @@ async def _api(target: Target, source: str) -> LoadedConfig:
     )
     async with toolset:  # so that a document that cannot be had is said at once
         for one in toolset.problems:
-            note(f"{one.operation}: left out is the {one.left_out}: {one.reason} (at {one.pointer})")
+            note(f"{one.operation}: left out is the {one.skipped}: {one.reason} (at {one.pointer})")
     name = target.server[0] if target.server else "api"
     return _alone(server_config(server_of_api(toolset, name=name), name=name))
 

@@ -58,7 +58,7 @@ class Scope(Value, frozen=True, kw_only=True):
         directory: The config file's directory, the base of `${file:PATH}`.
     """
 
-    quiet: ClassVar[frozenset[str]] = frozenset({"env", "inputs", "definitions"})
+    repr_exclude: ClassVar[frozenset[str]] = frozenset({"env", "inputs", "definitions"})
     env: Mapping[str, str] = msgspec.field(default_factory=lambda: os.environ)
     inputs: JsonObject = msgspec.field(default_factory=Json)
     definitions: Mapping[str, JsonObject] = msgspec.field(default_factory=dict[str, JsonObject])

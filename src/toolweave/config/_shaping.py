@@ -55,7 +55,7 @@ class ArgumentRule(Value, frozen=True, kw_only=True):
         env: The environment variable that is sent, read at each call.
     """
 
-    quiet: ClassVar[frozenset[str]] = frozenset({"value", "default"})
+    repr_exclude: ClassVar[frozenset[str]] = frozenset({"value", "default"})
     name: str | None = None
     description: str | None = None
     hide: bool = False

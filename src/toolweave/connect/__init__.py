@@ -31,7 +31,6 @@ if TYPE_CHECKING:
         SamplingMessage,
         SamplingResult,
     )
-    from toolweave.protocol.left_out import LeftOut
     from toolweave.protocol.logs import LogMessage
     from toolweave.protocol.server_features import (
         Completion,
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
         ResourceTemplate,
     )
     from toolweave.protocol.skills import Skill, SkillFile
+    from toolweave.protocol.skipped_parts import SkippedPart
 else:
     from toolweave._lazy import lazy_exports
 
@@ -56,7 +56,7 @@ else:
                 "SamplingMessage",
                 "SamplingResult",
             ),
-            ".protocol.left_out": ("LeftOut",),
+            ".protocol.skipped_parts": ("SkippedPart",),
             ".protocol.logs": ("LogMessage",),
             ".protocol.server_features": (
                 "Completion",
@@ -117,7 +117,6 @@ __all__ = [
     "ConnectionState",
     "ElicitationRequest",
     "ElicitationResult",
-    "LeftOut",
     "ListChanged",
     "ListenerDecorator",
     "LoadedSkill",
@@ -139,6 +138,7 @@ __all__ = [
     "Silent",
     "Skill",
     "SkillFile",
+    "SkippedPart",
     "StateChanged",
     "Step",
     "Wire",

@@ -20,7 +20,7 @@ from toolweave.connect._feed.list_reader import ParsedList, SendRequest, ToolRef
 from toolweave.connect._repairs import Repairs
 from toolweave.errors import ErrorKind, SchemaError, ToolError
 from toolweave.protocol.eras import RESULT, WRAP_MARK
-from toolweave.protocol.left_out import LeftOut, left_out_in
+from toolweave.protocol.skipped_parts import SkippedPart, skipped_parts_in
 from toolweave.schema._fitting import fitted
 from toolweave.schema._pydantic_models import loader_for_schema
 from toolweave.schema._type_loader import TypeLoader
@@ -112,7 +112,7 @@ class Catalog:
         repairs: What the server sent outside of the specification.
         argument_repairs: What callers sent outside of the schemas of its tools.
         guard: Checks the listed tools against the pins and the scan.
-        left_out: The reasons why the config leaves tools out, by the server's names.
+        excluded_tools: The reasons why the config leaves tools out, by the server's names.
         filter_problems: The names in `include`, `exclude` and `confirm` that are of no tool, each with the nearest.
     """
 
@@ -131,7 +131,7 @@ class Catalog:
         self.argument_repairs: Repairs = Repairs(config.name)
         self._config = config
         self._on_change = on_change
-        self.left_out: dict[str, str] = {}
+        self.excluded_tools: dict[str, str] = {}
         self.filter_problems: tuple[str, ...] = ()
         self._read: dict[str, ToolSpec] = {}
         self._shaper: Shaper | None = None
@@ -161,9 +161,9 @@ class Catalog:
         return (*found, *self.repairs.problems, *self.argument_repairs.problems)
 
     @property
-    def left_out_by_server(self) -> tuple[LeftOut, ...]:
+    def skipped_by_server(self) -> tuple[SkippedPart, ...]:
         """The tools that the server says it leaves out of the last listing, with its reasons."""
-        return left_out_in(self.live.members.get("_meta"))
+        return skipped_parts_in(self.live.members.get("_meta"))
 
     @property
     def pages(self) -> int:
@@ -352,13 +352,13 @@ class Catalog:
             why = "'include' does not name it"
         else:
             why = "'exclude' names it"
-        self.left_out = {name: why for name in self._read if name not in wanted}
+        self.excluded_tools = {name: why for name in self._read if name not in wanted}
         if self._shaper is None:
             offered, problems = self.guard.judge(kept)
             return ParsedList(items=offered, problems=(*read.problems, *self.filter_problems, *problems))
         shaped = self._shaper.shape(kept)
         own = {spec.name: spec.original_name for spec in kept}
-        self.left_out |= {own[name]: reason for name, reason in shaped.hidden.items()}
+        self.excluded_tools |= {own[name]: reason for name, reason in shaped.hidden.items()}
         offered, problems = self.guard.judge(tuple(spec for spec, _ in shaped.offered))  # of the server's own words
         allowed = {id(spec) for spec in offered}
         items = tuple(made for spec, made in shaped.offered if id(spec) in allowed)
@@ -406,7 +406,7 @@ class Catalog:
         """Raise `ToolError` for a tool that the server may have, and that this connection withholds or excludes."""
         tool = f"tool {name!r} of server {self._config.name!r}"
         own = name.removeprefix(self._config.tool_prefix or "")
-        excluded = self.left_out.get(name, self.left_out.get(own))
+        excluded = self.excluded_tools.get(name, self.excluded_tools.get(own))
         reason = self.guard.refusal(name)
         if reason is None:
             if excluded is not None:

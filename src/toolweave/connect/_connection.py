@@ -44,8 +44,8 @@ from toolweave.errors import (
     as_tool_error,
 )
 from toolweave.protocol.component_meta import asking_for
-from toolweave.protocol.left_out import LeftOut
 from toolweave.protocol.logs import LogLevel
+from toolweave.protocol.skipped_parts import SkippedPart
 from toolweave.tools._call import CallContext, ProgressCallback, ToolCall
 from toolweave.tools._names import unknown_tool
 from toolweave.tools._result import ToolResult
@@ -235,17 +235,17 @@ class McpConnection(EventSubscriptions, SkillFeatures, Openable, BaseToolset):
         return self._catalog.guard.verdict.withheld
 
     @property
-    def left_out(self) -> Mapping[str, str]:
+    def excluded_tools(self) -> Mapping[str, str]:
         """The tools that its config leaves out, by the server's names, each with the reason; not those withheld."""
-        return self._catalog.left_out
+        return self._catalog.excluded_tools
 
     @property
-    def left_out_by_server(self) -> Sequence[LeftOut]:
+    def skipped_by_server(self) -> Sequence[SkippedPart]:
         """The tools, and parts of tools, that the server says it leaves out, such as operations of an API's document.
 
         The reasons are untrusted text of the server.
         """
-        return self._catalog.left_out_by_server
+        return self._catalog.skipped_by_server
 
     # life
 

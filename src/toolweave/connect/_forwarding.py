@@ -16,7 +16,7 @@ from toolweave.connect._catalog import Catalog
 from toolweave.connect._client_features.callbacks import AnswerRequest
 from toolweave.connect._direct import DirectCall
 from toolweave.connect._output_check import checked_result
-from toolweave.connect._session import Declared, OnNotification
+from toolweave.connect._session import ClientDeclaration, OnNotification
 from toolweave.protocol import methods
 from toolweave.protocol.tasks import is_task
 from toolweave.tools._mcp import tool_result
@@ -42,7 +42,7 @@ class ForwardedRequest(msgspec.Struct, frozen=True, kw_only=True):
     method: str
     params: JsonObject
     meta: JsonObject
-    declared: Declared | None = None
+    declared: ClientDeclaration | None = None
     on_progress: Callable[[JsonObject], None] | None = None
     on_news: OnNotification | None = None
     sole: bool = False

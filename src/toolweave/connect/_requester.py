@@ -37,7 +37,7 @@ from toolweave.connect._health import PendingRequest
 from toolweave.connect._off_loop import make_off_loop
 from toolweave.connect._output_check import checked_result, without_secrets
 from toolweave.connect._progress_feed import ProgressWatch
-from toolweave.connect._session import Declared, wait_as_asked
+from toolweave.connect._session import ClientDeclaration, wait_as_asked
 from toolweave.connect._supervisor import Supervisor
 from toolweave.connect._transports import OpenSession, raise_for_other_era
 from toolweave.connect._wire.responses import object_result
@@ -589,7 +589,7 @@ class Requester:
         except ProtocolError as exc:
             _log.debug("a result that is passed on was not scanned: %s", exc)
 
-    async def _task_request(self, declared: Declared | None, method: str, params: JsonObject) -> Json:
+    async def _task_request(self, declared: ClientDeclaration | None, method: str, params: JsonObject) -> Json:
         """Make a request about a task, which outlives the connection on which it was created, for its client."""
         try:
             return await self.with_reconnect(

@@ -103,7 +103,7 @@ class Agreement(Value, frozen=True, kw_only=True):
         raw: The handshake's result as it came.
     """
 
-    quiet: ClassVar[frozenset[str]] = frozenset({"raw"})
+    repr_exclude: ClassVar[frozenset[str]] = frozenset({"raw"})
     version: str
     modern: bool
     server_info: JsonObject = msgspec.field(default_factory=Json)
@@ -326,7 +326,7 @@ def _progress_of(params: JsonObject) -> Progress:
     )
 
 
-class Declared(msgspec.Struct, frozen=True, kw_only=True):
+class ClientDeclaration(msgspec.Struct, frozen=True, kw_only=True):
     """A client as it declares itself in the envelope of one modern request, instead of this one.
 
     Attributes:
@@ -387,7 +387,7 @@ class Session:
         schema: JsonObject | None = None,
         request_id: str | None = None,
         deadline: float = math.inf,
-        declared: Declared | None = None,
+        declared: ClientDeclaration | None = None,
         on_notification: OnNotification | None = None,
     ) -> Coroutine[Any, Any, Json]:
         """Send a request and return its result as it came; raises the errors of `Wire.request`.
@@ -405,7 +405,9 @@ class Session:
             on_notification=on_notification,
         )
 
-    def stamped(self, params: JsonObject | None, meta: JsonObject | None, declared: Declared | None) -> JsonObject:
+    def stamped(
+        self, params: JsonObject | None, meta: JsonObject | None, declared: ClientDeclaration | None
+    ) -> JsonObject:
         """Return parameters with the `_meta` of the era, beside the caller's own `meta`."""
         if declared is None or not self._meta:
             own = self._meta

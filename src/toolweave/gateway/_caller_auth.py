@@ -50,7 +50,7 @@ _Kind = TypeVar("_Kind", bound=Value)
 class JwtSettings(Value, frozen=True):
     """The settings of `jwt`; see `JwtAuth`."""
 
-    quiet: ClassVar[frozenset[str]] = frozenset({"key"})
+    repr_exclude: ClassVar[frozenset[str]] = frozenset({"key"})
 
     issuer: str | tuple[str, ...]
     audience: str | tuple[str, ...]
@@ -65,7 +65,7 @@ class JwtSettings(Value, frozen=True):
 class IntrospectionSettings(Value, frozen=True):
     """The settings of `introspection`; see `IntrospectionAuth`."""
 
-    quiet: ClassVar[frozenset[str]] = frozenset({"client_secret"})
+    repr_exclude: ClassVar[frozenset[str]] = frozenset({"client_secret"})
 
     issuer: str
     audience: str | tuple[str, ...]
@@ -88,7 +88,7 @@ class OAuthServerSettings(Value, frozen=True):
         documents: Whether clients may be named by the URL of their metadata document.
     """
 
-    quiet: ClassVar[frozenset[str]] = frozenset({"provider", "secret", "store"})
+    repr_exclude: ClassVar[frozenset[str]] = frozenset({"provider", "secret", "store"})
 
     url: str
     provider: dict[str, Any]
@@ -111,7 +111,7 @@ class ScopeSettings(Value, frozen=True):
 class ApiKeySettings(Value, frozen=True):
     """The settings of one API key; see `ApiKey`."""
 
-    quiet: ClassVar[frozenset[str]] = frozenset({"key", "sha256"})
+    repr_exclude: ClassVar[frozenset[str]] = frozenset({"key", "sha256"})
 
     key: str | None = None
     sha256: str = ""
@@ -134,7 +134,7 @@ class CallerAuth(Value, frozen=True):
         dpop: Whether proofs of possession are offered to clients, or `required`.
     """
 
-    quiet: ClassVar[frozenset[str]] = frozenset({"api_keys"})
+    repr_exclude: ClassVar[frozenset[str]] = frozenset({"api_keys"})
 
     api_keys: tuple[ApiKey, ...] = ()
     issuer: JwtSettings | IntrospectionSettings | OAuthServerSettings | None = None

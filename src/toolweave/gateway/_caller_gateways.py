@@ -99,7 +99,7 @@ class CallerGateways:
         hubs: The connections of callers.
         make: Makes the gateway of a caller before its hub.
         groups: The task groups in which the gateway is served.
-        most: Maximum number of callers at the same time.
+        max_callers: Maximum number of callers at the same time.
         idle_seconds: Seconds without a request after which the gateway of a caller ends, and with it its connections.
     """
 
@@ -109,13 +109,13 @@ class CallerGateways:
         make: Callable[[GatewayCaller, Hub], InnerGateway],
         groups: ServingGroups,
         *,
-        most: int = 1000,
+        max_callers: int = 1000,
         idle_seconds: float = 300.0,
     ) -> None:
         self.hubs = hubs
         self._make = make
         self._groups = groups
-        self._most = most
+        self._max_callers = max_callers
         self._idle_seconds = idle_seconds
         self._there: dict[str, _CallerGateway] = {}
 
@@ -154,6 +154,7 @@ class CallerGateways:
         if caller is None:
             yield None
             return
+        # Counted before the first await: an idle gateway is dropped only while it has no users, so from here it stays.
         one = self._of(caller)
         one.users += 1
         try:
@@ -174,6 +175,7 @@ class CallerGateways:
         """
         caller = self.hubs.caller(request)
         one = None if caller is None else self._there.get(caller.key)
+        # A list that is emptied: a second call of `end` finds nothing, and cannot release the use of another holder.
         held = [] if one is None else [one]
         for each in held:
             each.users += 1
@@ -194,11 +196,13 @@ class CallerGateways:
         if one is not None:  # the settings of a server have changed: requests that use the old one may finish
             del self._there[caller.key]
             self._end_if_done(one)
+        # Two bounds: callers with tokens of one principal, or with headers that they choose, cannot take the places of
+        # all others. No await from the check to the new entry, so two requests of one caller get one gateway.
         everybody = list(self._there.values())
         same = [each for each in everybody if caller.principal and each.caller.principal == caller.principal]
         max_same = _MAX_OF_HEADERS if caller.headers else _MAX_OF_ONE
-        for among, most in ((same, max_same), (everybody, self._most)):
-            if len(among) >= most and not self._dropped_idle(among):
+        for among, limit in ((same, max_same), (everybody, self._max_callers)):
+            if len(among) >= limit and not self._dropped_idle(among):
                 text = "too many callers, or tokens of this one, use servers of their own now; try again later"
                 raise ToolError(text, kind=ErrorKind.NOT_SENT, retryable=True)
         one = self._there[caller.key] = _CallerGateway(caller, self.hubs.generation)
@@ -223,6 +227,8 @@ class CallerGateways:
         except Exception:  # boundary: a fault of one caller's servers must not end the gateway
             _log.exception("the servers of a caller cannot be served")
         finally:
+            # Only if it is still this one: after a change of settings another gateway has the key. `ready` is set also
+            # when nothing could be started, because the requests that wait for it would hang; they look at `over`.
             if self._there.get(one.caller.key) is one:
                 del self._there[one.caller.key]
             one.over.set()

@@ -227,7 +227,7 @@ class CallerRequests:
         if result is not None:
             return result
         if request.method != methods.TOOLS_CALL or request.params.get("name") != tool.name:
-            return self._first.again(request, str(tool.server))
+            return self._first.request_repeat(request, str(tool.server))
         count = sum(one.server == tool.server for one in inner.tools.snapshot())
         text = f"You are signed in at {tool.server}: {counted(count, 'tool')} of it can be used now."
         return call_result(ToolResult.of(text), modern=request.modern)

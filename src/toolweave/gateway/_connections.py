@@ -179,7 +179,7 @@ class AskingConnections:
     """The pool of these connections.
 
     Args:
-        most: Maximum number of connections; each may be a process.
+        max_connections: Maximum number of connections; each may be a process.
         max_per_caller: Maximum number for one caller, server and set of capabilities.
         max_unnamed: Maximum number of processes of one server for all callers together whose principal is not known:
             these may make up as many callers as they like.
@@ -191,9 +191,14 @@ class AskingConnections:
     """
 
     def __init__(
-        self, *, most: int = 128, max_per_caller: int = 16, max_unnamed: int = 32, idle_seconds: float = 300.0
+        self,
+        *,
+        max_connections: int = 128,
+        max_per_caller: int = 16,
+        max_unnamed: int = 32,
+        idle_seconds: float = 300.0,
     ) -> None:
-        self._most = most
+        self._max_connections = max_connections
         self._max_per_caller = max_per_caller
         self._max_unnamed = max_unnamed
         self.idle_seconds = idle_seconds
@@ -306,6 +311,8 @@ class AskingConnections:
         def make() -> AskingConnection:
             return self._add(key, AskingConnection(config, version, capabilities, owner, principal=principal), shared)
 
+        # One call at a time on each connection: a legacy server does not say which call a question is for, so a
+        # question that arrives here can only be for the call that has the lease.
         asking = await self._taken(key, make, config, first_only)
         answered = False
         try:
@@ -316,6 +323,8 @@ class AskingConnections:
             answered = asking.connection.state not in _OVER
             raise
         finally:
+            # The call of an unknown caller that was cancelled may still run at the server, and ask something later:
+            # the next caller, who may be another person, must not get that question.
             asking.handler = None
             if asking.connection.state in _OVER or not (answered or caller is not None):
                 await self._drop(key, asking)
@@ -328,6 +337,8 @@ class AskingConnections:
         seconds = config.timeout.call
         with anyio.move_on_after(seconds):
             while True:
+                # Found and marked without an await in between, so no other waiting task gets the same connection. All
+                # who wait are woken by each release and look again; the time limit above bounds them.
                 found = self._free(key, make, config, first_only)
                 if found is not None:
                     found.running = True
@@ -375,7 +386,7 @@ class AskingConnections:
     def _crowd(self, key: _Key, config: ServerConfig) -> Sequence[tuple[_Key, AskingConnection]] | None:
         """Return the connections that leave no room for one more; None where there is room."""
         everybody = [(of, one) for of, there in self._pool.items() for one in there]
-        if len(everybody) >= self._most:
+        if len(everybody) >= self._max_connections:
             return everybody
         if key.named or config.transport != "stdio":
             return None
@@ -397,6 +408,8 @@ class AskingConnections:
         return True
 
     async def _drop(self, key: _Key, asking: AskingConnection) -> None:
+        # Out of the pool before it is closed, which awaits: no lease gets a closing connection. It may be out already,
+        # since a lease that fails and a sweep can both drop it; its restarts are then counted once.
         there = self._pool.get(key, [])
         if asking in there:
             there.remove(asking)

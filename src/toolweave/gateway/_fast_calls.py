@@ -21,7 +21,7 @@ from toolweave._json_types import as_object
 from toolweave._masking import mask_json
 from toolweave.connect import McpConnection
 from toolweave.connect._direct import CallNews, DirectCall, DirectCalls
-from toolweave.connect._session import Declared, Session
+from toolweave.connect._session import ClientDeclaration, Session
 from toolweave.errors import ProtocolError
 from toolweave.gateway._fitting import ArgumentFitter
 from toolweave.gateway._relay import Relay
@@ -129,7 +129,7 @@ class _Caller(msgspec.Struct, eq=False):
     capabilities: Mapping[str, Any]
     client_info: Mapping[str, Any] | None
     modern: bool
-    declared: Declared
+    declared: ClientDeclaration
     asked: bool
     tails: dict[str, _Tail]
 
@@ -290,7 +290,7 @@ class FastCalls:
         modern = client.modern
         tasks = not modern or declares_tasks(client.capabilities)
         capabilities = passed_capabilities(client.capabilities, version=client.version, tasks=tasks)
-        declared = Declared(capabilities=capabilities, info=client.info)
+        declared = ClientDeclaration(capabilities=capabilities, info=client.info)
         if len(self._callers) >= _MAX_CLIENTS:
             self._callers.clear()
         asked = bool(abilities(capabilities))

@@ -232,8 +232,8 @@ class Gateway(ServerRunners):
         self._view: CallerView | None = None
         self._fitter = ArgumentFitter()
         handlers = HandlerRunner(logs=parts.logs)
-        local = Tools(self.tools, rounds=handlers)
-        self._operations = Operations(local, Resources(rounds=handlers), Prompts(rounds=handlers))
+        local = Tools(self.tools, runner=handlers)
+        self._operations = Operations(local, Resources(runner=handlers), Prompts(runner=handlers))
         self.updates: ResourceUpdates = ResourceUpdates(self.perspectives, parts.connections, parts.handshakes)
         self._features = self._made_features(local, instructions)
         features = [self._for_callers(), *self._features] if of_caller is None else self._features

@@ -102,6 +102,8 @@ class HandshakeConnections:
             return False
         if shared.state not in USABLE:  # the same server is away, or was removed
             return False
+        # A refusal is kept with the restarts of the hub's connection: after another one, the server may have been
+        # replaced by a version that speaks both eras.
         sibling = self._siblings.get(shared)
         return sibling is None or sibling.connection is not None or sibling.restarts != shared.restarts
 
@@ -146,6 +148,7 @@ class HandshakeConnections:
 
     async def forget(self, shared: McpConnection) -> None:
         """Note that an upstream does not speak the handshake era any more, and close the connection in that era."""
+        # Noted before the connection is closed, which awaits: no request opens another one meanwhile.
         sibling = self._siblings.get(shared)
         self.refused(shared)
         if sibling is not None:
@@ -153,6 +156,8 @@ class HandshakeConnections:
 
     async def _forget(self, shared: McpConnection, sibling: _Sibling) -> None:
         """Close a connection whose handshake was refused, and do not try again."""
+        # Several requests may have waited for one handshake. Each gets the refusal; the first one closes, and a later
+        # one must not close the connection that was opened after it.
         if self._siblings.get(shared) is sibling:
             await self.forget(shared)
 
@@ -181,6 +186,8 @@ class HandshakeConnections:
 
     async def close(self) -> None:
         """Close all of them."""
+        # Replaced before the first await, so that a connection that is opened meanwhile is not in the list that is
+        # being closed, and the list does not change while it is read.
         siblings = self._siblings
         self._siblings = {}
         async with anyio.create_task_group() as tasks:

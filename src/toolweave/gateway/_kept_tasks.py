@@ -61,6 +61,7 @@ class EndedCalls:
         now = time.time()
         shown = created(secrets.token_urlsafe(24), ttl_ms=_KEPT_MS, poll_ms=_MIN_POLL_MS, now=now)
         ended = with_outcome(shown, result)
+        # All are kept equally long, so the one that ends first stands first.
         self._kept[shown[TASK_ID]] = principal, now + _KEPT_MS / 1000, ended
         while len(self._kept) > _MAX_KEPT or next(iter(self._kept.values()))[1] < now:
             self._kept.popitem(last=False)
@@ -134,6 +135,8 @@ class ProcessTasks:
         replicas = self._replicas
         if replicas is None or name in self._followed:
             return
+        # Before the first await: a second announcement of the same task must not begin a second follower, and a
+        # request that arrives meanwhile finds that the task is of this replica.
         self._followed[name] = shown
         self._begun[name] = None
         while len(self._begun) > _MAX_BEGUN:
@@ -150,6 +153,8 @@ class ProcessTasks:
         replicas = self._replicas
         if replicas is None or name not in self._followed:
             return True
+        # In memory first: the store may be away, or lose its last writes when another server takes over. From here
+        # `_store_again` writes it once more.
         self._ended[name] = time.time(), task
         self._drop_ended()
         return await self._keep_ended(replicas, name, task)
@@ -177,6 +182,8 @@ class ProcessTasks:
     async def _follow(self, name: str, ended: Callable[[], Awaitable[Json]]) -> None:
         try:
             found = await ended()
+            # The task is followed until the store has its end: else the other replicas would read for a day that it
+            # runs.
             while not await self.note(name, found):
                 await anyio.sleep(_AGAIN_SECONDS)
         except RequestError as error:
@@ -207,6 +214,7 @@ class ProcessTasks:
             return None
         if task.get("status") in ENDED:
             return task
+        # Of this replica, but not followed any more: its upstream is asked as if nothing was shared.
         if found["by"] == replicas.id:
             return None
         client = request.client
@@ -233,6 +241,7 @@ class ProcessTasks:
 
     async def _end_of(self, replicas: Replicas, name: str, task: Json, why: str) -> Json:
         """Return how a task ended, one whose replica does not follow it any more."""
+        # Read once more: the replica may have stored the end after our first look, as the last thing that it did.
         found = await _get(replicas, _TASKS, name)
         last = None if found is None else _json(found["task"])
         if last is not None and last.get("status") in ENDED:
@@ -255,14 +264,14 @@ class ProcessTasks:
             principal=body["principal"],
             conversation=body.get("conversation"),
         )
-        request = Request(str(body["method"]), body["params"], client, NO_LINE, 0)
+        request = Request(str(body["method"]), body["params"], client, NO_REPLY_CHANNEL, 0)
         try:
             return {"task": await self._act(request, name)}
         except RequestError as error:
             return {_REFUSED: {"message": error.message, "code": error.code, "data": error.data}}
 
 
-class _NoLine:
+class _NoReplyChannel:
     """A reply channel that discards everything."""
 
     async def notify(self, method: str, params: Mapping[str, Any]) -> None:
@@ -276,12 +285,14 @@ class _NoLine:
         """Do nothing."""
 
 
-NO_LINE = _NoLine()
+NO_REPLY_CHANNEL = _NoReplyChannel()
 """The reply channel of a request whose caller is not there."""
 
 
 async def _put(replicas: Replicas, collection: str, name: str, value: Json, seconds: float) -> bool:
     """Keep something by the id of a task; return whether the store was there."""
+    # Hashed, because an id is a secret of its caller and the keys of a store are shown by its tools. The value is
+    # bound to its key, so that one stored value cannot be put in the place of another.
     key = sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
     if replicas.away is not None:
         return False

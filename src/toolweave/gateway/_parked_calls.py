@@ -67,6 +67,7 @@ class ParkedCalls:
         Raises:
             ToolweaveError: It failed, or too many calls wait.
         """
+        # In a task group of the server, not of the request: the call has to outlive the request that began it.
         live = LiveCall()
         live.stream = stream
         self._groups.current().start_soon(live.run, work)
@@ -130,6 +131,8 @@ class ParkedCalls:
         taken = self._parking.take(own)
         if isinstance(taken, ParkedRound):
             return taken
+        # `take` has removed the call from the parked ones, so this request alone is responsible for it: if the answers
+        # are not valid, the call is ended, since no handle leads to it any more.
         taken.stream = stream
         try:
             taken.answer(answers)

@@ -81,6 +81,7 @@ class LiveCall:
             _log.exception("a call failed unexpectedly")
             self._failure = RequestError("Internal error", code=INTERNAL_ERROR)
         finally:
+            # Also after a cancellation: the requests that wait for this call wake, and find it over without a result.
             self.over = True
             self._notify_moved()
 
@@ -110,11 +111,14 @@ class LiveCall:
         Raises:
             RequestError: An answer is not an object (-32602).
         """
+        # A copy, since questions that have an answer are removed on the way.
         for key, question in list(self.questions.items()):
             if key not in answers:
                 continue
             if not isinstance(answers[key], dict):
                 raise RequestError(f"the answer {key!r} must be an object", code=INVALID_PARAMS)
+            # Removed at once, not when its task wakes: `settled` would take the open question for the next round, and
+            # put it to the caller again.
             del self.questions[key]
             question.settle(answers[key])
 
@@ -141,6 +145,8 @@ class LiveCall:
         """Wait until the call is over, or questions are open."""
         while not self.over and not self.questions:
             await self._moved.wait()
+        # A server may ask several things at once, each in its own request. A short wait puts them into one round,
+        # which saves the caller a request for each.
         if not self.over:
             await anyio.sleep(_TOGETHER_SECONDS)
 
@@ -162,6 +168,8 @@ class LiveCall:
             await self._moved.wait()
 
     def _notify_moved(self) -> None:
+        # An event cannot be cleared: each change sets the present one, and later waits are for the next. The new one
+        # is in place before any task runs, so no change between two waits is missed.
         event = self._moved
         self._moved = anyio.Event()
         event.set()
@@ -201,16 +209,16 @@ class Parking:
     """The parked calls of one process.
 
     Args:
-        most: Maximum number of parked calls.
+        max_parked: Maximum number of parked calls.
         max_per_caller: Maximum number of one caller.
         seconds: Seconds after which a call is given up whose caller did not come back.
         kept_seconds: Seconds for which the answer to a round is kept, for a request that is repeated.
     """
 
     def __init__(
-        self, *, most: int = 1000, max_per_caller: int = 16, seconds: float = 600.0, kept_seconds: float = 60.0
+        self, *, max_parked: int = 1000, max_per_caller: int = 16, seconds: float = 600.0, kept_seconds: float = 60.0
     ) -> None:
-        self._most = most
+        self._max_parked = max_parked
         self._max_per_caller = max_per_caller
         self._seconds = seconds
         self._kept_seconds = kept_seconds
@@ -227,8 +235,8 @@ class Parking:
         Raises:
             ParkingFull: Too many wait.
         """
-        if len(self._parked) >= self._most:
-            raise ParkingFull(f"{self._most} calls wait for answers of users already; try again later")
+        if len(self._parked) >= self._max_parked:
+            raise ParkingFull(f"{self._max_parked} calls wait for answers of users already; try again later")
         if caller is not None and self._of_caller[caller] >= self._max_per_caller:
             raise ParkingFull(f"{self._max_per_caller} calls of this caller wait for answers of its user already")
         handle = secrets.token_urlsafe(18)
@@ -261,6 +269,8 @@ class Parking:
             self._leave(parked)
             self._remember(handle, None)
             return parked.call
+        # A handle without an answer is that of a round that another request is just continuing. It gets an error, not
+        # the call: its answers would otherwise be given twice.
         until, answer = self._kept.get(handle, (0.0, None))
         if answer is not None and until >= anyio.current_time():
             return answer
@@ -275,12 +285,14 @@ class Parking:
         self._remember(handle, answer)
 
     def _remember(self, handle: str, answer: ParkedRound | None) -> None:
+        # Removed first, so that the newest is last in the dictionary: the order is the order of expiry, and old ones
+        # are dropped from the front without looking at the rest.
         now = anyio.current_time()
         self._kept.pop(handle, None)
         self._kept[handle] = (now + self._kept_seconds, answer)
         while self._kept:
             oldest = next(iter(self._kept))
-            if len(self._kept) <= self._most and self._kept[oldest][0] >= now:
+            if len(self._kept) <= self._max_parked and self._kept[oldest][0] >= now:
                 return
             del self._kept[oldest]
 
@@ -303,6 +315,7 @@ class Parking:
             with anyio.move_on_after(_LAST_SECONDS):
                 await parked.call.ended()
         finally:
+            # The caller may have come back meanwhile: then `take` has removed the call, and it is not ours to end.
             if self._parked.pop(handle, None) is not None:
                 self._leave(parked)
                 parked.call.scope.cancel()

@@ -114,6 +114,6 @@ class GatewayParts(NamedTuple):
 
     def with_slow_calls(self, seconds: float, store: Store | None) -> GatewayParts:
         """Return the parts with those for slow calls."""
-        rounds = HandlerRunner(logs=self.logs)
-        tasks = SlowTasks(rounds=rounds, changes=self.changes, store=store, replicas=self.replicas)
+        runner = HandlerRunner(logs=self.logs)
+        tasks = SlowTasks(runner=runner, changes=self.changes, store=store, replicas=self.replicas)
         return self._replace(slow=SlowCallParts(seconds, tasks))

@@ -15,7 +15,7 @@ import anyio
 
 from toolweave._json_types import as_object, as_text
 from toolweave.errors import RequestError
-from toolweave.gateway._kept_tasks import NO_LINE
+from toolweave.gateway._kept_tasks import NO_REPLY_CHANNEL
 from toolweave.middleware._observers import RequestEnd
 from toolweave.middleware._outcome import first_text
 from toolweave.protocol import methods
@@ -115,7 +115,7 @@ class RecentTask:
         return self._mask(self.server, text)
 
     async def _ask(self, method: str) -> Json:
-        return await self._answerer.dispatch(Request(method, {TASK_ID: self._id}, self.client, NO_LINE, 0))
+        return await self._answerer.dispatch(Request(method, {TASK_ID: self._id}, self.client, NO_REPLY_CHANNEL, 0))
 
     def read(self, task: TaskDocument) -> None:
         """Take over the state that its server reports."""

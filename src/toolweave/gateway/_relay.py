@@ -17,7 +17,7 @@ import msgspec
 from toolweave._json_types import without_members
 from toolweave.connect._connection import McpConnection
 from toolweave.connect._direct import DirectCall
-from toolweave.connect._session import Agreement, Declared
+from toolweave.connect._session import Agreement, ClientDeclaration
 from toolweave.errors import (
     AuthRequiredError,
     ConnectError,
@@ -443,11 +443,11 @@ class Relay:
             await own.connection.set_log_level(level)
             own.level = level
 
-    def _declared(self, call: RelayedCall) -> Declared:
+    def _declared(self, call: RelayedCall) -> ClientDeclaration:
         """Return the client capabilities and info to send to modern upstreams."""
         client = call.request.client
         level = self._logs.level(call.request)
-        return Declared(capabilities=declared_to_modern(client), info=client.info, log_level=level)
+        return ClientDeclaration(capabilities=declared_to_modern(client), info=client.info, log_level=level)
 
     # modern caller, modern upstream
 

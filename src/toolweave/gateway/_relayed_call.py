@@ -10,7 +10,7 @@ import msgspec
 from toolweave._json_types import without_members
 from toolweave.connect._direct import DirectCall
 from toolweave.connect._forwarding import ForwardedRequest
-from toolweave.connect._session import Declared
+from toolweave.connect._session import ClientDeclaration
 from toolweave.errors import RequestError
 from toolweave.gateway._caller_stream import CallerStream
 from toolweave.gateway._routes import Route
@@ -91,7 +91,7 @@ class RelayedCall(msgspec.Struct, frozen=True, eq=False, kw_only=True):
                 raise RequestError(f"{INPUT_RESPONSES}[{key!r}] must be an object", code=INVALID_PARAMS)
         return answers
 
-    def forwarded(self, declared: Declared | None, **more: Any) -> ForwardedRequest:
+    def forwarded(self, declared: ClientDeclaration | None, **more: Any) -> ForwardedRequest:
         """Return the request for the upstream."""
         meta = without_members(forwarded_meta(self.request), *HOPS)
         about: dict[str, Any] = {

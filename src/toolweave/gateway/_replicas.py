@@ -222,6 +222,8 @@ class Replicas:
         """
         if self.away is not None:
             raise self.unreachable()
+        # The key makes a question idempotent: the other replica acts once on each key, however often the question and
+        # its reminders arrive, and sends the answer that it kept when it is asked once more.
         key = secrets.token_hex(8)
         question = _OpenQuestion()
         self._questions[key] = question
@@ -230,6 +232,8 @@ class Replicas:
             await self._send(replica, letter)
             return await self._answered(replica, letter, question)
         except asyncio.CancelledError:
+            # Shielded, else the cancellation would end this await too, and the other replica would finish work that no
+            # client waits for. Bounded, because the store may be away.
             with anyio.move_on_after(_GOODBYE_SECONDS, shield=True):
                 await self._try_send(replica, _Letter("withdrawn", self.id, {}, key))
             raise
@@ -279,6 +283,9 @@ class Replicas:
 
         It has started once the others can know of it, or the store was found to be away.
         """
+        # A gateway may be served in several places of one process, and each calls this. The lock lets one of them do
+        # the work. The others wait for it and continue when that one is cancelled, so the heartbeats have no gap that
+        # is longer than a replica may be silent. They report that they have started at once: the work is being done.
         taken_over = self._running.locked()
         if taken_over:
             task_status.started()
@@ -307,6 +314,8 @@ class Replicas:
     async def _live(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         was_reported = False
         while True:
+            # Two documents with different lifetimes, since two things are to be told apart: a replica that has left
+            # removed both, one that crashed or hangs loses the short one first. See `absence`.
             begun = anyio.current_time()
             try:
                 await self.store.write(
@@ -318,6 +327,7 @@ class Replicas:
             except StoreError as exc:
                 self.lost(exc)
             else:
+                # When it was sent, not when it was answered: a write that hung in between proves nothing about now.
                 self._answered_at = begun
                 self._found()
             if not was_reported:
@@ -346,6 +356,7 @@ class Replicas:
     async def _act_on_return(self) -> None:
         """Act each time when the store is back, beside the heartbeats: they must not wait for servers that start."""
         while True:
+            # Replaced before the work: a return during the work sets the new event, and is acted on afterwards.
             await self._returned.wait()
             self._returned = anyio.Event()
             for act in list(self._back):
@@ -365,12 +376,16 @@ class Replicas:
                 try:
                     found = await self.store.scan(_MAIL, prefix=prefix)
                     for one in found:
+                        # Only a letter that this deletion removed is acted on: one that has expired meanwhile, or that
+                        # a scan returns once more, is not acted on twice.
                         if await self.store.delete(_MAIL, one.key):
                             self._take(one.key, one.value, tasks)
                 except StoreError as exc:
                     self.lost(exc)
                     await anyio.sleep(_PAUSE_SECONDS)
                     continue
+                # The listener began before the scan, so a letter that is written after the scan wakes it. A store that
+                # cannot promise to signal is read often instead.
                 if not found:
                     await listener.wait(_LISTEN_SECONDS if listener.sure else _POLL_SECONDS)
 
@@ -405,6 +420,7 @@ class Replicas:
 
     def _begin(self, letter: _Letter, tasks: anyio.abc.TaskGroup) -> None:
         """Act on a message in its own task, and on a question once."""
+        # No await between this check and the entry below, so a question and its reminder cannot both begin.
         if letter.key in self._answering or letter.key in self._given:
             return
         scope = anyio.CancelScope()
@@ -471,6 +487,8 @@ class Replicas:
         remind_at = begun + pause
         with anyio.move_on_after(_PATIENCE_SECONDS):
             while away < _MAX_AWAY:
+                # Only time without the store counts: while it is away, an answer cannot arrive, and a replica cannot
+                # be seen to be gone.
                 away = 0 if self.away is None else away + 1
                 with anyio.move_on_after(_CHECK_SECONDS):
                     await question.answered.wait()
@@ -491,6 +509,7 @@ class Replicas:
     @property
     def settled(self) -> bool:
         """Whether every replica had time to write a heartbeat to the server that the store is now."""
+        # A store that has just returned, or was replaced by its copy, may lack the heartbeats of replicas that live.
         since = max(self._back_since, self._server())
         return self.away is None and anyio.current_time() - since >= _RETURN_SECONDS
 
@@ -530,6 +549,7 @@ class ReplicaWatch:
         if absence is None:
             self._missing_since = None
             return False
+        # Measured by this process alone, between two looks of its own: clocks of machines differ.
         if self._missing_since is None:
             self._missing_since = now
         missing = now - self._missing_since

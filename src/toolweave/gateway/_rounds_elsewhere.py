@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeAlias
 
 from toolweave.errors import ProtocolError, RequestError
-from toolweave.gateway._kept_tasks import NO_LINE
+from toolweave.gateway._kept_tasks import NO_REPLY_CHANNEL
 from toolweave.gateway._relayed_call import RelayedCall
 from toolweave.gateway._replicas import ReplicaGone, Replicas, UnknownToReplica
 from toolweave.gateway._routes import Route
@@ -49,7 +49,7 @@ class RoundsElsewhere:
                 info=body["info"],
                 principal=body["principal"],
             )
-            request = Request(body["method"], body["params"], client, NO_LINE, 0)
+            request = Request(body["method"], body["params"], client, NO_REPLY_CHANNEL, 0)
             route = Route(server=body["server"], name=body["name"])
             try:
                 result = await relay_round(request, route, body["sent"], body["sent_params"], body["follow_tasks"])

@@ -107,6 +107,8 @@ class SealedSessions:
         Raises:
             RequestError: The client says more of itself than fits into a header (-32602).
         """
+        # The id carries the client's declaration, encrypted: any replica can restore a session without the store. What
+        # a client says of itself has no bound, so a long description is cut to name and version before it is refused.
         whole = client.info or {}
         brief = only_members(whole, _INFO)
         for info in (client.info, brief):
@@ -138,6 +140,7 @@ class SealedSessions:
             memory = await self._memory(session_id)
         except StoreError as exc:
             _log.info("a session continues without its state: %s", exc)
+            # A session without its subscriptions is better than none; `_returned` delivers them when the store is back.
             self._unread.add(session_id)
             return RestoredSession(client)
         if memory is None:
@@ -177,6 +180,8 @@ class SealedSessions:
         self._note_end(session_id)
         if self._replicas is None:
             return
+        # Removed only after both writes: whatever fails in between, the end is published again by `_returned`. To end
+        # a session twice is harmless.
         self._unsaid.add(session_id)
         try:
             await self._changed(session_id, lambda memory: None)
@@ -274,6 +279,9 @@ class SealedSessions:
         if replicas.away is not None:
             raise StoreError(replicas.away)
         place = _digest(session_id)
+        # Compare and set: a write of another replica between our read and our write makes ours fail, and the change is
+        # applied to the new state. Each turn means that another write succeeded, so this ends. A session that has ended
+        # stays so, whichever write is last: `change` is not applied to it.
         while True:
             found = await replicas.store.get(_SESSIONS, place)
             memory = [] if found is None else self._read(place, found.value)

@@ -47,6 +47,8 @@ class SharedStreams:
         key = _key(stream, event.number)
         value = {"by": self._replicas.id, "message": event.message, "last": event.last}
         sealed = self._replicas.sealed(value, f"event {key}")
+        # Queued and written in order, also while the store is away: a reader stops at the first gap, so an event that
+        # overtook another would hide the rest of the stream.
         self._unkept.append(Put(collection=_EVENTS, key=key, value=sealed, ttl=_KEPT_SECONDS))
         await self._catch_up()
 

@@ -139,7 +139,7 @@ class SignInFirst:
             raise _wanted(f"ask the user for the code that the last page shows, and call {tool.name!r} with it")
         return self._lead(request, tool, number, scopes)
 
-    def again(self, request: Request, server: str) -> Json:
+    def request_repeat(self, request: Request, server: str) -> Json:
         """Return the answer to a request whose caller has signed in now: it is repeated, as any other.
 
         So the rules about names that were not known before apply, and the upstream learns nothing of the sign-in.

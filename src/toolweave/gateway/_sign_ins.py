@@ -87,6 +87,7 @@ class _WebUserAgent:
 
     def answer(self, answer: AuthorizationResponse) -> bool:
         """Take the redirect; False when there was one before."""
+        # A redirect that is loaded twice, by a reload or by an attacker who saw the address, changes nothing.
         first = not self._answered.is_set()
         if first:
             self._answer = answer
@@ -208,6 +209,8 @@ class SignIns:
         for one in mine:
             if one.fresh and one.origin == origin and set(scopes) <= set(one.scopes):
                 return one
+        # The oldest ones make room, so a caller cannot fill the memory, and a user who is in the middle of a sign-in
+        # keeps it while the caller asks for one or two more links.
         for one in mine[: max(0, len(mine) + 1 - _MAX_OF_ONE)]:
             self._drop(one)
         made = LinkedSignIn(self._hubs.configs[server], principal, origin, scopes, replica=self.replica)
@@ -241,6 +244,7 @@ class SignIns:
                 continue
             own = self._hubs.of_hub(config, gateway.hub, principal)
             record = await self._newest(own)
+            # Once for each token: a server that refuses it would otherwise be dialled with each request of the caller.
             if record is None or tried.get(name) == record.access_token:
                 continue
             tried[name] = record.access_token
@@ -278,6 +282,8 @@ class SignIns:
     async def _count(self, server: str, principal: str, given: str) -> bool:
         """Keep the tokens of the sign-in of this code, if this replica has it."""
         waiting = [one for one in self.current(server, principal) if one.record is not None]
+        # Compared in constant time, and each wrong code counts for every sign-in that waits: eight digits stand five
+        # guesses, not five for each of several sign-ins.
         found = next((one for one in waiting if hmac.compare_digest(given.encode(), one.code.encode())), None)
         if found is None or found.record is None:
             for one in waiting:
@@ -285,7 +291,8 @@ class SignIns:
                 if one.tries >= _TRIES:
                     self._drop(one)
             return False
-        # it counts: nothing revokes it
+        # Taken out before the others are given up: `give_up` drops this sign-in too, and revokes the tokens of a
+        # record that it still has. No await stands before this, so a second request with the code finds none.
         record = found.record
         found.record = None
         self.give_up(server, principal)
@@ -363,6 +370,7 @@ class SignIns:
 
     async def begin(self, one: LinkedSignIn) -> str:
         """Begin a sign-in, once; return the URL to lead the browser to, or nothing with `problem` set."""
+        # `agent` is set before the first await: the link is not fresh from here, so a second opening begins nothing.
         agent = one.agent = _WebUserAgent(one.origin + CALLBACK)
         self._groups.current().start_soon(self._run, one, agent)
         await agent.asked.wait()
@@ -393,6 +401,8 @@ class SignIns:
             one.problem = "it did not work; the log of the gateway says why"
             _log.exception("a sign-in of a caller at server %r failed", config.name)
         finally:
+            # Both, whatever happened: `begin` waits for the first, and would hang on a sign-in that failed before it
+            # had a URL; the page after the redirect waits for the second.
             agent.asked.set()
             one.over.set()
         if one.ticket not in self._links:  # it was given up meanwhile
@@ -405,6 +415,7 @@ class SignIns:
 
     def _drop_old(self) -> None:
         now = time.time()
+        # Every link has the same lifetime and dictionaries keep their order, so those that are over stand first.
         while self._links:
             oldest = next(iter(self._links.values()))
             if oldest.until > now and len(self._links) <= _MOST:

@@ -34,7 +34,7 @@ class SlowTasks:
     """The `TaskBackend` of slow calls.
 
     Args:
-        rounds: Makes the contexts of tasks.
+        runner: Makes the contexts of tasks.
         changes: Notifies listening clients.
         store: Keeps how tasks began and ended; by default that of the replicas, else this process.
         replicas: The other replicas; None if no store is shared.
@@ -45,7 +45,7 @@ class SlowTasks:
     """
 
     def __init__(
-        self, *, rounds: HandlerRunner, changes: Changes, store: Store | None = None, replicas: Replicas | None = None
+        self, *, runner: HandlerRunner, changes: Changes, store: Store | None = None, replicas: Replicas | None = None
     ) -> None:
         self.store = store
         self._replicas = replicas
@@ -53,8 +53,8 @@ class SlowTasks:
             kept = replicas.store
         else:
             kept = store
-        self._local = LocalTasks(rounds=rounds, changes=changes, store=kept, seal=replicas)
-        self.feature: TasksFeature = TasksFeature({}, rounds=rounds, backend=self, always=True, new_id=self._new_id)
+        self._local = LocalTasks(runner=runner, changes=changes, store=kept, seal=replicas)
+        self.feature: TasksFeature = TasksFeature({}, runner=runner, backend=self, always=True, new_id=self._new_id)
 
     def _new_id(self) -> str:
         own = secrets.token_urlsafe(24)

@@ -18,7 +18,7 @@ import anyio
 from toolweave._json_types import as_object, as_text, object_or_empty, without_members
 from toolweave.connect import McpConnection
 from toolweave.errors import RequestError
-from toolweave.gateway._kept_tasks import NO_LINE, EndedCalls, ProcessTasks
+from toolweave.gateway._kept_tasks import NO_REPLY_CHANNEL, EndedCalls, ProcessTasks
 from toolweave.gateway._relay import PIPED, Relay
 from toolweave.gateway._replicas import Replicas
 from toolweave.gateway._routes import Route
@@ -214,7 +214,7 @@ class UpstreamTasks:
 
     async def _keep(self, request: Request, name: str, shown: Json) -> None:
         """Keep a task for other replicas, which have other processes of its server; follow it to its end."""
-        plain = replace(request, method=methods.TASKS_GET, params={TASK_ID: name}, line=NO_LINE)
+        plain = replace(request, method=methods.TASKS_GET, params={TASK_ID: name}, line=NO_REPLY_CHANNEL)
         members = without_members(shown, "resultType")
 
         async def ended() -> Json:
@@ -268,6 +268,8 @@ class UpstreamTasks:
                         tasks.start_soon(self._watch, known.request, name, state, heard)
 
     async def _watch(self, request: Request, name: str, state: Json, on_change: Callable[[str, Json], None]) -> None:
+        # Polled, and also woken by the upstream: a notification shortens the wait, and one that is lost costs an
+        # interval. The event is replaced before the task is read: a change during the read is found by the next turn.
         news = [anyio.Event()]
         end = self._listen(request, name, lambda params: news[0].set())
         try:
@@ -410,6 +412,8 @@ class UpstreamTasks:
         try:
             return _outcome(request, await self._end_of(request, name, put))
         except anyio.get_cancelled_exc_class():
+            # The caller holds the call, not the task: nobody else could end the task at the upstream. Shielded and
+            # bounded, because this runs during a cancellation.
             with anyio.move_on_after(_CANCEL_SECONDS, shield=True), suppress(RequestError):
                 await self._give_up(request, name)
             raise
@@ -421,6 +425,8 @@ class UpstreamTasks:
             state = await self._state(request, name)
             if _is_over(state):
                 return state
+            # A task shows its questions until the answers have arrived. Those that were answered are remembered, else
+            # the user would be asked the same thing again with the next poll.
             asked = without_members(read_task(state, modern=True).requests, *given)
             if asked:
                 responses = await put(asked)

@@ -27,7 +27,7 @@ class ToolExplanation(Value, frozen=True, kw_only=True):
         spec: Its definition as it is offered, or None.
     """
 
-    quiet: ClassVar[frozenset[str]] = frozenset({"spec"})
+    repr_exclude: ClassVar[frozenset[str]] = frozenset({"spec"})
     server: str
     tool: str
     name: str | None = None
@@ -76,10 +76,10 @@ def _of_server(hub: Hub, client: McpConnection) -> Iterator[ToolExplanation]:
     yield from map(_offered, offered.values())
     listed = [spec.original_name for spec in client.snapshot() if spec.original_name not in offered]
     reasons = {tool: _not_named(hub, server, tool) for tool in listed}
-    reasons |= client.left_out
+    reasons |= client.excluded_tools
     reasons |= client.withheld
-    reasons |= _left_out_of_list(client.problems)
-    for one in client.left_out_by_server:
+    reasons |= _excluded_by_problem(client.problems)
+    for one in client.skipped_by_server:
         if one.part == "tool" and one.name:
             reasons[one.name] = f"its server leaves it out: {one.reason}"
     for tool, reason in reasons.items():
@@ -108,7 +108,7 @@ def _not_named(hub: Hub, server: str, tool: str) -> str:
     return next((one for one in hub.warnings if one.startswith(start)), f"server {server!r} is not ready")
 
 
-def _left_out_of_list(problems: Iterable[str]) -> dict[str, str]:
+def _excluded_by_problem(problems: Iterable[str]) -> dict[str, str]:
     """Return the entries of a server's list that could not be read, by their names."""
     found: dict[str, str] = {}
     for problem in problems:

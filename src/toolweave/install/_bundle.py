@@ -180,8 +180,8 @@ class ServerBundle:
         # asked for a value.
         optional = [question.replace(required=False) for question in questions.values()]
         build(LaunchAnswers(optional, {}))
-        what = f"{self.manifest.name}@{self.manifest.version}"
-        return InstallOption(kind="mcpb", what=what, questions=merged(questions.values()), build=build)
+        source = f"{self.manifest.name}@{self.manifest.version}"
+        return InstallOption(kind="mcpb", source=source, questions=merged(questions.values()), build=build)
 
     def _settings(self) -> Mapping[str, BundleSetting]:
         settings = self.manifest.user_config

@@ -27,7 +27,7 @@ class SecretWord(Value, frozen=True, kw_only=True):
         value: The secret; None if it is asked for later, by the program that starts the server.
     """
 
-    quiet: ClassVar[frozenset[str]] = frozenset({"value"})
+    repr_exclude: ClassVar[frozenset[str]] = frozenset({"value"})
 
     name: str
     description: str = ""

@@ -61,14 +61,14 @@ class InstallOption(Value, frozen=True, kw_only=True):
 
     Attributes:
         kind: `http`, `sse`, `npm`, `pypi`, `oci`, `nuget` or `mcpb`.
-        what: The package with its version, or the URL.
+        source: The package with its version, or the URL.
         questions: The values it needs; those of a bundle are in the bundle.
         bundle: Where the bundle is that has to be read first; None for every other kind.
         build: Returns the server that the answers make.
     """
 
     kind: str
-    what: str
+    source: str
     questions: tuple[LaunchQuestion, ...] = ()
     bundle: BundleLocation | None = None
     build: Callable[[LaunchAnswers], ServerLaunch]
@@ -114,7 +114,7 @@ def _remote(remote: RemoteEndpoint) -> InstallOption:
         return ServerLaunch(transport="sse" if kind == "sse" else "http", url=url, headers=made)
 
     questions = _questions_of((address, *headers.values()))
-    return InstallOption(kind=kind, what=remote.url, questions=questions, build=build)
+    return InstallOption(kind=kind, source=remote.url, questions=questions, build=build)
 
 
 def _revealed(secret: SecretWord) -> str:
@@ -223,7 +223,7 @@ def _package(package: ServerPackage) -> InstallOption:
     return _run_by(program, RUNNERS[package.registry_type, program], package, _identifier(package))
 
 
-def _run_by(program: str, runner: PackageRunner, package: ServerPackage, what: str) -> InstallOption:
+def _run_by(program: str, runner: PackageRunner, package: ServerPackage, source: str) -> InstallOption:
     env = _named(variables(package.environment_variables), _ENV_NAME, "a variable")
     before = _arguments(runtime_arguments(runner, package.runtime_arguments, list(env)))
     after = _arguments(package.package_arguments)
@@ -233,14 +233,14 @@ def _run_by(program: str, runner: PackageRunner, package: ServerPackage, what: s
     def build(answers: LaunchAnswers) -> ServerLaunch:
         made = _values(env, answers)
         given = _words(before, answers)
-        words = runner.line(what, given, _words(after, answers), list(made))
-        notes = (*_notes(package, program, what), *runner.remarks(given))
+        words = runner.line(source, given, _words(after, answers), list(made))
+        notes = (*_notes(package, program, source), *runner.remarks(given))
         return ServerLaunch(command=program, args=tuple(words), env=made, notes=notes)
 
     slots = [slot.place for slot in before]
     slots += env.values()
     slots += (slot.place for slot in after)
-    return InstallOption(kind=package.registry_type, what=what, questions=_questions_of(slots), build=build)
+    return InstallOption(kind=package.registry_type, source=source, questions=_questions_of(slots), build=build)
 
 
 def _bundle(package: ServerPackage) -> InstallOption:
@@ -252,7 +252,7 @@ def _bundle(package: ServerPackage) -> InstallOption:
         raise RegistryError("a bundle is downloaded and read first: `bundle_option`")
 
     location = BundleLocation(url=package.identifier, sha256=package.file_sha256)
-    return InstallOption(kind="mcpb", what=package.identifier, bundle=location, build=build)
+    return InstallOption(kind="mcpb", source=package.identifier, bundle=location, build=build)
 
 
 def _identifier(package: ServerPackage) -> str:
@@ -305,9 +305,9 @@ def _names_host(image: str) -> bool:
     return slash != "" and re.search("[.:]", first) is not None
 
 
-def _notes(package: ServerPackage, program: str, what: str) -> Iterator[str]:
-    if package.registry_type == "oci" and what.endswith(":latest"):
-        yield f"the tag of {shown(what)} is 'latest': the image may change, since no version is pinned"
+def _notes(package: ServerPackage, program: str, source: str) -> Iterator[str]:
+    if package.registry_type == "oci" and source.endswith(":latest"):
+        yield f"the tag of {shown(source)} is 'latest': the image may change, since no version is pinned"
     if package.file_sha256:
         yield f"its SHA-256 is not checked: {program} downloads it"
 

@@ -136,7 +136,7 @@ class AccessRules(Value, frozen=True, kw_only=True):
     default: Literal["allow", "deny"] = "deny"
     _state: _Compiled = msgspec.field(default_factory=lambda: _Compiled())  # noqa: PLW0108  # it is defined below
 
-    quiet: ClassVar[frozenset[str]] = frozenset({"_state"})
+    repr_exclude: ClassVar[frozenset[str]] = frozenset({"_state"})
     ports: ClassVar[frozenset[str]] = frozenset({"_state"})
     reads_results: ClassVar[bool] = False
 

@@ -58,7 +58,7 @@ class UserApproval(Value, frozen=True, kw_only=True):
             process by default, so replicas share some.
     """
 
-    quiet: ClassVar[frozenset[str]] = frozenset({"state_keys", "_signer"})
+    repr_exclude: ClassVar[frozenset[str]] = frozenset({"state_keys", "_signer"})
     ports: ClassVar[frozenset[str]] = frozenset({"state_keys", "_signer"})
     reads_results: ClassVar[bool] = False
     only: Sequence[OfferSelection] = _DESTRUCTIVE

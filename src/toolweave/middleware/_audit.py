@@ -98,7 +98,7 @@ class AuditLog(Value, frozen=True, kw_only=True):
         ValueError: There is neither a path nor a sink, or both.
     """
 
-    quiet: ClassVar[frozenset[str]] = frozenset({"clock", "sink"})
+    repr_exclude: ClassVar[frozenset[str]] = frozenset({"clock", "sink"})
     ports: ClassVar[frozenset[str]] = frozenset({"clock", "sink"})
     reads_results: ClassVar[bool] = False
     path: str | None = None

@@ -92,7 +92,7 @@ class ResponseCache(Value, frozen=True, kw_only=True):
         clock: Returns monotonic seconds.
     """
 
-    quiet: ClassVar[frozenset[str]] = frozenset({"clock", "_entries"})
+    repr_exclude: ClassVar[frozenset[str]] = frozenset({"clock", "_entries"})
     ports: ClassVar[frozenset[str]] = frozenset({"clock", "_entries"})
     reads_results: ClassVar[bool] = False  # but for members that are never left as texts, and `isError`
     tools_seconds: float = 0.0

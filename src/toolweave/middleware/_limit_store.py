@@ -22,19 +22,19 @@ class LimitStore(Protocol):
         Args:
             key: The bucket; a new one is full.
             rate: Tokens that are added each second.
-            burst: The most that it holds.
+            burst: The maximum number of uses that it holds.
 
         Returns:
             0 when a token was taken, else the seconds until there is one.
         """
         ...
 
-    async def spend(self, key: str, *, most: int, period: float) -> float:
+    async def spend(self, key: str, *, limit: int, period: float) -> float:
         """Count one use within a period; periods begin at multiples of their length since the epoch.
 
         Args:
             key: The counter.
-            most: The most uses in a period.
+            limit: The maximum number of uses in a period.
             period: The length of a period in seconds.
 
         Returns:
@@ -48,12 +48,12 @@ class MemoryLimits:
 
     Args:
         clock: Returns the time in seconds since the epoch.
-        most_keys: The most buckets, and the most counters, that are kept.
+        max_keys: The maximum number of buckets, and of counters, that are kept.
     """
 
-    def __init__(self, *, clock: Callable[[], float] = time.time, most_keys: int = _MOST_KEYS) -> None:
+    def __init__(self, *, clock: Callable[[], float] = time.time, max_keys: int = _MOST_KEYS) -> None:
         self._clock = clock
-        self._most_keys = most_keys
+        self._max_keys = max_keys
         # Tokens, and when there were so many.
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
         self._counters: OrderedDict[str, tuple[int, int]] = OrderedDict()  # the period, and its uses
@@ -65,20 +65,20 @@ class MemoryLimits:
         tokens = min(burst, tokens + max(0.0, now - since) * rate)
         wait = 0.0 if tokens >= 1 else (1 - tokens) / rate
         self._buckets[key] = (tokens if wait else tokens - 1, now)
-        if len(self._buckets) > self._most_keys:
+        if len(self._buckets) > self._max_keys:
             self._buckets.popitem(last=False)
         return wait
 
-    async def spend(self, key: str, *, most: int, period: float) -> float:
+    async def spend(self, key: str, *, limit: int, period: float) -> float:
         """Count one use; see `LimitStore`."""
         now = self._clock()
         current = int(now // period)
         counted, uses = self._counters.pop(key, (current, 0))
         if counted != current:
             uses = 0
-        full = uses >= most
+        full = uses >= limit
         self._counters[key] = (current, uses if full else uses + 1)
-        if len(self._counters) > self._most_keys:
+        if len(self._counters) > self._max_keys:
             self._counters.popitem(last=False)
         if full:
             return (current + 1) * period - now

@@ -37,7 +37,7 @@ class _Limit(Value, frozen=True, kw_only=True):
         store: Where the counts are; in this process by default.
     """
 
-    quiet: ClassVar[frozenset[str]] = frozenset({"store"})
+    repr_exclude: ClassVar[frozenset[str]] = frozenset({"store"})
     ports: ClassVar[frozenset[str]] = frozenset({"store"})
     reads_results: ClassVar[bool] = False
     by: Sequence[LimitKey] = ("principal",)
@@ -118,7 +118,7 @@ class CallBudget(_Limit, frozen=True, kw_only=True):
         """Answer a request, or refuse it."""
         key = self.key(request)
         if key is not None:
-            wait = await self.store.spend(f"{self.per}:{key}", most=self.calls, period=_PERIODS[self.per])
+            wait = await self.store.spend(f"{self.per}:{key}", limit=self.calls, period=_PERIODS[self.per])
             if wait > 0:
                 raise _refusal(f"the budget is {self.calls} calls a {self.per}", wait)
         return await call_next(request)

@@ -80,7 +80,7 @@ class Redaction(Value, frozen=True, kw_only=True):
         ValueError: An expression does not compile, or there is no pattern of this name.
     """
 
-    quiet: ClassVar[frozenset[str]] = frozenset({"compiled"})
+    repr_exclude: ClassVar[frozenset[str]] = frozenset({"compiled"})
     ports: ClassVar[frozenset[str]] = frozenset({"compiled"})
     patterns: Mapping[str, str]
     results: bool = True

@@ -106,7 +106,7 @@ class StoreLimits:
             return await self._alone.take(key, rate=rate, burst=burst)
         return found
 
-    async def spend(self, key: str, *, most: int, period: float) -> float:
+    async def spend(self, key: str, *, limit: int, period: float) -> float:
         """Count one use; see `LimitStore`."""
 
         def count(before: list[float] | None, now: float) -> Counted:
@@ -115,12 +115,12 @@ class StoreLimits:
                 uses = before[1]
             else:
                 uses = 0.0
-            full = uses >= most
+            full = uses >= limit
             return [current, uses if full else uses + 1], (current + 1) * period - now if full else 0.0
 
         found = await self._counted(f"budget:{key}", count, ttl=period + _LEAST_TTL)
         if found is None:
-            return await self._alone.spend(key, most=most, period=period)
+            return await self._alone.spend(key, limit=limit, period=period)
         return found
 
     async def _counted(

@@ -37,7 +37,7 @@ class Timing(Value, frozen=True, kw_only=True):
             or an error code) and the seconds; by default a warning is logged.
     """
 
-    quiet: ClassVar[frozenset[str]] = frozenset({"report"})
+    repr_exclude: ClassVar[frozenset[str]] = frozenset({"report"})
     ports: ClassVar[frozenset[str]] = frozenset({"report"})
     reads_results: ClassVar[bool] = False
     slow_seconds: float = 1.0

@@ -254,13 +254,13 @@ class ProviderApi:
         except TransportError as exc:
             raise self._unanswered(exc) from None
 
-    async def _body(self, response: Response, most: int, timeout: float) -> bytes:
+    async def _body(self, response: Response, limit: int, timeout: float) -> bytes:
         body = bytearray()
         last_event = anyio.current_time()
         while piece := await self._piece(response, timeout):
             body += piece
-            if len(body) > most:
-                raise self.protocol(f"the answer is larger than {most} bytes")
+            if len(body) > limit:
+                raise self.protocol(f"the answer is larger than {limit} bytes")
             if not piece.isspace():
                 # Some providers send line ends until the model begins.
                 last_event = anyio.current_time()

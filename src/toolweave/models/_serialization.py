@@ -216,7 +216,7 @@ def _fields(made: Any) -> Mapping[str, tuple[bool, Callable[[], object]]]:
             found[one.name] = (one.compare, _default(one))
     else:
         for one in msgspec.structs.fields(made):
-            found[one.name] = (one.name not in made.quiet, _default(one))
+            found[one.name] = (one.name not in made.repr_exclude, _default(one))
     found.pop("type", None)
     return found
 

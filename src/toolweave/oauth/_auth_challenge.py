@@ -26,7 +26,7 @@ class AuthChallenge(Value, frozen=True, kw_only=True):
         attempt: The number of times that this request was refused before.
     """
 
-    quiet: ClassVar[frozenset[str]] = frozenset({"url", "sent"})
+    repr_exclude: ClassVar[frozenset[str]] = frozenset({"url", "sent"})
     method: str
     url: str
     status: int

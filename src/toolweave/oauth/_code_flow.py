@@ -27,7 +27,7 @@ class AuthorizationRequest(Value, frozen=True):
         redirect_uri: The URI for the answer.
     """
 
-    quiet: ClassVar[frozenset[str]] = frozenset({"url", "state", "verifier"})
+    repr_exclude: ClassVar[frozenset[str]] = frozenset({"url", "state", "verifier"})
 
     url: str
     state: str

@@ -69,7 +69,7 @@ class FetchedAnswer(Value, frozen=True):
         body: The body.
     """
 
-    quiet: ClassVar[frozenset[str]] = frozenset({"headers", "body"})
+    repr_exclude: ClassVar[frozenset[str]] = frozenset({"headers", "body"})
 
     url: str
     status: int

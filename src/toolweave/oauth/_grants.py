@@ -29,7 +29,7 @@ _MAX_PAUSE = 3600.0
 class DeviceAnswer(Value, frozen=True):
     """The answer to a device authorization request (RFC 8628, 3.2)."""
 
-    quiet: ClassVar[frozenset[str]] = frozenset({"device_code"})
+    repr_exclude: ClassVar[frozenset[str]] = frozenset({"device_code"})
 
     device_code: str
     user_code: str

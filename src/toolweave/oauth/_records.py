@@ -44,7 +44,7 @@ class ClientRegistration(Value, frozen=True):
         scopes: The scopes that its registration named: some servers refuse it every other scope.
     """
 
-    quiet: ClassVar[frozenset[str]] = frozenset({"client_secret"})
+    repr_exclude: ClassVar[frozenset[str]] = frozenset({"client_secret"})
 
     client_id: str
     client_secret: str | None = None
@@ -69,7 +69,7 @@ class TokenRecord(Value, frozen=True):
         saved_at: When it was saved, in seconds since the epoch.
     """
 
-    quiet: ClassVar[frozenset[str]] = frozenset({"access_token", "refresh_token", "dpop_key"})
+    repr_exclude: ClassVar[frozenset[str]] = frozenset({"access_token", "refresh_token", "dpop_key"})
 
     key: TokenKey
     access_token: str = ""

@@ -39,7 +39,7 @@ _GRANT_TYPES = {
 class RegistrationAnswer(Value, frozen=True):
     """The answer to a registration (RFC 7591, 3.2.1)."""
 
-    quiet: ClassVar[frozenset[str]] = frozenset({"client_secret"})
+    repr_exclude: ClassVar[frozenset[str]] = frozenset({"client_secret"})
 
     client_id: str
     client_secret: str | None = None

@@ -61,7 +61,7 @@ class RefusalBody(Value, frozen=True):
 class TokenResponse(Value, frozen=True):
     """The successful response of a token endpoint (RFC 6749, 5.1), unchanged."""
 
-    quiet: ClassVar[frozenset[str]] = frozenset({"access_token", "refresh_token"})
+    repr_exclude: ClassVar[frozenset[str]] = frozenset({"access_token", "refresh_token"})
 
     access_token: str
     token_type: str = "Bearer"  # noqa: S105

@@ -19,7 +19,7 @@ class AuthorizationResponse(Value, frozen=True):
         error_description: Its description.
     """
 
-    quiet: ClassVar[frozenset[str]] = frozenset({"code", "state"})
+    repr_exclude: ClassVar[frozenset[str]] = frozenset({"code", "state"})
 
     code: str | None = None
     state: str | None = None

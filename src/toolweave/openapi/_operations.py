@@ -72,7 +72,7 @@ class OperationProblem(Value, frozen=True, kw_only=True):
         operation: The method and path, such as `GET /pets/{id}`.
         pointer: JSON pointer to the part at fault (RFC 6901).
         reason: The fault.
-        left_out: `"operation"` if the operation has no tool, `"output schema"` if its tool has no output schema, else
+        skipped: `"operation"` if the operation has no tool, `"output schema"` if its tool has no output schema, else
             the missing part of the tool.
         tool: The name of the tool, even if it is excluded; `""` for a path without readable operations.
     """
@@ -80,7 +80,7 @@ class OperationProblem(Value, frozen=True, kw_only=True):
     operation: str
     pointer: str
     reason: str
-    left_out: str = "operation"
+    skipped: str = "operation"
     tool: str = ""
 
 
@@ -236,8 +236,8 @@ class OperationReader:
             self._leave_out(route, candidate.pointer, f"it is malformed: {exc}", tool=name)
         return None
 
-    def _leave_out(self, operation: str, pointer: str, reason: str, left_out: str = "operation", *, tool: str) -> None:
-        problem = OperationProblem(operation=operation, pointer=pointer, reason=reason, left_out=left_out, tool=tool)
+    def _leave_out(self, operation: str, pointer: str, reason: str, skipped: str = "operation", *, tool: str) -> None:
+        problem = OperationProblem(operation=operation, pointer=pointer, reason=reason, skipped=skipped, tool=tool)
         self.problems.append(problem)
 
     def _names(self, candidates: Sequence[_Candidate]) -> list[tuple[str, str]]:

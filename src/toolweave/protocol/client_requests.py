@@ -158,7 +158,7 @@ class ElicitationRequest(Value, frozen=True, kw_only=True):
         elicitation_id: Names the visit in `notifications/elicitation/complete` (2025-11-25).
     """
 
-    quiet: ClassVar[frozenset[str]] = frozenset({"raw"})
+    repr_exclude: ClassVar[frozenset[str]] = frozenset({"raw"})
     server: str
     mode: Literal["form", "url"]
     message: str
@@ -342,7 +342,7 @@ class SamplingMessage(Value, frozen=True, kw_only=True):
         content: Its blocks; tool use and tool results are `UnknownContent` with the whole block in `raw`.
     """
 
-    quiet: ClassVar[frozenset[str]] = frozenset({"raw"})
+    repr_exclude: ClassVar[frozenset[str]] = frozenset({"raw"})
     role: str
     content: tuple[ContentBlock, ...]
     raw: JsonObject = msgspec.field(default_factory=Json)

@@ -56,7 +56,7 @@ class Block(Value, frozen=True, kw_only=True):
         raw: The block as received, empty for one made locally; not compared.
     """
 
-    quiet: ClassVar[frozenset[str]] = frozenset({"raw"})
+    repr_exclude: ClassVar[frozenset[str]] = frozenset({"raw"})
     annotations: JsonObject | None = None
     meta: JsonObject = msgspec.field(default_factory=Json)
     raw: JsonObject = msgspec.field(default_factory=Json)

@@ -64,7 +64,7 @@ class _ListedOffer(Value, frozen=True, kw_only=True):
         raw: The definition as it came; empty for one that was made here.
     """
 
-    quiet: ClassVar[frozenset[str]] = frozenset({"raw"})
+    repr_exclude: ClassVar[frozenset[str]] = frozenset({"raw"})
     icons: tuple[JsonObject, ...] = ()
     meta: JsonObject = msgspec.field(default_factory=Json)
     raw: JsonObject = msgspec.field(default_factory=Json)
@@ -232,7 +232,7 @@ class PromptMessage(Value, frozen=True, kw_only=True):
 class PromptResult(Value, frozen=True, kw_only=True):
     """A filled-in prompt."""
 
-    quiet: ClassVar[frozenset[str]] = frozenset({"raw"})
+    repr_exclude: ClassVar[frozenset[str]] = frozenset({"raw"})
     messages: tuple[PromptMessage, ...]
     description: str = ""
     raw: JsonObject = msgspec.field(default_factory=Json)

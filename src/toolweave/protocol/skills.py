@@ -84,7 +84,7 @@ class Skill(Value, frozen=True, kw_only=True):
         raw: The entry as it came; empty for one that was made here.
     """
 
-    quiet: ClassVar[frozenset[str]] = frozenset({"files", "raw"})
+    repr_exclude: ClassVar[frozenset[str]] = frozenset({"files", "raw"})
     uri: str
     frontmatter: JsonObject
     files: tuple[SkillFile, ...] | None

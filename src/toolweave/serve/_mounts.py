@@ -83,16 +83,16 @@ class MountedServer(Namespace):
     Args:
         server: The server.
         namespace: The namespace.
-        rounds: The runner of its handlers, with the values that it gives them.
+        runner: The runner of its handlers, with the values that it gives them.
 
     Attributes:
         tools: Its tools under its own names, called through its middleware.
     """
 
-    def __init__(self, server: MountableServer, namespace: str, rounds: HandlerRunner) -> None:
+    def __init__(self, server: MountableServer, namespace: str, runner: HandlerRunner) -> None:
         super().__init__(namespace)
         self.server = server
-        self.rounds = rounds
+        self.runner = runner
         self.tools: _MountedTools = _MountedTools(self)
 
     async def through(self, ctx: CallContext, method: str, params: Json, work: _Work) -> Json:
@@ -107,11 +107,11 @@ class MountedServer(Namespace):
         Raises:
             RequestError: The answer is an error.
         """
-        rounds = self.rounds
+        runner = self.runner
         caller = ctx.caller
         assert isinstance(caller, HasRequest)
         outer = caller.request
-        inner = ctx.replace(state=rounds.state, caller=_MountedCaller(caller, outer, rounds))
+        inner = ctx.replace(state=runner.state, caller=_MountedCaller(caller, outer, runner))
         sent = {**params, "_meta": outer.meta} if outer.meta else params
         request = outer.replace(method=method, params=sent, server=self.server)
         return await chained(self.server.endpoint.middleware, partial(_behind, work, inner))(request)
@@ -148,16 +148,16 @@ async def _behind(work: _Work, ctx: CallContext, request: Request) -> Json:
 class _MountedCaller:
     """The `Caller` of a handler of a mounted server: that of the outer server, with the sessions of the mounted one."""
 
-    __slots__ = ("_outer", "_rounds", "request")
+    __slots__ = ("_outer", "_runner", "request")
 
-    def __init__(self, outer: Any, request: Request, rounds: HandlerRunner) -> None:
+    def __init__(self, outer: Any, request: Request, runner: HandlerRunner) -> None:
         self._outer: Caller = outer
-        self._rounds = rounds
+        self._runner = runner
         self.request = request
 
     @property
     def sessions(self) -> ClientSessions:
-        return ClientSessions(self._rounds.sessions, self.request.client)
+        return ClientSessions(self._runner.sessions, self.request.client)
 
     @property
     def capabilities(self) -> Mapping[str, Any]:
@@ -204,7 +204,7 @@ class _MountedTools(WrapperToolset):
     async def call(self, call: ToolCall, ctx: CallContext) -> ToolResult:
         server = self._mount.server
         if not isinstance(ctx.caller, HasRequest):  # a toolset of an agent, say: no server's middleware is around it
-            return await server.tools.call(call, ctx.replace(state=self._mount.rounds.state))
+            return await server.tools.call(call, ctx.replace(state=self._mount.runner.state))
         spec = server.tools.snapshot().find(call.name)
         if spec is None or spec.version is None:
             name = call.name
@@ -475,19 +475,19 @@ class Mounts:
         self._use_tools = use_tools
         self._namespaces: set[str] = set()
 
-    def add_server(self, server: MountableServer, namespace: str, rounds: HandlerRunner) -> None:
+    def add_server(self, server: MountableServer, namespace: str, runner: HandlerRunner) -> None:
         """Mount a server; see `McpServer.mount`.
 
         Args:
             server: The server.
             namespace: The namespace.
-            rounds: The runner of its handlers.
+            runner: The runner of its handlers.
         """
         self._check_free(namespace)
         outer = self._outer
         if _holds(server, outer):
             raise ValueError(f"server {outer.name!r} cannot be mounted in itself")
-        mount = MountedServer(server, namespace, rounds)
+        mount = MountedServer(server, namespace, runner)
         self._add_tools(prefixed(mount.tools, namespace))
         outer.prompts.add(MountedPrompts(mount))
         outer.resources.add(MountedResources(mount, outer.resources.sources))

@@ -176,15 +176,15 @@ class _RequestCaller(Caller, Protocol):
 class _ClientOfRequest:
     """The attributes of a `Caller` that are those of the request's client, in every revision."""
 
-    __slots__ = ("_request", "_rounds")
+    __slots__ = ("_request", "_runner")
 
-    def __init__(self, request: Request, rounds: HandlerRunner) -> None:
+    def __init__(self, request: Request, runner: HandlerRunner) -> None:
         self._request = request
-        self._rounds = rounds
+        self._runner = runner
 
     @property
     def capabilities(self) -> Mapping[str, Any]:
-        return self._rounds.sampling.able(self._request.client.capabilities)
+        return self._runner.sampling.able(self._request.client.capabilities)
 
     @property
     def client_key(self) -> str | None:
@@ -200,7 +200,7 @@ class _ClientOfRequest:
 
     @property
     def sessions(self) -> ClientSessions:
-        return ClientSessions(self._rounds.sessions, self._request.client)
+        return ClientSessions(self._runner.sessions, self._request.client)
 
     @property
     def claims(self) -> Mapping[str, Any]:
@@ -221,7 +221,7 @@ class _LegacyCaller(_ClientOfRequest):
 
     async def ask(self, questions: Sequence[Question]) -> Sequence[Any]:
         declared = self._request.client.capabilities
-        sampling = self._rounds.sampling
+        sampling = self._runner.sampling
         try:
             check_capabilities([one for one in questions if not sampling.takes(one, declared)], declared)
         except RequestError as exc:  # its code is of the stateless era; in earlier ones the tool has failed
@@ -232,7 +232,7 @@ class _LegacyCaller(_ClientOfRequest):
         ]
 
     async def _put(self, question: Question) -> Any:
-        timeout = self._rounds.timeout
+        timeout = self._runner.timeout
         try:
             with anyio.fail_after(timeout):
                 answer = await self._request.line.ask(question.method, question.params(modern=False))
@@ -245,7 +245,7 @@ class _LegacyCaller(_ClientOfRequest):
         return question.read(answer)
 
     async def log(self, level: LogLevel, data: Any, logger: str | None) -> None:
-        await self._rounds.logs.send(self._request, level, data, logger)
+        await self._runner.logs.send(self._request, level, data, logger)
 
     async def release(self) -> None:
         await self._request.line.release()
@@ -268,7 +268,7 @@ class _ModernCaller(_ClientOfRequest):
         self._used = {}
         self._sealed = self._given = _NOTHING
         if not _ANSWERS.isdisjoint(self._request.params):
-            self._sealed = self._rounds.sealed(self._request)
+            self._sealed = self._runner.sealed(self._request)
             self._given = {**self._request.object(INPUT_RESPONSES), **self._sealed}
         self._keys = Keys()
         # most clients declare nothing that they could be asked for, and a scope is a tenth of a call
@@ -294,7 +294,7 @@ class _ModernCaller(_ClientOfRequest):
         if request.method not in methods.INPUT_REQUIRED:
             raise ToolError(f"{request.method} cannot ask the client for input")
         declared = request.client.capabilities
-        sampling = self._rounds.sampling
+        sampling = self._runner.sampling
         check_capabilities([one for one in questions if not sampling.takes(one, declared)], declared)
         keys = self._keys.of(questions)
         found: list[Any] = []
@@ -312,7 +312,7 @@ class _ModernCaller(_ClientOfRequest):
     async def _sampled(self, key: str, question: Question) -> Any:
         """Return the answer of the server's model: that of an earlier round, which the client cannot write itself."""
         if key not in self._sealed:
-            self._sealed = {**self._sealed, key: await self._rounds.sampling.answer(question)}
+            self._sealed = {**self._sealed, key: await self._runner.sampling.answer(question)}
         self._used[key] = self._sealed[key]
         return question.read(self._sealed[key])
 
@@ -336,10 +336,10 @@ class _ModernCaller(_ClientOfRequest):
         requests = {
             key: input_request(question.method, question.params(modern=True)) for key, question in self._asked.items()
         }
-        return input_required(requests, self._rounds.signer.seal(self._request, self._used))
+        return input_required(requests, self._runner.signer.seal(self._request, self._used))
 
     async def log(self, level: LogLevel, data: Any, logger: str | None) -> None:
-        await self._rounds.logs.send(self._request, level, data, logger)
+        await self._runner.logs.send(self._request, level, data, logger)
 
     async def release(self) -> None:
         await self._request.line.release()

@@ -318,7 +318,7 @@ def _sessions(name: str, options: Options) -> Sessions:
     return Sessions(name, options.store if options.backend is None else options.backend.store, options.sessions)
 
 
-def _rounds(options: Options, logs: Logs, sessions: Sessions) -> HandlerRunner:
+def _runner(options: Options, logs: Logs, sessions: Sessions) -> HandlerRunner:
     """Return the runner of a server's handlers."""
     signer = StateSigner(options.request_state_keys)
     return HandlerRunner(state=options.state, signer=signer, logs=logs, sessions=sessions, sampling=options.sampling)
@@ -377,11 +377,11 @@ class McpServer(ServerContent, ServerRunners):
         self._store = options.store
         self.backend: WorkBackend | None = options.backend
         self._sessions = _sessions(self.name, options)
-        self._rounds = _rounds(options, logs, self._sessions)
-        self._tasks = TasksFeature(options.tasks, rounds=self._rounds, backend=self._task_backend())
+        self._runner = _runner(options, logs, self._sessions)
+        self._tasks = TasksFeature(options.tasks, runner=self._runner, backend=self._task_backend())
         self._calls = Tools(
             toolset,
-            rounds=self._rounds,
+            runner=self._runner,
             tasks=self._tasks,
             page_size=options.page_size,
             expose_errors=options.expose_errors,
@@ -394,7 +394,7 @@ class McpServer(ServerContent, ServerRunners):
                 resources,
                 prompts,
                 changes=self.changes,
-                rounds=self._rounds,
+                runner=self._runner,
                 page_size=options.page_size,
                 expose_errors=options.expose_errors,
             ),
@@ -420,7 +420,7 @@ class McpServer(ServerContent, ServerRunners):
 
     def _task_backend(self) -> TaskBackend:
         if self.backend is None:
-            return LocalTasks(rounds=self._rounds, changes=self.changes, store=self._store)
+            return LocalTasks(runner=self._runner, changes=self.changes, store=self._store)
         from toolweave.serve._tasks.remote import RemoteTasks  # only where there are workers
 
         return RemoteTasks(self._task_store(self.backend))
@@ -503,7 +503,7 @@ class McpServer(ServerContent, ServerRunners):
                         f"server {server.name!r} has {option}=, which holds only where it is served itself: "
                         f"give {option}= to {self.name!r}"
                     )
-            self._mounts.add_server(server, namespace, server._rounds)  # noqa: SLF001 - its own kind
+            self._mounts.add_server(server, namespace, server._runner)  # noqa: SLF001 - its own kind
         else:
             raise TypeError(
                 f"mount() takes a server of create_mcp_server or a Toolset, not {type(server).__name__}; many servers "
@@ -564,7 +564,7 @@ class McpServer(ServerContent, ServerRunners):
             tasks = await stack.enter_async_context(anyio.create_task_group())
             stack.callback(tasks.cancel_scope.cancel)
             await stack.enter_async_context(self._mounts.lifespans.running(tasks))
-            stack.enter_context(self._rounds.groups.within(tasks))
+            stack.enter_context(self._runner.groups.within(tasks))
             stack.enter_context(self._tasks.within(tasks))
             yield tasks
 
@@ -581,7 +581,7 @@ class McpServer(ServerContent, ServerRunners):
 
         jobs = TaskJobs(
             self._tasks.rules,
-            rounds=self._rounds,
+            runner=self._runner,
             tasks=self._task_store(self.backend),
             prepare=self._calls.prepare,
             running=self.running,

@@ -66,7 +66,7 @@ class Tools:
         self,
         toolset: Toolset,
         *,
-        rounds: HandlerRunner,
+        runner: HandlerRunner,
         tasks: TaskStarter | None = None,
         page_size: int | None = DEFAULT_PAGE_SIZE,
         expose_errors: ExposeErrors | None = None,
@@ -75,7 +75,7 @@ class Tools:
         self._toolset = toolset
         self._repair = repair_arguments
         self._fitting = UsableValidators()
-        self._rounds = rounds
+        self._runner = runner
         self._tasks = tasks
         self._expose = expose_errors
         self._pages = ToolPages(page_size, more=self._support)
@@ -229,7 +229,7 @@ class Tools:
         work = partial(self._run, request, spec, checks, ToolCall(name=called, arguments=arguments))
         if self._tasks is not None and starts_task:
             return await self._tasks.start(request, spec, work)
-        return await self._rounds.run(request, work)
+        return await self._runner.run(request, work)
 
     def with_fitting(self, middleware: Sequence[Middleware]) -> Sequence[Middleware]:
         """Return middleware before which the arguments of calls are made to fit.

@@ -33,7 +33,7 @@ class CallFacts(Value, frozen=True, kw_only=True):
         state: The state of the call.
     """
 
-    quiet: ClassVar[frozenset[str]] = frozenset({"claims", "state"})
+    repr_exclude: ClassVar[frozenset[str]] = frozenset({"claims", "state"})
     principal: str | None = None
     claims: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
     state: Any = None

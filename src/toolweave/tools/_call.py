@@ -95,7 +95,7 @@ class CallContext(Value, Generic[StateT_co], frozen=True, kw_only=True, metaclas
         questions: Answers what the server asks its user in this call, where the connection leaves that to its callers.
     """
 
-    quiet: ClassVar[frozenset[str]] = frozenset({"state", "caller", "questions"})
+    repr_exclude: ClassVar[frozenset[str]] = frozenset({"state", "caller", "questions"})
     timeout: float | None = None
     on_progress: ProgressCallback | None = None
     meta: JsonObject = msgspec.field(default_factory=dict[str, Any])

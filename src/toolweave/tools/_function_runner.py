@@ -36,12 +36,12 @@ class Runner:
         threads: How many calls of a plain function may run at the same time, in each event loop.
     """
 
-    __slots__ = ("_is_async", "_most", "_turns", "_what")
+    __slots__ = ("_is_async", "_threads", "_turns", "_what")
 
     def __init__(self, what: str, *, is_async: bool, threads: int = THREADS) -> None:
         self._what = what
         self._is_async = is_async
-        self._most = threads
+        self._threads = threads
         self._turns: WeakKeyDictionary[WorkerThreads, CallLimiter] = WeakKeyDictionary()
 
     async def run(self, function: Callable[..., Any], arguments: JsonObject, *, abandon: bool) -> Any:
@@ -81,7 +81,7 @@ class Runner:
         if turns is None:
             from toolweave.tools._worker_threads import CallLimiter  # see above
 
-            turns = self._turns[threads] = CallLimiter(self._most)
+            turns = self._turns[threads] = CallLimiter(self._threads)
         return turns
 
     def _contained(self, function: Callable[..., Any], arguments: JsonObject) -> Any:

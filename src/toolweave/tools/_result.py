@@ -52,7 +52,7 @@ class ToolResult(Value, frozen=True, kw_only=True):
         load: Converts structured content to the tool's own type, for `data`; None where no type is known.
     """
 
-    quiet: ClassVar[frozenset[str]] = frozenset({"raw", "load"})
+    repr_exclude: ClassVar[frozenset[str]] = frozenset({"raw", "load"})
     content: tuple[ContentBlock, ...] = ()
     structured_content: Any = None
     is_error: bool = False

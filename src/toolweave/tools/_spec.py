@@ -41,7 +41,7 @@ class ToolSpec(Value, frozen=True, kw_only=True):
         shape: The last rule that shaped it; None for a definition as its producer gave it.
     """
 
-    quiet: ClassVar[frozenset[str]] = frozenset({"raw", "shape"})
+    repr_exclude: ClassVar[frozenset[str]] = frozenset({"raw", "shape"})
     name: str
     original_name: str = ""
     server: str | None = None
@@ -108,7 +108,7 @@ class AppliedRule(Value, frozen=True, kw_only=True):
         arguments: Its rules for arguments by the names these had before; those without an effect are left out.
     """
 
-    quiet: ClassVar[frozenset[str]] = frozenset({"before", "arguments"})
+    repr_exclude: ClassVar[frozenset[str]] = frozenset({"before", "arguments"})
     before: ToolSpec
     rule: str
     changes: tuple[str, ...] = ()

@@ -17,7 +17,7 @@ from tests.serve.raw import Raw
 from toolweave.errors import RequestError, StoreError
 from toolweave.gateway import Replicas
 from toolweave.gateway._caller_gateways import ServingGroups
-from toolweave.gateway._kept_tasks import NO_LINE, ProcessTasks
+from toolweave.gateway._kept_tasks import NO_REPLY_CHANNEL, ProcessTasks
 from toolweave.serve import Client, Request
 from toolweave.state import MemoryStore, Store
 
@@ -241,7 +241,7 @@ async def test_while_the_store_is_away_a_replica_knows_the_last_ten_thousand_tas
         return {"taskId": "any", "status": "completed"}
 
     kept = ProcessTasks(Replicas(store, KEYS), groups, act)
-    asked = Request("tasks/get", {}, Client(version=MODERN), NO_LINE, 0)
+    asked = Request("tasks/get", {}, Client(version=MODERN), NO_REPLY_CHANNEL, 0)
     with anyio.fail_after(120):
         async with anyio.create_task_group() as tasks:
             with groups.within(tasks):

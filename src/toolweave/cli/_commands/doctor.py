@@ -102,7 +102,7 @@ def _of_entry(selection: LoadedConfig, name: str) -> Json:
         "steps": [],
         "tools": 0,
         "problems": [],
-        "left_out": [],
+        "skipped_by_server": [],
         "stderr": "",
         "error": str(error) if error is not None else None,
         "exit_code": int(ExitCode.USAGE),
@@ -134,8 +134,8 @@ async def _examine(config: ServerConfig) -> Json:
         ],
         "tools": len(connection.snapshot()),
         "problems": [*remarks_on_path(config), *connection.problems],
-        "left_out": [
-            {"tool": one.name, "part": one.part, "reason": one.reason} for one in connection.left_out_by_server
+        "skipped_by_server": [
+            {"tool": one.name, "part": one.part, "reason": one.reason} for one in connection.skipped_by_server
         ],
         "stderr": connection.stderr_tail,
         "error": str(error) if error is not None else None,
@@ -177,8 +177,8 @@ def _lines(finding: Json) -> list[str]:
         lines.append(f"  sign-in   {lasting(finding['sign_in'])}")
     if finding["problems"]:
         lines += ["  problems:", *(f"    {problem}" for problem in finding["problems"])]
-    if finding["left_out"]:
-        lines += ["  left out by the server:", *map(_left_out_line, finding["left_out"])]
+    if finding["skipped_by_server"]:
+        lines += ["  left out by the server:", *map(_skipped_line, finding["skipped_by_server"])]
     if finding["error"]:
         first, *rest = finding["error"].split("\n")
         failed = [step["detail"].split("\n")[0] for step in finding["steps"] if step["outcome"] == "failed"]
@@ -195,7 +195,7 @@ def _lines(finding: Json) -> list[str]:
     return lines
 
 
-def _left_out_line(one: Json) -> str:
+def _skipped_line(one: Json) -> str:
     part = "" if one["part"] == "tool" else f" ({one['part']})"
     return f"    {one['tool'] or '-'}{part}: {one['reason']}"
 

@@ -100,8 +100,8 @@ def _found(fleet: OpenServers, name: str) -> Sequence[ToolExplanation]:
             raise CommandError(f"tool {name!r}: server {server!r} is not started: {reason}")
     known: set[str] = set()
     for client in fleet.hub.clients.values():
-        known.update(client.left_out, client.withheld)
-        known.update(part.name for part in client.left_out_by_server if part.name)
+        known.update(client.excluded_tools, client.withheld)
+        known.update(part.name for part in client.skipped_by_server if part.name)
     for spec in fleet.specs:
         known.update((spec.name, *own_names(spec)))
     raise ToolError(unknown_tool(name, sorted(known)), kind=ErrorKind.NOT_FOUND)
@@ -140,7 +140,7 @@ def _problems(fleet: OpenServers, one: ToolExplanation) -> list[str]:
     """Return the problems of a tool: those that the connection found, and the parts that its server leaves out."""
     client = fleet.hub.clients[one.server]
     problems = [text for text in client.problems if repr(one.tool) in text]
-    parts = [part for part in client.left_out_by_server if part.name == one.tool]
+    parts = [part for part in client.skipped_by_server if part.name == one.tool]
     problems += (str(part) for part in parts if part.part != "tool")
     return problems
 

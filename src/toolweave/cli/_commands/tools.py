@@ -49,7 +49,7 @@ def tools(
                 answer_json({"servers": fleet.servers_json(), "tools": [_tool_json(spec) for spec in fleet.specs]})
             else:
                 _show(fleet, schema, named_by_url=bool(target.url) and not target.server)
-                _note_left_out(fleet)
+                _note_skipped(fleet)
                 fleet.show_failures()
             if not target.ad_hoc:
                 remember_tools({name: fleet.specs_of(name) for name in fleet.answered})
@@ -110,12 +110,12 @@ def _show(fleet: OpenServers, schema: bool, *, named_by_url: bool) -> None:
         show(heading("total", f"{len(fleet.answered)} servers", f"{len(fleet.specs)} tools", cost))
 
 
-def _note_left_out(fleet: OpenServers) -> None:
+def _note_skipped(fleet: OpenServers) -> None:
     """Say how many tools the servers themselves leave out, such as operations of an API that cannot be used."""
     for connection in fleet.connections():
-        left_out = sum(one.part == "tool" for one in connection.left_out_by_server)
-        if left_out:
-            what = "1 tool is" if left_out == 1 else f"{left_out} tools are"
+        skipped = sum(one.part == "tool" for one in connection.skipped_by_server)
+        if skipped:
+            what = "1 tool is" if skipped == 1 else f"{skipped} tools are"
             note(f"{connection.name}: {what} left out by the server; toolweave doctor says which and why")
 
 

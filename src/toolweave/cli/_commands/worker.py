@@ -50,7 +50,7 @@ class WorkerOptions(AgentTarget):
         Unknown | None,
         Option("--on-unknown", help="Policy for calls in which a worker died; by default the agent's."),
     ] = None
-    most_deaths: Annotated[int, Option("--most-deaths", minimum=1, help="How many workers may die of a run.")] = 3
+    max_deaths: Annotated[int, Option("--max-deaths", minimum=1, help="How many workers may die of a run.")] = 3
     grace: Annotated[
         float,
         Option("--grace", metavar="SECONDS", minimum=0, help="How long turns and calls may take to end at SIGTERM."),
@@ -152,7 +152,7 @@ async def _work(options: WorkerOptions, url: str, found: WorkerTargets | None) -
                     also=tasks,
                     concurrency=options.concurrency,
                     on_unknown=None if options.on_unknown is None else options.on_unknown.value,
-                    max_deaths=options.most_deaths,
+                    max_deaths=options.max_deaths,
                     grace_seconds=options.grace,
                 )
     return ExitCode.OK

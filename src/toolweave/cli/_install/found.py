@@ -107,7 +107,7 @@ async def _chosen(registry: McpRegistry, server: PublishedServer, via: str | Non
         option=option,
         bundle=bundle,
         notes=[*notes, *(f"left out: {reason}" for reason in refused)],
-        others=[f"{one.kind} {one.what}" for one in options if one is not fitting[0]],
+        others=[f"{one.kind} {one.source}" for one in options if one is not fitting[0]],
     )
 
 

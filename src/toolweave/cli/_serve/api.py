@@ -14,7 +14,7 @@ from toolweave.cli._screen import note
 from toolweave.cli._serve.listen import secret_in
 from toolweave.errors import ToolweaveError
 from toolweave.protocol import methods
-from toolweave.protocol.left_out import LeftOut, left_out_meta
+from toolweave.protocol.skipped_parts import SkippedPart, skipped_parts_meta
 
 if TYPE_CHECKING:
     from toolweave.openapi import OpenApiToolset
@@ -77,7 +77,7 @@ def api_server(
     except ToolweaveError as error:
         raise CommandError(str(error)) from None
     for one in toolset.problems:
-        note(f"{one.operation}: left out is the {one.left_out}: {one.reason} (at {one.pointer})")
+        note(f"{one.operation}: left out is the {one.skipped}: {one.reason} (at {one.pointer})")
     return server_of_api(toolset, name=name or "api", state_keys=state_keys)
 
 
@@ -93,11 +93,11 @@ def server_of_api(toolset: OpenApiToolset, *, name: str, state_keys: Sequence[st
         tools=toolset,
         resources=[toolset.resources()],
         request_state_keys=state_keys,
-        middleware=[LeftOutOperations(toolset)],
+        middleware=[SkippedOperations(toolset)],
     )
 
 
-class LeftOutOperations:
+class SkippedOperations:
     """Middleware that names in every list of tools the operations of an API that are left out, and why."""
 
     def __init__(self, toolset: OpenApiToolset) -> None:
@@ -109,15 +109,15 @@ class LeftOutOperations:
         if request.method != methods.TOOLS_LIST or not self._toolset.problems:
             return result
         parts = (
-            LeftOut(
+            SkippedPart(
                 name=one.tool,
-                part="tool" if one.left_out == "operation" else one.left_out,
+                part="tool" if one.skipped == "operation" else one.skipped,
                 reason=f"{one.operation}: {one.reason} (at {one.pointer})",
             )
             for one in self._toolset.problems
         )
         meta = as_object(result.get("_meta")) or {}
-        return {**result, "_meta": {**meta, **left_out_meta(parts)}}
+        return {**result, "_meta": {**meta, **skipped_parts_meta(parts)}}
 
 
 def _credentials(text: str, variable: str) -> Any:  # what `openapi_tools` takes

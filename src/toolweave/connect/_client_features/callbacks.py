@@ -37,7 +37,7 @@ class SamplingRequest(Value, frozen=True, kw_only=True):
         raw: The parameters as received, with model preferences, stop sequences and all other members.
     """
 
-    quiet: ClassVar[frozenset[str]] = frozenset({"raw"})
+    repr_exclude: ClassVar[frozenset[str]] = frozenset({"raw"})
     server: str
     messages: tuple[SamplingMessage, ...]
     system_prompt: str | None = None

@@ -36,8 +36,8 @@ class FormField(NamedTuple):
         value: The text in it: its default; for a choice the index.
         choices: The values to choose from.
         hint: The kind of value that is expected, in words.
-        least: The least number, or None.
-        most: The largest number, or None.
+        minimum: The least number, or None.
+        maximum: The largest number, or None.
     """
 
     key: str
@@ -49,8 +49,8 @@ class FormField(NamedTuple):
     value: str
     choices: tuple[Any, ...]
     hint: str
-    least: float | None
-    most: float | None
+    minimum: float | None
+    maximum: float | None
 
     @property
     def labels(self) -> Sequence[str]:
@@ -118,8 +118,8 @@ def _field(key: str, name: str, part: Any, root: Mapping[str, Any], required: bo
         value=_shown(node["default"], kind, choices) if "default" in node else "",
         choices=choices,
         hint=_hint(kind, node),
-        least=_bound(node, "minimum"),
-        most=_bound(node, "maximum"),
+        minimum=_bound(node, "minimum"),
+        maximum=_bound(node, "maximum"),
     )
 
 

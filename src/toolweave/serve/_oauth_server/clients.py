@@ -128,7 +128,7 @@ class KnownClient(Value, frozen=True, kw_only=True):
         source: `static`, `document` or `registration`.
     """
 
-    quiet: ClassVar[frozenset[str]] = frozenset({"secret_digest"})
+    repr_exclude: ClassVar[frozenset[str]] = frozenset({"secret_digest"})
 
     client_id: str
     name: str

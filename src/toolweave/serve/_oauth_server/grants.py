@@ -43,7 +43,7 @@ class PendingSignIn(Value, frozen=True, kw_only=True):
         resource: The endpoint for its token, empty for the endpoint of the server.
     """
 
-    quiet: ClassVar[frozenset[str]] = frozenset({"state", "verifier", "nonce"})
+    repr_exclude: ClassVar[frozenset[str]] = frozenset({"state", "verifier", "nonce"})
 
     client_id: str
     redirect_uri: str
@@ -87,7 +87,7 @@ class Grant(Value, frozen=True, kw_only=True):
         ends_at: When it ends, in seconds since the epoch.
     """
 
-    quiet: ClassVar[frozenset[str]] = frozenset({"sealed"})
+    repr_exclude: ClassVar[frozenset[str]] = frozenset({"sealed"})
 
     client_id: str
     subject: str

@@ -72,16 +72,16 @@ class Completions:
         sources: The others, asked in this order.
 
     Args:
-        rounds: Runs the functions.
+        runner: Runs the functions.
         prompts: Returns whether a prompt is offered; others are refused (-32602).
         resources: Returns the same for a URI or a template.
         expose_errors: As for tools: the client's view of an unexpected exception.
     """
 
     def __init__(
-        self, *, rounds: HandlerRunner, prompts: Known, resources: Known, expose_errors: ExposeErrors | None = None
+        self, *, runner: HandlerRunner, prompts: Known, resources: Known, expose_errors: ExposeErrors | None = None
     ) -> None:
-        self._rounds = rounds
+        self._runner = runner
         self._known = {"prompt": prompts, "resource": resources}
         self._expose = expose_errors
         self.sources: list[CompletionSource] = []
@@ -132,7 +132,7 @@ class Completions:
             # a completion has no rounds of input, and parameters that a method does not have are ignored
             params = without_members(request.params, *_OF_ROUNDS)
             request = request.replace(params=params)
-        return await self._rounds.run(request, partial(self.answer, request))
+        return await self._runner.run(request, partial(self.answer, request))
 
     async def answer(self, request: Request, ctx: CallContext) -> Json:
         """Return the members of a `CompleteResult`.

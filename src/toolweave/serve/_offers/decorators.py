@@ -53,15 +53,15 @@ class ServerContent:
         prompts: PromptLike,
         *,
         changes: Changes,
-        rounds: HandlerRunner,
+        runner: HandlerRunner,
         page_size: int | None,
         expose_errors: ExposeErrors | None,
     ) -> Sequence[Feature]:
         """Set up the registries, and return the features."""
-        self.resources = Resources(resources, rounds=rounds, page_size=page_size, expose_errors=expose_errors)
-        self.prompts = Prompts(prompts, rounds=rounds, page_size=page_size, expose_errors=expose_errors)
+        self.resources = Resources(resources, runner=runner, page_size=page_size, expose_errors=expose_errors)
+        self.prompts = Prompts(prompts, runner=runner, page_size=page_size, expose_errors=expose_errors)
         self.completions = Completions(
-            rounds=rounds,
+            runner=runner,
             prompts=self.prompts.offers,
             resources=self.resources.offers,
             expose_errors=expose_errors,

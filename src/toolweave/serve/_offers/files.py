@@ -35,7 +35,7 @@ def directory(
     uri: str | None = None,
     description: str = "",
     hidden: bool = False,
-    most_files: int = MAX_FILES,
+    max_files: int = MAX_FILES,
 ) -> Directory:
     """Return the files below a directory, subdirectories included, as resources; pass it to `resources=`.
 
@@ -47,7 +47,7 @@ def directory(
         uri: The prefix of the URIs, such as `"docs://"`; the directory's `file://` URI by default.
         description: The description of the template for all files.
         hidden: Whether files and directories whose names begin with a dot are offered as well.
-        most_files: Maximum number of listed files; others can be read nevertheless.
+        max_files: Maximum number of listed files; others can be read nevertheless.
 
     Raises:
         NotADirectoryError: The path is not a directory.
@@ -55,7 +55,7 @@ def directory(
     root = Path(path).resolve()
     if not is_directory(root):
         raise NotADirectoryError(f"{str(path)!r} is not a directory, so its files cannot be offered as resources")
-    return Directory(root, uri or f"{root.as_uri()}/", description=description, hidden=hidden, most_files=most_files)
+    return Directory(root, uri or f"{root.as_uri()}/", description=description, hidden=hidden, max_files=max_files)
 
 
 class Directory:
@@ -68,14 +68,14 @@ class Directory:
         *,
         description: str = "",
         hidden: bool = False,
-        most_files: int = MAX_FILES,
+        max_files: int = MAX_FILES,
         leave_out: Callable[[str], bool] | None = None,
     ) -> None:
         self._folder = Folder(root, hidden=hidden, leave_out=leave_out)
         self._uri = uri
         self._template = Template(f"{uri}{{+path}}")
         self._description = description
-        self._max_files = most_files
+        self._max_files = max_files
 
     @property
     def empty(self) -> bool:

@@ -213,7 +213,7 @@ class Prompts(OffersFeature[PromptSource, PromptsChanged]):
 
     Args:
         prompts: A source, or a sequence of prompts, functions and sources.
-        rounds: Runs the functions.
+        runner: Runs the functions.
         page_size: Entries on a page of the list; None puts all on one.
         expose_errors: As for tools: the client's view of an unexpected exception.
 
@@ -232,12 +232,12 @@ class Prompts(OffersFeature[PromptSource, PromptsChanged]):
         self,
         prompts: PromptLike = (),
         *,
-        rounds: HandlerRunner,
+        runner: HandlerRunner,
         page_size: int | None = DEFAULT_PAGE_SIZE,
         expose_errors: ExposeErrors | None = None,
     ) -> None:
         self.registry: PromptRegistry = PromptRegistry()
-        super().__init__(self.registry, rounds=rounds, page_size=page_size, expose_errors=expose_errors)
+        super().__init__(self.registry, runner=runner, page_size=page_size, expose_errors=expose_errors)
         self.registry.subscribe(self._listeners.emit)
         if isinstance(prompts, PromptSource):
             self.add(prompts)
@@ -312,7 +312,7 @@ class Prompts(OffersFeature[PromptSource, PromptsChanged]):
     async def _get(self, request: Request) -> Json:
         self._require(request)
         work = partial(self._answer, request, request.text("name"), request.object("arguments"))
-        return await self._rounds.run(request, work)
+        return await self._runner.run(request, work)
 
     async def _answer(self, request: Request, name: str, arguments: Json, ctx: CallContext) -> Json:
         return await self._found(request, name, f"prompt {name!r}", self.answer(name, arguments, ctx))

@@ -164,7 +164,7 @@ class OffersFeature(ABC, Generic[SourceT, ChangeT]):
 
     Args:
         functions: The registry of functions, which is the first source.
-        rounds: Runs the functions.
+        runner: Runs the functions.
         page_size: Entries on a page of the list; None puts all on one.
         expose_errors: As for tools: the client's view of an unexpected exception.
     """
@@ -176,12 +176,12 @@ class OffersFeature(ABC, Generic[SourceT, ChangeT]):
         self,
         functions: SourceT,
         *,
-        rounds: HandlerRunner,
+        runner: HandlerRunner,
         page_size: int | None,
         expose_errors: ExposeErrors | None,
     ) -> None:
         self._sources: list[SourceT] = [functions]
-        self._rounds = rounds
+        self._runner = runner
         self._page_size = page_size
         self._expose = expose_errors
         self._listeners = ChangeListeners[ChangeT]()

@@ -336,7 +336,7 @@ class Resources(OffersFeature[ResourceSource, ResourcesChanged]):
 
     Args:
         resources: A source, or a sequence of resources and sources.
-        rounds: Runs the functions.
+        runner: Runs the functions.
         page_size: Entries on a page of a list; None puts all on one.
         expose_errors: As for tools: the client's view of an unexpected exception.
 
@@ -355,12 +355,12 @@ class Resources(OffersFeature[ResourceSource, ResourcesChanged]):
         self,
         resources: ResourceLike = (),
         *,
-        rounds: HandlerRunner,
+        runner: HandlerRunner,
         page_size: int | None = DEFAULT_PAGE_SIZE,
         expose_errors: ExposeErrors | None = None,
     ) -> None:
         self.registry: ResourceRegistry = ResourceRegistry()
-        super().__init__(self.registry, rounds=rounds, page_size=page_size, expose_errors=expose_errors)
+        super().__init__(self.registry, runner=runner, page_size=page_size, expose_errors=expose_errors)
         self.registry.subscribe(self._listeners.emit)
         if isinstance(resources, ResourceSource):
             self.add(resources)
@@ -468,7 +468,7 @@ class Resources(OffersFeature[ResourceSource, ResourcesChanged]):
     async def _read(self, request: Request) -> Json:
         self._require(request)
         uri = request.text("uri")
-        return await self._rounds.run(request, partial(self._answer, request, uri))
+        return await self._runner.run(request, partial(self._answer, request, uri))
 
     async def _answer(self, request: Request, uri: str, ctx: CallContext) -> Json:
         return await self._found(request, uri, f"reading resource {uri!r}", self.answer(uri, ctx))

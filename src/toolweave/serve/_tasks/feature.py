@@ -40,7 +40,7 @@ class TasksFeature:
 
     Args:
         rules: The tools that become tasks, by name: `"optional"`, `"required"` or a `TaskRule`.
-        rounds: Knows the answers that came with a call.
+        runner: Runs handlers, and reads the answers that came with a call.
         backend: Where tasks are.
         ttl_ms: Milliseconds from a task's creation until it may be forgotten; work that takes longer is cancelled.
         poll_ms: Milliseconds between two requests of a client for the state of a task.
@@ -58,7 +58,7 @@ class TasksFeature:
         self,
         rules: Mapping[str, TaskSupport | TaskRule],
         *,
-        rounds: HandlerRunner,
+        runner: HandlerRunner,
         backend: TaskBackend,
         ttl_ms: int = 3_600_000,
         poll_ms: int = 500,
@@ -69,7 +69,7 @@ class TasksFeature:
         self.rules: TaskRules = TaskRules(rules)
         self._always = always
         self._new_id = new_id
-        self._rounds = rounds
+        self._runner = runner
         self._backend = backend
         self._ttl_ms = ttl_ms
         self._poll_ms = poll_ms
@@ -95,7 +95,7 @@ class TasksFeature:
         Raises:
             RequestError: No more tasks are accepted.
         """
-        given: Mapping[str, Any] = self._rounds.given(request) if request.modern else {}
+        given: Mapping[str, Any] = self._runner.given(request) if request.modern else {}
         ttl_ms = self._ttl(request)
         now = self._clock()
         shown = created(self._new_id(), ttl_ms=ttl_ms, poll_ms=self._poll_ms, now=now)
@@ -197,13 +197,13 @@ class TasksFeature:
         for key, question in tuple(found.questions.items()):
             params = {**question.params(modern=False), "_meta": related(found.shown[TASK_ID])}
             try:
-                with anyio.fail_after(self._rounds.timeout):
+                with anyio.fail_after(self._runner.timeout):
                     answer = await request.line.ask(question.method, params)
                 await found.answer({key: answer})
             except RequestError as exc:
                 await found.refuse(key, exc)
             except TimeoutError:
-                said = f"the client did not answer {question.method} within {self._rounds.timeout:g} s"
+                said = f"the client did not answer {question.method} within {self._runner.timeout:g} s"
                 await found.refuse(key, RequestError(said, code=INTERNAL_ERROR))
 
     async def _find(self, request: Request) -> TaskHandle:

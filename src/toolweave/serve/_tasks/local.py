@@ -57,10 +57,10 @@ class LocalTasks:
     """The backend of tasks that run in this process.
 
     Args:
-        rounds: Makes the contexts of handlers.
+        runner: Makes the contexts of handlers.
         changes: Notifies listening clients.
         store: Keeps ended tasks; by default in this process.
-        most: Maximum running tasks; the store bounds those that are kept.
+        max_running: Maximum running tasks; the store bounds those that are kept.
         clock: Returns the time in seconds since the epoch.
         seal: Encrypts the values in the store; None leaves them readable there.
     """
@@ -68,20 +68,20 @@ class LocalTasks:
     def __init__(
         self,
         *,
-        rounds: HandlerRunner,
+        runner: HandlerRunner,
         changes: Changes,
         store: Store | None = None,
-        most: int = 1000,
+        max_running: int = 1000,
         clock: Callable[[], float] = time.time,
         seal: DocumentSeal | None = None,
     ) -> None:
-        self._rounds = rounds
+        self._runner = runner
         self._changes = changes
         if store is None:
-            self._store = MemoryStore(max_documents=10 * most, clock=clock)
+            self._store = MemoryStore(max_documents=10 * max_running, clock=clock)
         else:
             self._store = store
-        self._most = most
+        self._max_running = max_running
         self._clock = clock
         self._seal = seal
         self._running: dict[str, _Running] = {}
@@ -108,13 +108,13 @@ class LocalTasks:
         Raises:
             RequestError: Too many run.
         """
-        if len(self._running) >= self._most:
+        if len(self._running) >= self._max_running:
             raise full()
         group = self._groups.current()
         client = new.request.client
         task = RunningTask(new.shown, expires_at=new.expires_at, now=self._clock, changed=self._notify)
-        caller = TaskCaller(task, new.request, new.given, self._rounds)
-        context = self._rounds.context(new.request, caller, task.progress)
+        caller = TaskCaller(task, new.request, new.given, self._runner)
+        context = self._runner.context(new.request, caller, task.progress)
         running = self._running[task.id] = _Running(task, client.principal, group)
         try:
             await self._keep(running)

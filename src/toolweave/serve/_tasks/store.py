@@ -24,7 +24,7 @@ from toolweave.serve._request_context import forwarded_meta
 from toolweave.serve._tasks.port import KEPT_AT_LEAST, NewTask, full, too_long
 from toolweave.state import Change, Delete, Document, Put, Store
 
-MOST = 1000
+MAX_OUTSTANDING = 1000
 OPEN_TO_ALL = 0.8
 """The share of the permits that is taken blindly; an owner who takes one of the rest has to hold few."""
 FEW = 0.1
@@ -54,15 +54,15 @@ class StoreSemaphore:
     Args:
         server: The server's name.
         clock: Returns the time in seconds.
-        most: The number of slots.
+        slots: The number of slots.
     """
 
-    def __init__(self, store: Store, server: str, clock: Callable[[], float], *, most: int = MOST) -> None:
+    def __init__(self, store: Store, server: str, clock: Callable[[], float], *, slots: int = MAX_OUTSTANDING) -> None:
         self._store = store
         self._collection = f"task-permits {server}"
         self._clock = clock
-        self._most = most
-        self._open = max(1, int(most * OPEN_TO_ALL))
+        self._slots = slots
+        self._open = max(1, int(slots * OPEN_TO_ALL))
         # until when, by owner; None for all of them
         self._refused: dict[str | None, float] = {}
 
@@ -92,13 +92,13 @@ class StoreSemaphore:
 
     async def _look(self, owner: str | None, ttl: float) -> Permit | None:
         """Scan for a free permit; the reserve is for owners below their share."""
-        taken: Sequence[Document] = await self._store.scan(self._collection, limit=self._most)
-        free = sorted(set(range(self._most)) - {int(one.key) for one in taken})
+        taken: Sequence[Document] = await self._store.scan(self._collection, limit=self._slots)
+        free = sorted(set(range(self._slots)) - {int(one.key) for one in taken})
         if not free:
             self._refused[None] = self._clock() + REFUSED_SECONDS
             return None
         open_to_all = [number for number in free if number < self._open]
-        has_few = owner is None or sum(one.value == owner for one in taken) < self._most * FEW
+        has_few = owner is None or sum(one.value == owner for one in taken) < self._slots * FEW
         if not open_to_all and not has_few:
             self._refused[owner] = self._clock() + REFUSED_SECONDS
             return None
@@ -172,20 +172,20 @@ class TaskStore:
         queue: Notifies workers of them.
         server: The server's name.
         clock: Returns the time in seconds since the epoch.
-        most: Maximum outstanding tasks of all that share the store.
+        slots: Maximum outstanding tasks of all that share the store.
 
     Attributes:
         topic: The topic under which workers are notified of them.
     """
 
     def __init__(
-        self, store: Store, queue: WorkQueue, server: str, clock: Callable[[], float], *, most: int = MOST
+        self, store: Store, queue: WorkQueue, server: str, clock: Callable[[], float], *, slots: int = MAX_OUTSTANDING
     ) -> None:
         self.store = store
         self.server = server
         self.clock = clock
         self.topic = JobTopic(TASK_NOTES, server, store=store, queue=queue, clock=clock, keep_seconds=_NOTED_SECONDS)
-        self._permits = StoreSemaphore(store, server, clock, most=most)
+        self._permits = StoreSemaphore(store, server, clock, slots=slots)
 
     def entry(self, new: NewTask) -> StoredTask:
         """Return the record of a new task."""

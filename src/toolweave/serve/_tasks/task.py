@@ -182,25 +182,25 @@ class TaskCaller:
     Args:
         request: The call that became the task.
         given: Answers that came with the call, by key.
-        rounds: The server's values for handlers.
+        runner: Runs handlers with the server's values.
     """
 
-    def __init__(self, task: RunningTask, request: Request, given: Mapping[str, Any], rounds: HandlerRunner) -> None:
+    def __init__(self, task: RunningTask, request: Request, given: Mapping[str, Any], runner: HandlerRunner) -> None:
         self.request = request
         self._task = task
         self._client = request.client
         self._given = given
-        self._rounds = rounds
+        self._runner = runner
 
     @property
     def sessions(self) -> ClientSessions:
         """The sessions that the client reaches."""
-        return ClientSessions(self._rounds.sessions, self._client)
+        return ClientSessions(self._runner.sessions, self._client)
 
     @property
     def capabilities(self) -> Mapping[str, Any]:
         """The capabilities that the client declared with the call, and those that the server provides for it."""
-        return self._rounds.sampling.able(self._client.capabilities)
+        return self._runner.sampling.able(self._client.capabilities)
 
     @property
     def client_key(self) -> str | None:
@@ -230,7 +230,7 @@ class TaskCaller:
             ToolError: It refused.
         """
         declared = self._client.capabilities
-        sampling = self._rounds.sampling
+        sampling = self._runner.sampling
         mine = {place: one for place, one in enumerate(questions) if sampling.takes(one, declared)}
         others = [one for place, one in enumerate(questions) if place not in mine]
         check_capabilities(others, declared)

@@ -47,7 +47,7 @@ class TaskJobs:
 
     Args:
         rules: The recovery of a task whose worker died.
-        rounds: Makes the contexts of handlers.
+        runner: Makes the contexts of handlers.
         tasks: The tasks of the server.
         prepare: Finds the tools.
         running: Returns a context manager that is entered while a tool runs.
@@ -61,7 +61,7 @@ class TaskJobs:
         self,
         rules: TaskRules,
         *,
-        rounds: HandlerRunner,
+        runner: HandlerRunner,
         tasks: TaskStore,
         prepare: Prepare,
         running: Callable[[], AbstractAsyncContextManager[object]] = nullcontext,
@@ -70,7 +70,7 @@ class TaskJobs:
     ) -> None:
         self.topic = tasks.topic
         self._rules = rules
-        self._rounds = rounds
+        self._runner = runner
         self._tasks = tasks
         self._prepare = prepare
         self._running = running
@@ -169,9 +169,9 @@ class TaskJobs:
             await self._tasks.change(name, partial(_hand_back, lease.holder))
             raise _too_slow()
         run = _TaskRun(self._tasks, entry, lease.holder)
-        caller = TaskCaller(run.task, request, more["given"], self._rounds)
+        caller = TaskCaller(run.task, request, more["given"], self._runner)
         meta = {IDEMPOTENCY_KEY: sha256(f"task {name}".encode()).hexdigest(), **more["meta"]}
-        context = self._rounds.context(request, caller, run.task.progress, meta=meta)
+        context = self._runner.context(request, caller, run.task.progress, meta=meta)
         kept = False
         async with lease.kept(_nothing):
             try:

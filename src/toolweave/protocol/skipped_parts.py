@@ -18,16 +18,16 @@ from toolweave._json_types import (
 )
 from toolweave._value import Value
 
-__all__ = ["LEFT_OUT", "LeftOut", "left_out_in", "left_out_meta"]
+__all__ = ["SKIPPED_PARTS", "SkippedPart", "skipped_parts_in", "skipped_parts_meta"]
 
-LEFT_OUT = "io.toolweave/left-out"
+SKIPPED_PARTS = "io.toolweave/skipped-parts"
 """The parts that are left out of a list of tools: a list of objects with `name`, `part` and `reason`."""
 
 _MAX_PARTS = 1000
 _MAX_CHARACTERS = 500
 
 
-class LeftOut(Value, frozen=True, kw_only=True):
+class SkippedPart(Value, frozen=True, kw_only=True):
     """A part that a server leaves out of its list of tools.
 
     Attributes:
@@ -49,22 +49,22 @@ class LeftOut(Value, frozen=True, kw_only=True):
         return f"{named}{part} is left out by the server: {self.reason}"
 
 
-def left_out_meta(parts: Iterable[LeftOut]) -> Json:
+def skipped_parts_meta(parts: Iterable[SkippedPart]) -> Json:
     """Return the `_meta` of a list of tools without these parts, at most 1,000 of them; empty for none."""
     made = [{"name": one.name, "part": one.part, "reason": one.reason} for one in islice(parts, _MAX_PARTS)]
     if made:
-        return {LEFT_OUT: made}
+        return {SKIPPED_PARTS: made}
     return {}
 
 
-def left_out_in(meta: object) -> tuple[LeftOut, ...]:
+def skipped_parts_in(meta: object) -> tuple[SkippedPart, ...]:
     """Return the parts that the `_meta` of a list names; a server may have written anything there."""
-    entries = array_or_empty(object_or_empty(meta).get(LEFT_OUT))
+    entries = array_or_empty(object_or_empty(meta).get(SKIPPED_PARTS))
     return tuple(map(_read, object_entries(entries[:_MAX_PARTS])))
 
 
-def _read(entry: JsonObject) -> LeftOut:
-    return LeftOut(
+def _read(entry: JsonObject) -> SkippedPart:
+    return SkippedPart(
         name=_short_text(entry.get("name")),
         part=_short_text(entry.get("part")) or "tool",
         reason=_short_text(entry.get("reason")) or "the server gives no reason",
