@@ -25,7 +25,7 @@ from benchmarks.imports import imports
 from benchmarks.measure import Figure, machine
 from benchmarks.peers import install
 from benchmarks.post import post
-from benchmarks.report import as_json, as_markdown, show
+from benchmarks.report import as_json, as_markdown, figures_of, show
 from benchmarks.scan import scan
 from benchmarks.serving import serving
 from benchmarks.settings import Settings
@@ -69,14 +69,15 @@ def parser() -> argparse.ArgumentParser:
     out.add_argument("--peers", action="store_true", help="install the peers that are missing, each on its own")
     out.add_argument("--check", action="store_true", help="exit with 1 when a target is missed")
     out.add_argument("--write", type=Path, metavar="PAGE", help="put the tables of what was run into a page")
+    out.add_argument("--first", type=Path, metavar="JSON", help="an earlier run: a page has what both agree on")
     return out
 
 
-def write_page(page: Path, figures: list[Figure]) -> None:
+def write_page(page: Path, *runs: list[Figure]) -> None:
     """Replace the tables of the benchmarks that were run, between the marks of a page; the others stay."""
     before, _, rest = page.read_text(encoding="utf-8").partition(PAGE_MARKS[0])
     known, _, after = rest.partition(PAGE_MARKS[1])
-    tables = by_title(known) | by_title(as_markdown(figures))
+    tables = by_title(known) | by_title(as_markdown(*runs))
     text = "\n\n".join(tables.values())
     page.write_text(f"{before}{PAGE_MARKS[0]}{text}\n{PAGE_MARKS[1]}{after}", encoding="utf-8")
 
@@ -118,7 +119,8 @@ def main() -> None:
             interrupted = True
             break
     if options.write is not None and not interrupted:
-        write_page(options.write, figures)
+        first = [] if options.first is None else [figures_of(options.first.read_text(encoding="utf-8"))]
+        write_page(options.write, figures, *first)
     if options.json:
         print(as_json(facts, figures))
     else:

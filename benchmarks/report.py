@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from itertools import groupby
-from typing import Any
+from typing import Any, TypeAlias
 
 from rich.console import Console
 from rich.table import Table
@@ -14,7 +14,10 @@ from rich.table import Table
 from benchmarks.measure import Figure
 from benchmarks.targets import judge, limit_of
 
-__all__ = ["as_json", "as_markdown", "show"]
+__all__ = ["as_json", "as_markdown", "figures_of", "show"]
+
+Ratio: TypeAlias = Callable[[Figure], float | None]
+"""What a cell of a table shows of a row."""
 
 
 def duration(seconds: float | None) -> str:
@@ -93,30 +96,32 @@ def target_cell(row: Figure) -> str:
     )
 
 
-def as_markdown(figures: Sequence[Figure]) -> str:
-    """Return the ratios as tables of a page: contenders beside each other, no absolute time, no machine."""
+def figures_of(text: str) -> list[Figure]:
+    """Return the figures of a run that `as_json` wrote."""
+    return [Figure(**row) for row in json.loads(text)["figures"]]
+
+
+def as_markdown(*runs: Sequence[Figure]) -> str:
+    """Return the ratios as tables of a page: contenders beside each other, no absolute time, no machine.
+
+    Of several runs a cell has the mean, and is empty where they differ by more than a quarter.
+    """
     parts: list[str] = []
-    for benchmark, rows in groupby(figures, key=lambda figure: figure.benchmark):
-        mine = list(rows)
-        if benchmark == "calls":
-            parts.append(ratios(mine, "User CPU of the client per call, in units of raw", lambda row: row.user_ratio))
+    for benchmark in dict.fromkeys(row.benchmark for row in runs[0]):
+        mine = [[row for row in run if row.benchmark == benchmark] for run in runs]
         heading = HEADINGS.get(benchmark)
         if heading is not None:
-            parts.append(ratios(mine, *heading))
-        if benchmark == "serving":
-            parts.append(ratios(mine, "Time that a client waits for a served call, in units of raw", waited(mine)))
+            title, ratio = heading
+            parts.append(ratios(title, [(rows, ratio) for rows in mine]))
         if benchmark == "gateway":
-            parts.append(
-                ratios(mine, "Calls per second through a gateway, in units of raw", lambda row: 1 / row.wall_ratio)
-            )
-            parts.append(
-                ratios(mine, "Time that a caller waits for a call through a gateway, in units of raw", waited(mine))
-            )
-            parts.append(ratios(mine, "Memory of a gateway, in units of raw", lambda row: row.memory_ratio))
+            title = "Time that a caller waits for a call through a gateway, in units of raw"
+            parts.append(ratios(title, [(rows, waited(rows)) for rows in mine]))
+            title = "Memory of a gateway, in units of raw"
+            parts.append(ratios(title, [(rows, lambda row: row.memory_ratio) for rows in mine]))
     return "\n\n".join(parts) + "\n"
 
 
-def waited(rows: Sequence[Figure]) -> Callable[[Figure], float | None]:
+def waited(rows: Sequence[Figure]) -> Ratio:
     """Return what gives a row's median wait in units of the baseline's."""
     raw = {row.case: row.p50 for row in rows if row.contender == "raw"}
 
@@ -127,18 +132,27 @@ def waited(rows: Sequence[Figure]) -> Callable[[Figure], float | None]:
     return ratio
 
 
-def ratios(rows: Sequence[Figure], title: str, ratio: Callable[[Figure], float | None]) -> str:
+def ratios(title: str, runs: Sequence[tuple[Sequence[Figure], Ratio]]) -> str:
     """Return one table of a page: a row for each case, a column for each contender."""
+    rows = runs[0][0]
     names = list(dict.fromkeys(row.contender for row in rows if row.contender != "raw"))
-    values = {(row.case, row.contender): row for row in rows}
+    cells = [{(row.case, row.contender): ratio(row) for row in run} for run, ratio in runs]
     lines = [f"### {title}", "", f"| case | {' | '.join(names)} |", f"|---|{'---:|' * len(names)}"]
     for case in dict.fromkeys(row.case for row in rows):
-        cells = [number(ratio(values[case, name])) if (case, name) in values else "" for name in names]
-        lines.append(f"| {case} | {' | '.join(cells)} |")
+        texts = [number(agreed([run.get((case, name)) for run in cells])) for name in names]
+        lines.append(f"| {case} | {' | '.join(texts)} |")
     return "\n".join(lines)
 
 
-HEADINGS: dict[str, tuple[str, Callable[[Figure], float | None]]] = {
+def agreed(values: Sequence[float | None]) -> float | None:
+    """Return the mean of a figure's runs; None where one lacks it, or they differ by more than a quarter."""
+    known = [value for value in values if value is not None]
+    if len(known) < len(values) or max(known) > 1.25 * min(known):
+        return None
+    return sum(known) / len(known)
+
+
+HEADINGS: dict[str, tuple[str, Ratio]] = {
     "calls": ("CPU of the client per call, in units of raw", lambda row: row.cpu_ratio),
     "extremes": ("Time for one large exchange, in units of raw", lambda row: row.wall_ratio),
     "discovery": ("CPU to list many tools, in units of raw", lambda row: row.cpu_ratio),
