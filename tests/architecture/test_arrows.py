@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.architecture.neighbours import imported, listed
 from tests.architecture.source import PACKAGE, Module, modules
 
 ARROWS: dict[str, set[str]] = {
@@ -207,3 +208,8 @@ def test_no_two_files_import_one_another_in_a_circle() -> None:
 
 def test_a_circle_is_found() -> None:
     assert cycles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a"}, "e": set()}) == ["b", "c"]
+
+
+def test_a_room_says_which_of_its_modules_neighbours_may_use() -> None:
+    hint = "import from the face of the room, or list the module: python -m tests.architecture.neighbours --write"
+    assert imported() == listed(), hint
