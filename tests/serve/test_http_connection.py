@@ -152,6 +152,18 @@ async def test_a_trailer_does_not_become_a_header() -> None:
     assert b"x-late" not in seen[0]
 
 
+async def test_an_empty_line_before_a_request_is_ignored() -> None:
+    async with served_http(doing_server()) as url:
+        with anyio.fail_after(30):
+            async with connected(url) as stream:
+                await stream.send(b"\r\n")
+                await anyio.wait_all_tasks_blocked()
+                await stream.send(call_of(url))
+                received = await one_response(stream)
+
+    assert received.startswith(b"HTTP/1.1 200 OK")
+
+
 async def test_a_client_that_waits_for_continue_gets_it_before_the_response() -> None:
     async with served_http(doing_server()) as url:
         with anyio.fail_after(30):
