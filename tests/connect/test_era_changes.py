@@ -13,6 +13,7 @@ import pytest
 
 from tests.connect.scripted import Exchange, HttpScript, legacy_answer, listening, modern_answer
 from tests.connect.targets import MODERN, Json, connected, error, eventually, initialized, pid_of
+from tests.servers.fixtures import relay_command
 from toolweave import ConnectError, ConnectionLostError, Hub, ProtocolError, connect_mcp
 from toolweave.connect import ConnectionState
 from toolweave.testing.servers import http_server, stdio_server_command
@@ -300,6 +301,22 @@ async def test_a_process_that_starts_again_as_another_version_is_spoken_to_in_it
             assert (await connection.call_tool("echo", {"text": "b"})).text == "b"
         # a server of both eras is still spoken to in the era that it had
         assert (connection.protocol_version == MODERN) == (after == "modern")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("before", "after"), [change for change in CHANGES if change != ("legacy", "dual")])
+async def test_a_server_that_is_replaced_behind_a_relay_over_a_pipe_is_reached_again(
+    before: str, after: str, tmp_path: Path
+) -> None:
+    eras = tmp_path / "era"
+    eras.write_text(before)
+    async with connected(relay_command(eras)) as connection:
+        assert (await connection.call_tool("echo", {"text": "a"})).text == "a"
+        eras.write_text(after)
+        with anyio.fail_after(20):
+            assert (await connection.call_tool("echo", {"text": "b"})).text == "b"
+            assert [spec.name for spec in await connection.list_tools()]
+        assert connection.restarts == (0 if (before, after) == ("dual", "modern") else 1)
 
 
 @pytest.mark.slow

@@ -13,8 +13,8 @@ from typing import Any
 import anyio
 import pytest
 
-from tests.gateway.relayed import EACH_CALLER, Json, calling, gateway_to
-from tests.servers.fixtures import echo_command, http_server
+from tests.gateway.relayed import EACH_CALLER, MODERN, Json, calling, gateway_to
+from tests.servers.fixtures import echo_command, http_server, relay_command
 from toolweave import Callbacks, McpConnection
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
@@ -67,7 +67,20 @@ def replaced_service(before: str, after: str, folder: Path) -> Generator[tuple[J
         yield {"type": "http", "url": url, "tool_prefix": ""}, replace
 
 
-CARRIERS: dict[str, Any] = {"stdio": replaced_process, "http": replaced_service}
+@contextlib.contextmanager
+def replaced_behind_relay(before: str, after: str, folder: Path) -> Generator[tuple[Json, Replace]]:
+    """Yield the entry of a process that stays while the server behind it is replaced."""
+    eras = folder / "era"
+    eras.write_text(before)
+    command = relay_command(eras)
+
+    def replace() -> None:
+        eras.write_text(after)
+
+    yield {"command": command[0], "args": command[1:], "tool_prefix": ""}, replace
+
+
+CARRIERS: dict[str, Any] = {"stdio": replaced_process, "relay": replaced_behind_relay, "http": replaced_service}
 
 
 async def echoed(caller: McpConnection, text: str) -> str:
@@ -82,6 +95,9 @@ async def echoed(caller: McpConnection, text: str) -> str:
 async def test_the_first_call_after_the_change_reaches_the_new_version(
     version: str, before: str, after: str, callbacks: Callbacks, carrier: str, tmp_path: Path
 ) -> None:
+    same_era = (before, after) == ("legacy", "dual") or ((before, after) == ("dual", "legacy") and version != MODERN)
+    if carrier == "relay" and same_era:
+        pytest.skip("the relay does not repeat the handshake, which every client would lose")
     with CARRIERS[carrier](before, after, tmp_path) as (entry, replace):
         async with calling(gateway_to(entry), version, callbacks=callbacks) as caller:
             assert await echoed(caller, "a") == "a"

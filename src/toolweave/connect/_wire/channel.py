@@ -21,14 +21,16 @@ import anyio
 import anyio.abc
 import msgspec
 
-from toolweave._json_types import Json, JsonObject
+from toolweave._json import decode_json
+from toolweave._json_types import Json, JsonObject, object_or_empty
 from toolweave.connect._channel import Channel, NotSent
 from toolweave.connect._session import UNCANCELLABLE, ClientHandlers, Loss, OnNotification
 from toolweave.connect._wire.dispatcher import IncomingDispatcher
+from toolweave.connect._wire.era_check import EraCheck
 from toolweave.connect._wire.posted import HttpCall, PostedRequest, posted_result, posted_text
 from toolweave.connect._wire.request_encoder import request_text
 from toolweave.connect._wire.responses import invalid, result_of
-from toolweave.errors import ServerError
+from toolweave.errors import ConnectionLostError, ProtocolError, ServerError
 from toolweave.protocol import methods
 from toolweave.protocol.jsonrpc import ForeignId, RequestId, encode_notification
 from toolweave.protocol.lenient_messages import (
@@ -49,6 +51,9 @@ _COURTESY_SECONDS = 1.0
 _AT_ONCE = 4
 _DOUBT_SECONDS = 0.5
 _MAX_GIVEN_UP = 1000
+_CHECK_SECONDS = 2.0
+_OK = 200
+"""The status of HTTP that a response in a channel is judged as."""
 _SMALL_BYTES = 4096  # a larger one gains nothing by sharing a write, and is seen to be unsent when it waits alone
 
 
@@ -86,11 +91,13 @@ class ChannelWire:
         self._given_up: set[int | str] = set()
         self._doubted: asyncio.Future[Json] | None = None
         self._lists: set[int | str] = set()
-        self._posted: set[int | str] = set()
+        self._posted: dict[int | str, bytes] = {}
         self._pending: dict[int | str, asyncio.Future[Any]] = {}
         self._outbox: dict[int | str, bytes] = {}
         self._flush_is_due = False
         self._incoming = IncomingDispatcher(handlers, tasks, channel.send, server=server)
+        self._tasks = tasks
+        self._era = EraCheck(self._check_request, seconds=_CHECK_SECONDS)
         self._over = anyio.Event()
         self._loop = asyncio.get_running_loop()  # asking for it costs a system call, on Python 3.11
         self.over: bool = False
@@ -121,7 +128,10 @@ class ChannelWire:
             if not self._write(key, text):
                 await self._channel.send(text)
             sent = True
-            return await answer
+            result = await answer
+        except ProtocolError as exc:
+            await self._check_era(exc, method, params)
+            raise
         except OSError as exc:
             raise self._loss(not isinstance(exc, NotSent)) from None
         except asyncio.CancelledError:
@@ -134,6 +144,8 @@ class ChannelWire:
             self.forget(key)
             if not sent and answer.done():
                 answer.exception()  # retrieved, so that asyncio does not report it as lost
+        self._note_accepted(method)
+        return result
 
     def post(self, members: bytes, call: HttpCall | None = None) -> PostedRequest | None:
         """Send a request at once; see `PostsCalls`.
@@ -153,13 +165,13 @@ class ChannelWire:
         if not sent:
             self.forget(key)
             return None
-        self._posted.add(key)
+        self._posted[key] = members
         return key, answer
 
     def forget(self, key: int | str) -> None:
         """Forget a request that was answered, or was not sent."""
         self._pending.pop(key, None)
-        self._posted.discard(key)
+        self._posted.pop(key, None)
         self._lists.discard(key)
 
     def renew(self, key: int | str) -> asyncio.Future[Any]:
@@ -260,8 +272,67 @@ class ChannelWire:
             return
         try:
             answer.set_result(result_of(message, self._server, self._note))
+        except ProtocolError as exc:
+            key = own_id(message.id)
+            if key in self._posted:
+                self._tasks.start_soon(self._refuse_posted, key, exc)
+            else:
+                answer.set_exception(exc)
         except ServerError as exc:
             answer.set_exception(exc)
+
+    # the era: a process may be a relay to a server that is replaced while the relay runs
+
+    def _note_accepted(self, method: str) -> None:
+        """Let refusals be checked from now on: a server that refuses all but its handshake has not changed."""
+        if method not in UNCANCELLABLE:
+            self._era.due_at = 0.0
+
+    async def _check_era(self, refusal: ProtocolError, method: str, params: JsonObject) -> None:
+        """End the conversation if a request was refused because the server behind it has another era by now.
+
+        Raises:
+            ConnectionLostError: It has. The refused request was not begun.
+        """
+        if self.over:
+            return
+        if method in UNCANCELLABLE:
+            return
+        if await self._era.is_other_era(refusal, _OK, method, params):
+            self.end()
+            why = f"the server does not speak the protocol revision of this connection any more: {refusal.message}"
+            raise ConnectionLostError(why, server=self._server, sent=False) from None
+
+    async def _check_request(self, method: str, params: JsonObject) -> tuple[int, JsonObject | ProtocolError]:
+        """Send a request of a check of the era; return the status that HTTP would have, and its outcome."""
+        self._last_id += 1
+        key = self._last_id
+        answer = self.renew(key)
+        try:
+            await self._channel.send(request_text(key, method, params))
+            return _OK, await answer
+        except ProtocolError as exc:
+            return _OK, exc
+        except OSError as exc:
+            raise self._loss(not isinstance(exc, NotSent)) from None
+        finally:
+            self.forget(key)
+
+    async def _refuse_posted(self, key: int | str, refusal: ProtocolError) -> None:
+        """Fail a posted call by its refusal, after the check of the era."""
+        members = self._posted.get(key)
+        if members is None:  # given up meanwhile
+            return
+        outcome: ServerError = refusal
+        try:
+            request = object_or_empty(decode_json(posted_text(0, members)))
+            params = object_or_empty(request.get("params"))
+            await self._check_era(refusal, methods.TOOLS_CALL, params)
+        except ConnectionLostError as exc:
+            outcome = exc
+        except (ValueError, RecursionError):
+            pass  # arguments that are unusual enough to be the cause of the refusal
+        self.fail(key, outcome)
 
     def _handle_unreadable(self, text: bytes, exc: Exception) -> None:
         if not text.startswith(b"{"):  # a log record may begin with "[" as well as a batch

@@ -1,6 +1,7 @@
-"""Detection of a server over HTTP that was replaced, during a conversation, by a version of the other era.
+"""Detection of a server that was replaced, during a conversation, by a version of the other era.
 
-A stateless conversation does not end with its server, and a session may be refused in ways that no specification lists.
+A stateless conversation over HTTP does not end with its server, nor does the pipe of a process that relays to one, and
+a session may be refused in ways that no specification lists.
 A refusal that may be due to the era is therefore checked by one request that every server of the era answers.
 
 Why it costs little: a check is due only after a request was accepted, and otherwise once in some seconds. A server that
@@ -33,6 +34,8 @@ SendCheck = Callable[[str, JsonObject], Awaitable[tuple[int, JsonObject | Protoc
 _ENVELOPE = (PROTOCOL_VERSION, CLIENT_INFO, CLIENT_CAPABILITIES)
 _CHECK_SECONDS = 10.0
 _PAUSE_SECONDS = 5.0
+_SILENCE_SECONDS = 300.0
+"""The pause after a check that had no response: each one holds up the refusal that caused it."""
 _OTHER_CAUSES = frozenset({401, 403, 407, 408, 413, 414, 421, 425, 429, 431, *range(500, 600)})
 """The statuses of refusals that concern a client, a request or its moment, and no era."""
 _FAULTS = frozenset({500, 501})
@@ -46,11 +49,17 @@ class EraCheck:
 
     Attributes:
         due_at: The time, on the event loop's clock, from which a refusal is checked; 0 after an accepted request.
+
+    Args:
+        send: Sends the request of a check.
+        seconds: How long a check waits for its response.
     """
 
-    def __init__(self, send: SendCheck) -> None:
+    def __init__(self, send: SendCheck, *, seconds: float = _CHECK_SECONDS) -> None:
         self.due_at: float = math.inf
         self._send = send
+        self._seconds = seconds
+        self._silent_until = -math.inf
         self._changed = False
         self._running = anyio.Lock()
 
@@ -75,7 +84,7 @@ class EraCheck:
             # The stream of the session may have found it out meanwhile: a second check would meet a closed connection.
             if self._changed:
                 return True
-            if anyio.current_time() < self.due_at:
+            if anyio.current_time() < max(self.due_at, self._silent_until):
                 return False
             self.due_at = anyio.current_time() + _PAUSE_SECONDS
             if modern:
@@ -115,11 +124,12 @@ class EraCheck:
 
     async def _answer(self, method: str, params: JsonObject) -> tuple[int, JsonObject | ServerError | None]:
         """Send a request; return the status, and the result or the error, or None without a response in time."""
-        with anyio.move_on_after(_CHECK_SECONDS):
+        with anyio.move_on_after(self._seconds):
             try:
                 return await self._send(method, params)
             except ServerError as exc:
                 return 0, exc
+        self._silent_until = anyio.current_time() + _SILENCE_SECONDS
         return 0, None
 
 
@@ -131,8 +141,8 @@ def _is_suspicious(error: ProtocolError, status: int, *, modern: bool, params_fi
         return status in _FAULTS
     if status >= 400:
         return not modern or error.code not in _MODERN_CODES
-    if modern:
-        return error.code in (INVALID_REQUEST, METHOD_NOT_FOUND)
     if error.code == INVALID_PARAMS:
         return params_fit
+    if modern:
+        return error.code in (INVALID_REQUEST, METHOD_NOT_FOUND)
     return error.code == INVALID_REQUEST
