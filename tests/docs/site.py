@@ -26,6 +26,7 @@ import yaml
 
 import toolweave
 from tests.docs.pages import CHECKOUT
+from toolweave.version import VERSION
 
 __all__ = ["DECISIONS", "build", "configuration", "modules", "navigation", "pages_of_the_site", "stage"]
 
@@ -106,7 +107,8 @@ def stage(folder: Path, *, reference: bool = True) -> None:
     for place, text in texts.items():
         (folder / place).parent.mkdir(parents=True, exist_ok=True)
         (folder / place).write_text(text, encoding="utf-8")
-    shutil.copytree(CHECKOUT / "docs" / "images", folder / "images")
+    for name in ("images", "stylesheets"):
+        shutil.copytree(CHECKOUT / "docs" / name, folder / name)
 
 
 def _relinked(source: Path, place: str, places: Mapping[Path, str]) -> str:
@@ -174,15 +176,45 @@ def _unlisted(site: Path) -> list[str]:
     return sorted(names - listed - {f"toolweave.protocol.{name}" for name in names_of("toolweave.protocol")})
 
 
+def _mend_edit_links(site: Path) -> None:
+    """Let "Edit this page" lead to where a page of the root is, and take it out of pages made of docstrings."""
+    moved = {place: name for name, place in ROOT_PAGES.items()}
+    for place in [*moved, *modules()]:
+        page = site / place.removesuffix(".md") / "index.html"
+        text = page.read_text(encoding="utf-8")
+        wrong = f"/docs/{place}"
+        if place in moved:
+            text = text.replace(wrong, f"/{moved[place]}")
+        else:
+            text = re.sub(rf'<a href="[^"]*{re.escape(wrong)}"[^>]*rel="edit">.*?</a>', "", text, flags=re.DOTALL)
+        page.write_text(text, encoding="utf-8")
+
+
+def _guides_first(site: Path) -> None:
+    """Keep the reference in the search as names without their texts, and leave decisions to the repository."""
+    index = site / "search.json"
+    found = json.loads(index.read_text(encoding="utf-8"))
+    items = [item for item in found["items"] if not item["location"].startswith("decisions/0")]
+    for item in items:
+        page, _, name = item["location"].partition("#")
+        if page.startswith("reference/"):
+            item |= {"title": name or item["title"], "text": "", "path": ["Reference"]}
+    found["items"] = items
+    index.write_text(json.dumps(found), encoding="utf-8")
+
+
 def _main() -> int:
     shutil.rmtree(FOLDER, ignore_errors=True)
     stage(FOLDER / "docs")
-    config = configuration()
+    config = {**configuration(), "copyright": f"Toolweave {VERSION}"}
     for plugin in config["plugins"]:
         if "mkdocstrings" in plugin:  # paths are relative to the config, which is another one here
             plugin["mkdocstrings"]["handlers"]["python"]["paths"] = [str(CHECKOUT / "src")]
     done = build(FOLDER, config)
     sys.stderr.write(done.stdout + done.stderr)
+    if done.returncode == 0:
+        _mend_edit_links(FOLDER / "site")
+        _guides_first(FOLDER / "site")
     if done.returncode == 0 and (missing := _unlisted(FOLDER / "site")):
         sys.stderr.write(f"not in the reference, for want of a docstring: {', '.join(missing)}\n")
         return 1
