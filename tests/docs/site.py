@@ -193,10 +193,10 @@ def _mend_edit_links(site: Path) -> None:
 def _guides_first(site: Path) -> None:
     """Keep the reference in the search as names without their texts, and leave decisions to the repository."""
     index = site / "search.json"
-    found = json.loads(index.read_text(encoding="utf-8"))
-    items = [item for item in found["items"] if not item["location"].startswith("decisions/0")]
+    found: dict[str, Any] = json.loads(index.read_text(encoding="utf-8"))
+    items: list[dict[str, Any]] = [one for one in found["items"] if not one["location"].startswith("decisions/0")]
     for item in items:
-        page, _, name = item["location"].partition("#")
+        page, _, name = str(item["location"]).partition("#")
         if page.startswith("reference/"):
             item |= {"title": name or item["title"], "text": "", "path": ["Reference"]}
     found["items"] = items
@@ -206,7 +206,7 @@ def _guides_first(site: Path) -> None:
 def _main() -> int:
     shutil.rmtree(FOLDER, ignore_errors=True)
     stage(FOLDER / "docs")
-    config = {**configuration(), "copyright": f"Toolweave {VERSION}"}
+    config: dict[str, Any] = {**configuration(), "copyright": f"Toolweave {VERSION}"}
     for plugin in config["plugins"]:
         if "mkdocstrings" in plugin:  # paths are relative to the config, which is another one here
             plugin["mkdocstrings"]["handlers"]["python"]["paths"] = [str(CHECKOUT / "src")]
