@@ -61,7 +61,10 @@ _Loader.add_constructor("!ENV", _variable)
 
 def configuration() -> dict[str, Any]:
     """Return what mkdocs.yml says."""
-    return yaml.load((CHECKOUT / "mkdocs.yml").read_text(encoding="utf-8"), Loader=_Loader)
+    read: dict[str, Any] = yaml.load((CHECKOUT / "mkdocs.yml").read_text(encoding="utf-8"), Loader=_Loader)
+    if not read["repo_url"]:  # without it, "Edit this page" would lead nowhere
+        del read["repo_url"], read["edit_uri"]
+    return read
 
 
 def navigation(entries: Any) -> Iterator[str]:  # any YAML value
