@@ -31,7 +31,7 @@ CONSOLE = [
 TYPED = [
     pytest.param(line, id=f"{block.where} {line}")
     for block in blocks("sh")
-    for line in block.text.splitlines()
+    for line in block.text.replace("\\\n", " ").splitlines()
     if re.match(r"(\w+=\S+ )*toolweave ", line)
 ]
 PARTS = [block for block in blocks("python") if ": " in (block.source or "")]

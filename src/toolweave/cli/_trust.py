@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 from toolweave.cli._exit_codes import CommandError, ExitCode
 from toolweave.cli._render.text import safe_text
@@ -47,6 +48,23 @@ def trust_file(file: LoadedFile, trusted: TrustedFiles | None = None) -> None:
         store.trust(file)
     except OSError as error:
         note(f"warning: this cannot be remembered in {store.path}: {error.strerror or error}")
+
+
+def write_trusted(file: Path, text: str) -> None:
+    """Write a file as a whole or not at all, readable by its owner alone: entries may hold secrets. It is trusted.
+
+    Raises:
+        CommandError: It cannot be written.
+    """
+    from toolweave.config import content_digest  # late, as above
+    from toolweave.config._jsonc import parse_json
+    from toolweave.config._trust import write_privately
+
+    try:
+        write_privately(file, text.encode())
+    except OSError as exc:
+        raise CommandError(f"cannot write {str(file)!r}: {exc.strerror or exc}") from None
+    trust_file(LoadedFile(path=file, digest=content_digest(parse_json(text))))
 
 
 def _nobody_to_ask(file: LoadedFile, loaded: LoadedConfig) -> CommandError:

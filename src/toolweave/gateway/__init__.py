@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         OAuthServerSettings,
         ScopeSettings,
     )
+    from toolweave.gateway._check import CheckedCaller, CheckedServer, GatewayCheck, check_gateway
     from toolweave.gateway._comparison import ClientComparison, LostFeature, compare_through
     from toolweave.gateway._config import GatewayConfig, VirtualServer, load_gateway_config
     from toolweave.gateway._gateway import Gateway, create_gateway
@@ -40,6 +41,12 @@ else:
                 "JwtSettings",
                 "OAuthServerSettings",
                 "ScopeSettings",
+            ),
+            "_check": (
+                "CheckedCaller",
+                "CheckedServer",
+                "GatewayCheck",
+                "check_gateway",
             ),
             "_comparison": (
                 "ClientComparison",
@@ -73,10 +80,13 @@ else:
 
 __all__ = [
     "CallerAuth",
+    "CheckedCaller",
+    "CheckedServer",
     "ClientComparison",
     "ConfigChange",
     "Gateway",
     "GatewayAdmin",
+    "GatewayCheck",
     "GatewayConfig",
     "GatewayManager",
     "GatewayOptions",
@@ -91,6 +101,7 @@ __all__ = [
     "UpstreamStatus",
     "VirtualServer",
     "VirtualStatus",
+    "check_gateway",
     "compare_through",
     "create_gateway",
     "keep_token",

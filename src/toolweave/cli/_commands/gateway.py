@@ -17,6 +17,8 @@ from toolweave.cli._options import JsonOption, VerboseOption
 from toolweave.cli._render.text import safe_text
 from toolweave.cli._runner import run
 from toolweave.cli._screen import answer, answer_json, note, show
+from toolweave.cli._serve.gateway_check import check
+from toolweave.cli._serve.gateway_init import init
 from toolweave.cli._serve.gateway_options import GatewayRunOptions, check_options
 from toolweave.cli._serve.listen import LOOPBACK, keep_started_objects, listening, secret_in, state_keys_in, token_auth
 from toolweave.cli._serve.listen_options import event_settings
@@ -30,9 +32,21 @@ HTTP_END_SECONDS = 30.0
 
 _HELP = """Serve a config as one gateway that follows it while it runs.
 
-`toolweave gateway --config FILE` runs one, as `toolweave gateway run` does; the other commands are for one that runs.
+`toolweave gateway --config FILE` runs one, as `toolweave gateway run` does. `init` writes the config and `check` tries
+it; the other commands are for a gateway that runs.
 """
 _EXAMPLES = {
+    "init": """
+toolweave gateway init
+toolweave gateway init team.json --add 'time=uvx mcp-server-time' --add github=https://mcp.example/github
+toolweave gateway init team.json --add 'time=uvx mcp-server-time' --key ada --key bob --rate 60 --audit audit.jsonl
+toolweave gateway init team.json --add 'notes=notes-server' --key ada --read-only --allow ada=notes --editor cursor
+""",
+    "check": """
+toolweave gateway check team.json
+toolweave gateway check team.json --path /usr/bin:/bin
+toolweave gateway check team.json --user toolweave --json
+""",
     "run": """
 toolweave gateway --config mcp.json --http 8000
 toolweave gateway --config mcp.json --http 0.0.0.0:8000 --token-env TOKEN --allow-host tools.example --metrics
@@ -567,6 +581,8 @@ COMMAND = CommandGroup(
     _HELP,
     {
         "run": Command(run_gateway, examples=_EXAMPLES["run"]),
+        "init": Command(init, examples=_EXAMPLES["init"]),
+        "check": Command(check, examples=_EXAMPLES["check"]),
         "add": Command(add, examples=_EXAMPLES["add"]),
         "remove": Command(remove, examples=_EXAMPLES["remove"]),
         "list": Command(list_servers, examples=_EXAMPLES["list"]),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -47,7 +46,9 @@ def init(
     if file.exists() and not force:
         raise CommandError(f"{str(file)!r} exists", hint="--force replaces it; or name another file")
     content = _STARTER if editor is None else _taken_from(editor)
-    _write(file, safe_json(content) + "\n")
+    from toolweave.cli._trust import write_trusted  # imports are late: --help imports this module
+
+    write_trusted(file, safe_json(content) + "\n")
     names = ", ".join(content["mcpServers"])
     note(f"wrote {file} with {names}; next: toolweave tools" + ("" if file.name == "mcp.json" else f" --config {file}"))
     return ExitCode.OK
@@ -78,19 +79,6 @@ def _taken_from(editor: EditorSource) -> Json:
         looked = ", ".join(str(path) for path in paths) or "it has no config file"
         raise CommandError(f"no servers of {editor.value} were found ({looked})")
     return {"mcpServers": servers, **({"inputs": list(inputs.values())} if inputs else {})}
-
-
-def _write(file: Path, text: str) -> None:
-    """Write a file as a whole or not at all, readable by its owner alone: entries may hold secrets. It is trusted."""
-    from toolweave.cli._trust import trust_file  # late, as above
-    from toolweave.config import LoadedFile, content_digest
-    from toolweave.config._trust import write_privately
-
-    try:
-        write_privately(file, text.encode())
-    except OSError as exc:
-        raise CommandError(f"cannot write {str(file)!r}: {exc.strerror or exc}") from None
-    trust_file(LoadedFile(path=file, digest=content_digest(json.loads(text))))
 
 
 COMMAND = Command(init, examples=_EXAMPLES)

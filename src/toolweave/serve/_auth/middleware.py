@@ -119,7 +119,7 @@ class Authorization:
             identity = replace(identity, token=Secret(_credentials(scope)[1] or ""))
         known = {**scope, _IDENTITY: identity, _SCHEME: scheme}
         if auth.access.rules.hide:
-            known[_MAY] = partial(_may, auth.access, granted)
+            known[_MAY] = partial(may_use, auth.access, granted)
         if nonce is not None:
             send = _with_nonce(send, nonce)
         await self._app(known, receive, send)
@@ -160,7 +160,7 @@ class Authorization:
         return Refused(challenges.invalid_proof(error, description, algorithms=algorithms, nonce=nonce))
 
 
-def _may(
+def may_use(
     access: Access,
     granted: frozenset[str],
     kind: OfferKind,
@@ -169,6 +169,7 @@ def _may(
     server: str | None = None,
     /,
 ) -> bool:
+    """Whether a token with these scopes may use an offer; see `MayUse`."""
     return granted.issuperset(access.rules.required(kind, name, declared))
 
 
