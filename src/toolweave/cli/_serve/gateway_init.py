@@ -21,7 +21,7 @@ def init(
 ) -> ExitCode:
     """Write the config of a gateway: servers, keys or a sign-in, rules, a rate limit, an audit log.
 
-    On a terminal it asks for options that you leave out. API keys are generated and printed once: the file has their hashes.
+    On a terminal it asks for missing options. API keys are generated and printed once: the file has their hashes.
     Programs that only the PATH of your shell has are written with their full path, so that an editor or a service
     finds them. The file has comments and is checked before it is written, whole or not at all.
     """
