@@ -24,7 +24,7 @@ from toolweave.errors import RequestError
 from toolweave.gateway._caller_auth import CallerAuth
 from toolweave.gateway._config import GatewayConfig, GatewaySource, VirtualServer, load_gateway_config
 from toolweave.gateway._gateway import Gateway, create_gateway
-from toolweave.gateway._kept_tasks import NO_LINE
+from toolweave.gateway._kept_tasks import NO_REPLY_CHANNEL
 from toolweave.gateway._views import ViewMiddleware, caller_view, virtual_tools
 from toolweave.hub import Hub
 from toolweave.hub._hub import caller_servers
@@ -247,7 +247,7 @@ async def _seen(gateway: Gateway, path: str, caller: _ConfiguredCaller, auth: To
     principal = None if identity is None else identity.principal
     client = Client(version=MODERN_VERSION, principal=principal, identity=identity, may=may)
     meta: Json = {PROTOCOL_VERSION: MODERN_VERSION, CLIENT_CAPABILITIES: {}}
-    request = Request(methods.TOOLS_LIST, {"_meta": meta}, client, NO_LINE, "check")
+    request = Request(methods.TOOLS_LIST, {"_meta": meta}, client, NO_REPLY_CHANNEL, "check")
     try:
         with anyio.fail_after(_LIST_SECONDS):
             result = await gateway.endpoint.answer(request)
