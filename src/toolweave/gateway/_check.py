@@ -9,7 +9,6 @@ import os
 import time
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +31,6 @@ from toolweave.middleware import AuditLog, CallBudget, RateLimit, ResponseCache,
 from toolweave.protocol import methods
 from toolweave.protocol.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION
 from toolweave.protocol.versions import MODERN_VERSION
-from toolweave.serve._auth.middleware import may_use
 from toolweave.serve._auth.token_auth import TokenAuth
 from toolweave.serve._request import Client, Identity, Json, Middleware, Request
 
@@ -243,7 +241,7 @@ async def _seen(gateway: Gateway, path: str, caller: _ConfiguredCaller, auth: To
     identity = caller.identity
     may = None
     if auth is not None and identity is not None:
-        may = partial(may_use, auth.access, auth.access.granted(identity.scopes))
+        may = auth.offers_for(identity)
     principal = None if identity is None else identity.principal
     client = Client(version=MODERN_VERSION, principal=principal, identity=identity, may=may)
     meta: Json = {PROTOCOL_VERSION: MODERN_VERSION, CLIENT_CAPABILITIES: {}}

@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from copy import copy
+from functools import partial
 from typing import Protocol, Self, TypeAlias, TypedDict, Unpack, runtime_checkable
 
 import msgspec
@@ -18,12 +19,12 @@ from toolweave.serve._auth.api_keys import ApiKey, ApiKeys, digest_of
 from toolweave.serve._auth.claims import TokenProblem, plain_resource
 from toolweave.serve._auth.documents import check_issuer_url
 from toolweave.serve._auth.dpop import Dpop, ProofChecker
-from toolweave.serve._auth.middleware import Authorization, KeptTokens
+from toolweave.serve._auth.middleware import Authorization, KeptTokens, may_use
 from toolweave.serve._auth.refusal import Challenges, IssuerUnavailable, TooManyTokens
 from toolweave.serve._auth.resource_metadata import JsonDocument, metadata_path, metadata_url, resource_document
 from toolweave.serve._auth.scopes import Access, ScopeRules
 from toolweave.serve._http.asgi import App
-from toolweave.serve._request import Identity
+from toolweave.serve._request import Identity, MayUse
 from toolweave.tools._scopes import scope_list
 
 _log = logging.getLogger("toolweave.serve._auth")
@@ -147,6 +148,10 @@ class TokenAuth:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.resource or ''}>"
+
+    def offers_for(self, identity: Identity) -> MayUse:
+        """Return whether an identity may use an offer, by the scopes of its token."""
+        return partial(may_use, self.access, self.access.granted(identity.scopes))
 
     async def identify(self, token: str, address: str = "") -> Identity | None:
         """Return the identity of a token; None when it is invalid or has expired.
