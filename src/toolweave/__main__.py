@@ -6,7 +6,8 @@ import os
 import sys
 
 if not sys.flags.safe_path and sys.path and sys.path[0] in ("", os.getcwd()):  # noqa: PTH109 - nothing else is loaded
-    del sys.path[0]  # a json.py in the folder where it is started would stand in for the standard library's
+    # a json.py in the folder where it is started would stand in for the standard library's
+    del sys.path[0]
 
 from toolweave.cli.main import main
 

@@ -40,12 +40,15 @@ def read_file(path: Path, *, max_bytes: int) -> bytes:
         OSError: The file cannot be read, is not a regular file, or has more than `max_bytes`.
         ValueError: The path holds a null character.
     """
+    # Opened without waiting, then judged by the descriptor: whoever exchanges the file after a check by name would have
+    # another one read. Streams that this process was given, such as `/dev/stdin`, are meant as they are.
     is_given = str(path).startswith(_GIVEN_STREAMS)
     waiting = 0 if is_given else getattr(os, "O_NONBLOCK", 0)
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | waiting)
     with os.fdopen(descriptor, "rb") as file:
         if not is_given and not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise OSError(errno.EINVAL, "it is a pipe or a device, not a regular file", str(path))
+        # One byte more than is allowed shows that there is more, without a size that may change while it is read.
         data = file.read(max_bytes + 1)
     if len(data) > max_bytes:
         raise OSError(errno.EFBIG, f"it is larger than {max_bytes:,} bytes", str(path))

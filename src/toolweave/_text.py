@@ -78,7 +78,8 @@ def is_plain(text: str, *, keep: str = "\t\n\r") -> bool:
     """Whether a text surely has no hidden character; quick, and false for some whose joiners are spelling."""
     if text.isascii() and keep == "\t\n\r":
         data = text.encode()
-        return len(data.translate(None, _ASCII_HIDDEN)) == len(data)  # a tenth of what a pattern takes
+        # a tenth of what a pattern takes
+        return len(data.translate(None, _ASCII_HIDDEN)) == len(data)
     return _pattern(keep).search(text) is None
 
 

@@ -425,7 +425,8 @@ class Run(Generic[OutT_co]):
     def _end(self, result: RunResult) -> None:
         if self.done:
             return
-        is_refused = isinstance(result.error, RunError) and not self._run_loop.began  # its caller reads why
+        # its caller reads why
+        is_refused = isinstance(result.error, RunError) and not self._run_loop.began
         if result.error is not None and not is_refused:
             _log.warning("run %s of agent %r failed: %s", self.id, self.agent, result.error)
         self._status = result.status

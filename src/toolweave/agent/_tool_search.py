@@ -164,7 +164,8 @@ class ToolSearchToolset(WrapperToolset, RoutingToolset):
         own = self._named(name)
         if self._inner.snapshot().find(own) is not None:
             self.load(own)
-        return route_of(self._inner, name) or (self._inner, name)  # which names the existing tools
+        # which names the existing tools
+        return route_of(self._inner, name) or (self._inner, name)
 
     def _feeds(self) -> Iterable[Callable[[Callable[[ToolsChanged], None]], Unsubscribe]]:
         return [*super()._feeds(), self._listeners.subscribe]

@@ -135,7 +135,8 @@ def coerce(word: str, schema: JsonObject, *, root: JsonObject, key: str) -> Any:
     types = allowed_types(schema, root)
     if not types or "string" in types:
         return word
-    for name in ("null", "boolean", "integer", "number", "array", "object"):  # the narrowest type first
+    # the narrowest type first
+    for name in ("null", "boolean", "integer", "number", "array", "object"):
         value = _READERS[name](word) if name in types else _NOTHING
         if value is not _NOTHING:
             return value
@@ -258,7 +259,8 @@ def _at(schema: JsonObject, path: tuple[str, ...]) -> JsonObject:
 
 def _set(arguments: Json, path: tuple[str, ...], value: Any) -> None:
     for name in path[:-1]:
-        inner = dict(object_or_empty(arguments.get(name)))  # a copy: the object may be the caller's
+        # a copy: the object may be the caller's
+        inner = dict(object_or_empty(arguments.get(name)))
         arguments[name] = inner
         arguments = inner
     arguments[path[-1]] = value

@@ -32,7 +32,8 @@ async def ask_line(question: str, *, hidden: bool = False) -> str | None:
         question: The question, in one line.
         hidden: Whether the answer is not shown while it is typed, as it is a secret.
     """
-    with _without_echo() if hidden else nullcontext():  # before the question: who answers may be quick
+    # before the question: who answers may be quick
+    with _without_echo() if hidden else nullcontext():
         while not await _answered(question):
             pass
         data = os.read(sys.stdin.fileno(), 65536)

@@ -60,12 +60,14 @@ def _cancelled_by_signals(scope: CancelScope, interrupt: Callable[[], bool] | No
             note("interrupted; closing the servers")
             scope.cancel()
 
-    if sys.platform == "win32":  # its loop takes no signal handlers; Ctrl-C raises KeyboardInterrupt there
+    # its loop takes no signal handlers; Ctrl-C raises KeyboardInterrupt there
+    if sys.platform == "win32":
         yield
         return
     loop = asyncio.get_running_loop()
     wanted = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    taken = [number for number in wanted if signal.getsignal(number) is not signal.SIG_IGN]  # nohup stays nohup
+    # nohup stays nohup
+    taken = [number for number in wanted if signal.getsignal(number) is not signal.SIG_IGN]
 
     def pressed() -> None:
         if interrupt is None or not interrupt():

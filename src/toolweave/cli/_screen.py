@@ -73,7 +73,8 @@ def question_shown(question: str, repeat: Callable[[], object]) -> Generator[Non
     """
     global _repeat_question
     write(sys.stderr, safe_text(question))
-    _repeat_question = repeat if question else None  # without a question the cursor is at the start of a line
+    # without a question the cursor is at the start of a line
+    _repeat_question = repeat if question else None
     try:
         yield
     finally:
@@ -171,5 +172,6 @@ def _console(stream: TextIO, piped_width: int = _PIPED_WIDTH) -> Console:
 
 
 def _takes_unicode(stream: TextIO | None) -> bool:
-    encoding = None if stream is None else stream.encoding  # None if the process began without it
+    # None if the process began without it
+    encoding = None if stream is None else stream.encoding
     return (encoding or "utf-8").lower().replace("-", "").startswith("utf")

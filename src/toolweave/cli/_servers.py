@@ -42,7 +42,8 @@ class OpenServers:
     def __init__(self, hub: Hub, selection: LoadedConfig) -> None:
         self.hub = hub
         self.selection = selection
-        self._begun: Mapping[str, McpConnection] = dict(hub.clients)  # a failed one leaves the hub
+        # a failed one leaves the hub
+        self._begun: Mapping[str, McpConnection] = dict(hub.clients)
 
     @property
     def answered(self) -> list[str]:

@@ -167,7 +167,8 @@ def _project_files(folder: Path) -> Iterator[Path]:
 
 
 def _user_files(home: Path, platform: str, *, own_home: bool) -> Iterator[tuple[str, Path]]:
-    env: Mapping[str, str] = os.environ if own_home else {}  # the variables are about the user's own home directory
+    # the variables are about the user's own home directory
+    env: Mapping[str, str] = os.environ if own_home else {}
     config = Path(env.get("XDG_CONFIG_HOME") or home / ".config")
     if platform == "darwin":
         apps = home / "Library" / "Application Support"

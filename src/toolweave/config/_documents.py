@@ -26,11 +26,14 @@ if TYPE_CHECKING:
 MAX_BYTES = 10_000_000
 MAX_YAML_BYTES = 1_000_000  # its parser is a hundred times slower
 MAX_TOML_BYTES = 1_000_000  # so is its parser
-MAX_KEY_PARTS = 50  # of a dotted key in TOML, which is read in time and memory proportional to their square
-MAX_DEPTH = 100  # of arrays and objects; code that walks through a value calls itself for each level
+# of a dotted key in TOML, which is read in time and memory proportional to their square
+MAX_KEY_PARTS = 50
+# of arrays and objects; code that walks through a value calls itself for each level
+MAX_DEPTH = 100
 MAX_YAML_NODES = 200_000  # counted with every alias spelled out
 _MAX_SCAN = 2_000_000  # beyond, errors go without lines
-_EXCERPT_REACH = 10_000  # characters on both sides of an excerpt in which a value may begin or end
+# characters on both sides of an excerpt in which a value may begin or end
+_EXCERPT_REACH = 10_000
 _SHOWN_VALUES = ("command", "name", "type", "transport", "cwd")
 
 
@@ -103,6 +106,8 @@ def parse_document(text: str, *, path: str) -> ConfigDocument:
     Raises:
         ConfigError: As `read_document`.
     """
+    # The suffix decides where there is a known one, so that an error is that of the format which the owner meant. The
+    # guess by content is for files without one: TOML is looked for first, since almost any text is valid YAML.
     suffix = Path(path).suffix.lower()
     if suffix == ".toml":
         return _parse(text, path, "TOML", _toml)
@@ -137,6 +142,7 @@ def check_depth(value: object, path: str = "") -> None:
     Raises:
         ConfigError: It has more than `MAX_DEPTH` levels of arrays and objects, or contains itself.
     """
+    # Level by level and not by recursion, which a hostile document would exhaust before it is found to be too deep.
     level: list[object] = [value]
     for _ in range(MAX_DEPTH + 1):
         # Each container once, however many paths lead to it: a few aliases can make billions of paths.
@@ -195,6 +201,7 @@ def _json(text: str, path: str) -> ConfigDocument:
         raise _Malformed(str(error)) from None
     if len(text) > _MAX_SCAN:
         return ConfigDocument(value=value, path=path)
+    # Offsets become lines by bisection: counting line ends for each key would take quadratic time in a long file.
     starts = [0, *(match.end() for match in re.finditer("\n", text))]
     lines: dict[KeyPath, list[int]] = {}
     for key, offsets in key_offsets(text).items():
@@ -230,10 +237,13 @@ def _check_keys(text: str) -> None:
 
     Each match takes all parts that follow each other and no match begins within another, so the search is linear.
     """
+    # The parser makes a table for each part of a key, by recursion: a key of thousands of parts would exhaust the
+    # stack. Hardly any text has so many dots, so the patterns are hardly ever used.
     if text.count(".") < MAX_KEY_PARTS:
         return
     for found in re.finditer(_DOTTED_KEY, text):
-        if found[0].count(".") < MAX_KEY_PARTS:  # dots inside of quotes only make it look longer
+        # dots inside of quotes only make it look longer
+        if found[0].count(".") < MAX_KEY_PARTS:
             continue
         if len(re.findall(_KEY_PART, found[0])) > MAX_KEY_PARTS:
             line = text.count("\n", 0, found.start()) + 1

@@ -185,6 +185,7 @@ class Expander:
         name, has_default, default = match.groups()
         if not has_default or self._scope.env.get(name):
             return self.variable(name, field)
+        # A default may hold expressions whose defaults hold more: each level is a call of this function.
         if depth >= _MAX_DEPTH:
             raise ConfigError(f"{field!r} nests defaults more than {_MAX_DEPTH} deep", field=field)
         return self.text(default, field, depth + 1)

@@ -24,6 +24,8 @@ _OPENING = {"{": None, "[": 0}
 
 def strip_comments(text: str) -> str:
     """Return the text with comments and trailing commas replaced by spaces; strings and line ends stay."""
+    # Each is replaced by as many spaces, and line ends stay, so that every offset and line of the result is that of
+    # the text: errors and `key_offsets` name places in the file that the owner sees.
     out: list[str] = []
     start = 0
     while match := re.compile(_COMMENT_OR_STRING).search(text, start):
@@ -34,7 +36,8 @@ def strip_comments(text: str) -> str:
             closing = text.find("*/", end)
             end = len(text) if closing < 0 else closing + 2
             part = text[match.start() : end]
-        if not part.startswith('"'):  # strings are matched so that `//` in them is not a comment
+        # strings are matched so that `//` in them is not a comment
+        if not part.startswith('"'):
             part = _blank(part)
         out.append(part)
         start = end

@@ -34,7 +34,8 @@ BUILT_IN_TRANSPORTS = ("stdio", "http", "sse", "inprocess")
 WEBSOCKET_DEPRECATED = "transport 'websocket' is an old name of 'http' (Streamable HTTP); write 'http'"
 _SYNONYMS = {"streamable_http": "http", "streamablehttp": "http", "streaminghttp": "http", "in_process": "inprocess"}
 _REMOTE = ("http", "sse")
-_registered: set[str] = set()  # only added to, by applications that are starting; a name in it is never removed
+# only added to, by applications that are starting; a name in it is never removed
+_registered: set[str] = set()
 
 HeadersSource = Callable[[], Any]
 """A callable, plain or async, that returns the headers of one request as a mapping."""
@@ -387,7 +388,8 @@ class ServerConfig(Value, frozen=True, kw_only=True):
         values += secrets_in_options({"shape": rules, "options": self.options})
         values += map(reveal, _items(self.sensitive))
         for _, header in _texts(self.headers):
-            values += (header, header.partition(" ")[2])  # a server may repeat the token without its scheme
+            # a server may repeat the token without its scheme
+            values += (header, header.partition(" ")[2])
         if isinstance(self.auth, Auth):
             values += self.auth.secrets()
         return values

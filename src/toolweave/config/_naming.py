@@ -313,7 +313,8 @@ def _inner_of_runner(program: str, args: Sequence[str]) -> tuple[str, Sequence[s
 def _module(program: str, args: Sequence[str]) -> str:
     """Return the Python module that a command runs by `-m`, `""` if it runs none."""
     if _is_python(program):
-        return _value_after("-m", args[: _script_position(args)])  # behind a script it is the script's option
+        # behind a script it is the script's option
+        return _value_after("-m", args[: _script_position(args)])
     runner_args = _runner_words(program, args) if program == "uv" else None
     if runner_args is None:
         return ""

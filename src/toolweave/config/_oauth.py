@@ -306,7 +306,8 @@ def _safe_url(value: object, field: str) -> str:
 def _port(value: object, field: str) -> int | None:
     if value is None:
         return None
-    if isinstance(value, str) and re.fullmatch("[0-9]{1,5}", value):  # a variable may have made it a string
+    # a variable may have made it a string
+    if isinstance(value, str) and re.fullmatch("[0-9]{1,5}", value):
         value = int(value)
     port = as_integer(value)
     if port is None or not 0 < port < 65536:

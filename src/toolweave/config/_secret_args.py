@@ -250,7 +250,8 @@ def _mask_value(value: object, hide: Hide, depth: int, *, secret: bool) -> objec
 
 def _mask_items(items: Sequence[object], hide: Hide, depth: int, *, secret: bool) -> list[object]:
     words = [item for item in items if isinstance(item, str)]
-    if len(words) == len(items) and not secret:  # as a command line has them: a flag may stand before its value
+    # as a command line has them: a flag may stand before its value
+    if len(words) == len(items) and not secret:
         return list(_mask_words(words, hide, depth, bare_password=False))
     return [_mask_value(item, hide, depth, secret=secret or _is_header(item)) for item in items]
 

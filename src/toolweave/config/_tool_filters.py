@@ -61,7 +61,8 @@ def read_filters(given: JsonObject, notes: list[str]) -> Json:
 
 def without(allowed: Iterable[Name], denied: Iterable[object]) -> list[Name]:
     """Return the allowed names that are not denied, with their server or without."""
-    refused = [_own_name(name) for name in denied]  # a list: the check of types comes later, and names may be anything
+    # a list: the check of types comes later, and names may be anything
+    refused = [_own_name(name) for name in denied]
     if ANY_TOOL in refused:
         return []
     return [name for name in allowed if _own_name(name) not in refused]

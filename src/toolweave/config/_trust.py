@@ -115,6 +115,9 @@ def write_privately(path: Path, data: bytes, *, mode: int = 0o600) -> None:
     """
     import tempfile  # it loads every codec of archives, and hardly any run writes a file
 
+    # In the same folder, because a rename is atomic only within one file system. `mkstemp` makes it readable by its
+    # owner alone from the start, so there is no moment in which another user could open it. Synced before the rename:
+    # after a power failure there is the old content or the new one, never an empty file.
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(descriptor, "wb") as stream:

@@ -359,7 +359,8 @@ class Catalog:
         shaped = self._shaper.shape(kept)
         own = {spec.name: spec.original_name for spec in kept}
         self.excluded_tools |= {own[name]: reason for name, reason in shaped.hidden.items()}
-        offered, problems = self.guard.judge(tuple(spec for spec, _ in shaped.offered))  # of the server's own words
+        # of the server's own words
+        offered, problems = self.guard.judge(tuple(spec for spec, _ in shaped.offered))
         allowed = {id(spec) for spec in offered}
         items = tuple(made for spec, made in shaped.offered if id(spec) in allowed)
         of_rules = (*self.filter_problems, *shaped.problems, *shaped.unused)

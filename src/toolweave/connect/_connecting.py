@@ -79,7 +79,8 @@ class Openable(ABC):
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if self._process != os.getpid():  # a forked process leaves the block: it is the parent's
+        # a forked process leaves the block: it is the parent's
+        if self._process != os.getpid():
             return
         self._entered -= 1
         await self._release()

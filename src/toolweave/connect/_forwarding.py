@@ -70,7 +70,8 @@ def refuse_repairs(request: ForwardedRequest, result: JsonObject, config: Server
         target = catalog.original_target(request.params["name"])
         read = tool_result(result, server=config.name, note=catalog.repairs.of_tool(target.name))
         if target.spec is not None and "structuredContent" not in result:
-            checked_result(config, catalog, target.spec, read)  # notes a text that has to be read as structured content
+            # notes a text that has to be read as structured content
+            checked_result(config, catalog, target.spec, read)
         return
     outcome: JsonObject | None = None
     if request.method == methods.TASKS_RESULT:

@@ -57,7 +57,8 @@ class GatewaySide:
         try:
             await self._requester.with_reconnect(lambda line: line.session.request(method), repeatable=True)
         except (ConnectionLostError, ProtocolError):
-            pass  # lost with the old server, or refused by the new one; the handshake of the new one counts
+            # lost with the old server, or refused by the new one; the handshake of the new one counts
+            pass
         return await self.agreement()
 
     def list_facts(self, kind: ListKind) -> ListFacts[Any]:

@@ -261,7 +261,8 @@ class _Negotiation:
                 # Both requests are under way and `initialize` was answered first. Over HTTP each has another
                 # connection, so the probe's answer may be a moment behind; a server that answers both is modern.
                 if not probe.done and not _proves_modern(hello.error):
-                    with anyio.move_on_after(min(self._seconds, _GRACE_SECONDS)):  # HTTP keeps no order
+                    # HTTP keeps no order
+                    with anyio.move_on_after(min(self._seconds, _GRACE_SECONDS)):
                         await self._answered(probe)
                 self._check_alive(probe, step)
                 if probe.agreement is not None:

@@ -127,7 +127,8 @@ class ServerFeatures:
         """
         if not isinstance(uri, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"a URI is a string, not {type(uri).__name__}")
-        request_text(0, methods.RESOURCES_SUBSCRIBE, {"uri": uri})  # an unsendable URI must not reach the shared stream
+        # an unsendable URI must not reach the shared stream
+        request_text(0, methods.RESOURCES_SUBSCRIBE, {"uri": uri})
         line = await self._requester.line()
         await self._check_pins(methods.RESOURCES_SUBSCRIBE, {"uri": uri})
         offered = object_or_empty(line.session.agreement.capabilities.get("resources"))

@@ -148,7 +148,8 @@ async def open_session(
                 raise RetryConnect(ConnectPlan(transport="sse", era="legacy"), exc.message) from exc
             raise
         if process is not None:
-            process.stop_seconds = config.timeout.close  # it has shown manners: let it finish its work
+            # it has shown manners: let it finish its work
+            process.stop_seconds = config.timeout.close
         redact: Callable[[str], str] = getattr(wire, "redact", config.redact)
         yield OpenSession(session, redact, process)
 

@@ -86,7 +86,8 @@ class LiveTools(list[Any]):
 
     def mapped(self, change: Callable[[Any], Any]) -> LiveTools:
         """Return a live list of the same tools, each changed once."""
-        made: dict[int, tuple[Any, Any]] = {}  # with the tool itself, so that its id stays its own
+        # with the tool itself, so that its id stays its own
+        made: dict[int, tuple[Any, Any]] = {}
 
         def now() -> list[Any]:
             return [made.setdefault(id(one), (one, change(one)))[1] for one in self]

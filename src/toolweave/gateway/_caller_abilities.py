@@ -30,7 +30,8 @@ def declared_to_legacy(client: Client) -> Json:
 
 def declared_to_modern(client: Client) -> Json:
     """Return the capabilities of a client as its requests to modern upstreams declare them."""
-    tasks = not client.modern or declares_tasks(client.capabilities)  # modern callers speak for themselves
+    # modern callers speak for themselves
+    tasks = not client.modern or declares_tasks(client.capabilities)
     return passed_capabilities(client.capabilities, version=client.version, tasks=tasks)
 
 

@@ -193,7 +193,8 @@ class CallerGateways:
         one = self._there.get(caller.key)
         if one is not None and one.generation == self.hubs.generation:
             return one
-        if one is not None:  # the settings of a server have changed: requests that use the old one may finish
+        # the settings of a server have changed: requests that use the old one may finish
+        if one is not None:
             del self._there[caller.key]
             self._end_if_done(one)
         # Two bounds: callers with tokens of one principal, or with headers that they choose, cannot take the places of
@@ -219,7 +220,8 @@ class CallerGateways:
                     one.gateway = made
                     one.ready.set()
                     await one.over.wait()
-                    self.hubs.leave(hub)  # before it closes, so that no request gets a closing hub
+                    # before it closes, so that no request gets a closing hub
+                    self.hubs.leave(hub)
                     hub = None
             finally:
                 if hub is not None:

@@ -70,7 +70,8 @@ def with_headers(config: ServerConfig, own: Mapping[str, Secret]) -> ServerConfi
         made: Any = fixed()
         if inspect.isawaitable(made):
             made = await made
-        hidden = {name.lower() for name in own}  # the value of the caller, and no other, whatever the callable returns
+        # the value of the caller, and no other, whatever the callable returns
+        hidden = {name.lower() for name in own}
         return {**{name: value for name, value in made.items() if name.lower() not in hidden}, **own}
 
     return config.replace(headers=joined, forward_headers=(), claim_headers={})

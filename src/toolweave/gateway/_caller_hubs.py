@@ -184,7 +184,8 @@ class CallerHubs:
         assert config.auth is not None
         assert config.auth.oauth is not None
         oauth = config.auth.oauth
-        if exchanges(config):  # exchanged tokens live no longer than the caller's, and are not stored
+        # exchanged tokens live no longer than the caller's, and are not stored
+        if exchanges(config):
             token = caller.token or _no_token
             own = oauth.replace(
                 identity="own", principal=caller.key, store=MemoryTokenStore(), subject_token=token, user_agent=None

@@ -126,11 +126,13 @@ class CallerRequests:
             return call_next(request)
 
         async def found(call_next: CallNext, request: Request, inner: InnerGateway) -> Json:
-            if request.server is not None and request.server is not self._outer:  # what this caller alone is listed
+            # what this caller alone is listed
+            if request.server is not None and request.server is not self._outer:
                 lookup = _CallerOffers(request.server, inner, self._sign_in_tools)
                 return await call_next(self._first.settled(request.replace(server=lookup)))
             lookup = self._lookups.get(inner)
-            if lookup is None:  # one for each gateway of a caller: middleware that keeps something keeps it by this
+            # one for each gateway of a caller: middleware that keeps something keeps it by this
+            if lookup is None:
                 lookup = self._lookups[inner] = _CallerOffers(self._outer, inner, self._sign_in_tools)
             return await call_next(self._first.settled(request.replace(server=lookup)))
 
@@ -261,8 +263,10 @@ class CallerRequests:
             return request, None
         config = self._outer.callers.hubs.configs.get(round_.server)
         sign_ins = self._outer.sign_ins
-        waits = sign_ins.replica or sign_ins.current(round_.server, str(inner.of_caller))  # it may be another replica's
-        if config is None or (not waits and _is_usable(inner, round_.server)):  # done meanwhile, or the server is gone
+        # it may be another replica's
+        waits = sign_ins.replica or sign_ins.current(round_.server, str(inner.of_caller))
+        # done meanwhile, or the server is gone
+        if config is None or (not waits and _is_usable(inner, round_.server)):
             return without_round(request), None
         return request, sign_in_tool(config.name, config.tool_prefix)
 
@@ -345,7 +349,8 @@ class CallerRequests:
         name = request.text("name")
         await self._outer.sign_ins.signed_in_elsewhere(inner, str(request.client.principal))
         request, tool = self._resumed(request, inner)
-        if tool is None and name not in inner.tools.snapshot().by_name:  # exactly: rules apply to the called name
+        # exactly: rules apply to the called name
+        if tool is None and name not in inner.tools.snapshot().by_name:
             named = (one for one in self._sign_in_tools(inner) if one.name == name)
             tool = next((one for one in named if self._may(request, one)), None) or self._missing_for(request, inner)
             if tool is None and down_servers(inner.hub).owner(name) is None:
@@ -384,7 +389,8 @@ def _is_usable(inner: InnerGateway, server: str) -> bool:
     connection = inner.hub.clients.get(server)
     if connection is None:
         error = inner.hub.errors.get(server)
-        return error is not None and not isinstance(error, AuthRequiredError)  # signing in would not help
+        # signing in would not help
+        return error is not None and not isinstance(error, AuthRequiredError)
     return connection.state is not ConnectionState.AUTH_REQUIRED
 
 

@@ -112,7 +112,8 @@ class UpstreamCapabilities:
 
     def info(self) -> Mapping[str, Any]:
         """Return the `Implementation` object: our own, or that of the only upstream."""
-        only = self.only if len(self._upstreams) == 1 else None  # asked with each call, so the quick test comes first
+        # asked with each call, so the quick test comes first
+        only = self.only if len(self._upstreams) == 1 else None
         if only is None:
             return self._own_info
         shown = only.server_info

@@ -375,7 +375,8 @@ class AskingConnections:
         """Put a new connection into the pool."""
         if self.on_notification is not None:
             made.connection.on("notification", partial(self.on_notification, key.server))
-        if shared is not None and made.config.transport != "stdio":  # a process has its own lists
+        # a process has its own lists
+        if shared is not None and made.config.transport != "stdio":
             report_list_changes(made.connection, shared)
         self._pool.setdefault(key, []).append(made)
         if made.owner is not None:

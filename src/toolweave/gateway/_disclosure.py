@@ -130,7 +130,8 @@ class Disclosure:
         spec = self._tools.snapshot().find(name)
         if spec is not None:
             return spec.for_models
-        return name in (await self._visible(request, call_next)).definitions  # the caller's own, or none
+        # the caller's own, or none
+        return name in (await self._visible(request, call_next)).definitions
 
     async def _list(self, request: Request, call_next: CallNext) -> Json:
         visible = await self._visible(request, call_next)

@@ -133,7 +133,8 @@ class HandshakeConnections:
             sibling = self._siblings[shared] = _Sibling(self._made(shared), shared.restarts)
         connection = sibling.connection
         assert connection is not None
-        connection.start()  # in the background, so that a request that is cancelled does not close it for others
+        # in the background, so that a request that is cancelled does not close it for others
+        connection.start()
         try:
             with anyio.move_on_after(_OPEN_SECONDS):
                 await connection.gateway_side.agreement()

@@ -21,7 +21,8 @@ class InFlightRequests:
     """
 
     reads_results = False
-    sees_plain_calls = False  # a call on the fast path is counted by its connection as soon as it is accepted
+    # a call on the fast path is counted by its connection as soon as it is accepted
+    sees_plain_calls = False
 
     def __init__(self) -> None:
         self.streams: int = 0

@@ -176,7 +176,8 @@ class ProcessTasks:
         for name, shown in list(self._followed.items()):
             await _put(replicas, _TASKS, name, {"by": replicas.id, "task": shown}, _RUNNING_SECONDS)
         self._drop_ended()
-        for name, (_, ended) in list(self._ended.items()):  # last: a task may have ended while it was stored as running
+        # last: a task may have ended while it was stored as running
+        for name, (_, ended) in list(self._ended.items()):
             await self._keep_ended(replicas, name, ended)
 
     async def _follow(self, name: str, ended: Callable[[], Awaitable[Json]]) -> None:

@@ -138,7 +138,8 @@ class MetricsPage:
             await respond(send, 405, "Method Not Allowed", [(b"allow", b"GET, HEAD")])
             return
         await self._read_all()
-        body = await anyio.to_thread.run_sync(self._rendered)  # many milliseconds for many tools
+        # many milliseconds for many tools
+        body = await anyio.to_thread.run_sync(self._rendered)
         headers = [_TEXT, (b"content-length", b"%d" % len(body))]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": body})

@@ -37,7 +37,8 @@ class PageVisits:
         for page in required_pages(error_data):
             key = page.get(ELICITATION_ID)
             if isinstance(key, str) and len(key) <= _MAX_ID:
-                self._conversations.pop((server, key), None)  # to the end: the oldest are forgotten first
+                # to the end: the oldest are forgotten first
+                self._conversations.pop((server, key), None)
                 self._conversations[server, key] = client.conversation
         while len(self._conversations) > _MAX_PAGES:
             del self._conversations[next(iter(self._conversations))]

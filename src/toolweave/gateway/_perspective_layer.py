@@ -34,7 +34,8 @@ class PerspectiveLayer:
     """
 
     reads_results = False
-    sees_plain_calls = False  # a call that went around middleware went to a connection that many callers share
+    # a call that went around middleware went to a connection that many callers share
+    sees_plain_calls = False
 
     def __init__(self, perspectives: Perspectives, offers: _OfferFinder) -> None:
         self._perspectives = perspectives
@@ -47,7 +48,8 @@ class PerspectiveLayer:
         if perspective is self._perspectives.shared:
             return call_next(request)
         lookup = self._lookups.get(perspective)
-        if lookup is None:  # one for each perspective: middleware that keeps something keeps it by this
+        # one for each perspective: middleware that keeps something keeps it by this
+        if lookup is None:
             lookup = self._lookups[perspective] = _PerspectiveOffers(perspective, self._offers)
         return call_next(request.replace(server=lookup))
 

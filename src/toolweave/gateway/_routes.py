@@ -63,7 +63,8 @@ class Routes:
             if kind not in self._learned:
                 learned = self._learned
                 await listing()
-                learned.add(kind)  # to the set of before: a list that changed meanwhile is listed again
+                # to the set of before: a list that changed meanwhile is listed again
+                learned.add(kind)
 
     def forget(self) -> None:
         """List everything again before the next `learn`: something changed."""
@@ -82,7 +83,8 @@ class Routes:
                     listed = offer.name
                 else:
                     listed = self._offers.exposed_uri(server, own)
-                if listed != offer.name:  # rules about the resource hold for every spelling of its URI
+                # rules about the resource hold for every spelling of its URI
+                if listed != offer.name:
                     found.append(Offered("resources", listed, (), server))
                 templates = self._names.given("resource template").names_of(server)
                 fitting = [name for name, inner in templates.items() if name != offer.name and may_expand(inner, own)]

@@ -75,7 +75,8 @@ class SharedStreams:
     ) -> None:
         async with listening(self._replicas.store, _EVENTS) as listener:
             while True:
-                gone = await watch.is_gone()  # before the rest is read: it may have kept something as its last act
+                # before the rest is read: it may have kept something as its last act
+                gone = await watch.is_gone()
                 events = await self._after(stream, after)
                 for event in events:
                     await send(event)
@@ -104,7 +105,8 @@ class SharedStreams:
                 replicas.lost(exc)
                 break
             for change in changes:
-                if self._unkept and self._unkept[0] is change:  # another task may have kept it, too
+                # another task may have kept it, too
+                if self._unkept and self._unkept[0] is change:
                     self._unkept.popleft()
         while len(self._unkept) > _MAX_UNKEPT:
             self._unkept.popleft()

@@ -29,7 +29,8 @@ _BEGIN_SECONDS = 30.0
 _END_SECONDS = 60.0
 _AT_SECONDS = 600
 _MAX_SHOWN = 300
-_OWN_REFERRER = (b"referrer-policy", b"same-origin")  # a form without a referrer has no origin, either
+# a form without a referrer has no origin, either
+_OWN_REFERRER = (b"referrer-policy", b"same-origin")
 _USED = "This link was used, or is too old. Ask for another one where you got it."
 
 

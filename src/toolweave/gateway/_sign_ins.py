@@ -275,7 +275,8 @@ class SignIns:
         if not here and not await self._count_elsewhere(server, principal, given):
             return False
         for hub in self._hubs.hubs_of(principal):
-            with suppress(ConnectionClosedError):  # it is ending: the next request gets another one
+            # it is ending: the next request gets another one
+            with suppress(ConnectionClosedError):
                 await hub.connect(server, self._hubs.of_hub(config, hub, principal))
         return True
 
@@ -361,7 +362,8 @@ class SignIns:
     def by_ticket(self, ticket: str) -> LinkedSignIn | None:
         """Return the sign-in of a link."""
         self._drop_old()
-        return self._links.get(ticket)  # found by its hash: the time taken reveals nothing about existing tickets
+        # found by its hash: the time taken reveals nothing about existing tickets
+        return self._links.get(ticket)
 
     def by_state(self, state: str) -> LinkedSignIn | None:
         """Return the sign-in whose redirect carries this state."""

@@ -153,7 +153,8 @@ class _TaskElsewhere:
         return self.shown["status"] not in ENDED and await self._ask(cancel=True)
 
     async def change(self) -> None:
-        raise RequestError(f"the task is {self.shown['status']}", code=INVALID_PARAMS)  # for those callers, too
+        # for those callers, too
+        raise RequestError(f"the task is {self.shown['status']}", code=INVALID_PARAMS)
 
     async def _ask(self, **action: Any) -> bool:
         """Act on the task where it runs; False if it does not any more."""

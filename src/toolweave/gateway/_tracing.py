@@ -166,8 +166,10 @@ async def _observed(
     finally:
         span.set_attributes(failed)
         if failed:
-            span.set_status(StatusCode.ERROR)  # without its text, which may quote the caller's arguments
-        if request.method != methods.SUBSCRIPTIONS_LISTEN:  # which lasts as long as its caller listens
+            # without its text, which may quote the caller's arguments
+            span.set_status(StatusCode.ERROR)
+        # which lasts as long as its caller listens
+        if request.method != methods.SUBSCRIPTIONS_LISTEN:
             measured = without_members(attributes, _REQUEST_ID)
             durations.record(time.perf_counter() - begun, measured | failed)
 

@@ -78,7 +78,8 @@ class UnreachedUpstreams:
     def described(self, name: str) -> str:
         """Return a sentence that says how an upstream is."""
         state = self._hub.states().get(name, ConnectionState.FAILED)
-        if state in _STARTING and name not in self._hub.errors:  # else it is down, and only tried again
+        # else it is down, and only tried again
+        if state in _STARTING and name not in self._hub.errors:
             return f"server {name!r} is still connecting"
         return f"server {name!r} {_REASONS.get(state, 'cannot be reached now')}"
 

@@ -157,7 +157,8 @@ class UpstreamChanges:
         try:
             with anyio.move_on_after(RETIRE_SECONDS):
                 await self._in_flight.earlier_ended()
-                while connection.busy:  # a call that is kept while its caller answers a question has no request
+                # a call that is kept while its caller answers a question has no request
+                while connection.busy:
                     await anyio.sleep(_POLL_SECONDS)
         finally:
             with anyio.CancelScope(shield=True):

@@ -50,7 +50,8 @@ class WorkerChanges:
     def __init__(self, servers: ChangesServers, replicas: Replicas) -> None:
         self._servers = servers
         self._replicas = replicas
-        self._unpublished: dict[str, Any] = {}  # the config of each server; None for one that was removed
+        # the config of each server; None for one that was removed
+        self._unpublished: dict[str, Any] = {}
         self._behind = False
 
     @property
@@ -102,7 +103,8 @@ class WorkerChanges:
             except (StoreError, RequestError) as exc:
                 _log.error("the other workers are not notified of server %r until the store is back: %s", name, exc)
                 return
-            if self._unpublished.get(name, self) is config:  # else it was changed once more meanwhile
+            # else it was changed once more meanwhile
+            if self._unpublished.get(name, self) is config:
                 del self._unpublished[name]
 
     async def _returned(self) -> None:

@@ -173,7 +173,8 @@ def _path_of(member: zipfile.ZipInfo) -> PurePosixPath:
     Raises:
         RegistryError: The path leads elsewhere, or cannot exist on every system.
     """
-    name = member.orig_filename  # `filename` ends at a NUL, and has other separators on other systems
+    # `filename` ends at a NUL, and has other separators on other systems
+    name = member.orig_filename
     path = PurePosixPath(name)
     if _leads_out(path, name) or not _is_portable(path, name):
         raise RegistryError(f"the bundle has a member {shown(name)!r}, which is not a path inside of it")

@@ -236,6 +236,7 @@ def _on_this_platform(server: BundledServer) -> BundledCommand:
         if server.type != "uv":
             raise RegistryError("the bundle has no command that starts its server (mcp_config)")
         return BundledCommand(program="uv", args=("run", "--directory", "${__dirname}", server.entry_point), env={})
+    # None and empty differ: a platform that names no arguments has those of all, one that names an empty list has none.
     override = found.platform_overrides.get(sys.platform, BundleCommand())
     program = found.command if override.command is None else override.command
     if not program:
@@ -252,7 +253,8 @@ def _launch(command: BundledCommand, folder: Path, answers: LaunchAnswers) -> Se
     env: dict[str, LaunchWord] = {}
     for name, text in command.env.items():
         word = _filled(text, folder, answers)
-        if any(word):  # a variable without a value is not set, which programs distinguish from an empty one
+        # a variable without a value is not set, which programs distinguish from an empty one
+        if any(word):
             env[name] = word
     return ServerLaunch(command=_program(program, folder), args=tuple(args), env=env)
 

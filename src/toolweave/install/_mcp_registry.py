@@ -75,6 +75,8 @@ class McpRegistry:
             raise RegistryError(f"the registry {shown_url(self.url)} answered without a list of servers")
         servers: list[PublishedServer] = []
         problems: list[str] = []
+        # One broken entry costs itself: the registry is filled by thousands of publishers, and a page of the rest is
+        # worth more than an error.
         for entry in listed:
             try:
                 servers.append(read_server(entry))
@@ -113,6 +115,7 @@ class McpRegistry:
         """
         path = f"{quote(name, safe='')}/versions/{quote(version, safe='')}"
         server = read_server(await self._get(f"{self.url}/v0.1/servers/{path}", f"the server {shown(name)!r}"))
+        # What is installed is what was asked for: an answer about another server is not used, whatever it says.
         if server.name != name:
             raise RegistryError(f"asked for {shown(name)!r}, the registry answered {shown(server.name)!r}")
         return server
@@ -127,6 +130,8 @@ class McpRegistry:
             raise RegistryError(f"the bundle {shown_url(url)} has no SHA-256 in the registry, so it is not downloaded")
         fetch = GuardedFetch([self.url], seconds=_BUNDLE_SECONDS, max_bytes=MAX_BUNDLE_BYTES, elsewhere=True)
         answer = await _get(fetch, url, "the bundle", {"accept": "*/*"})
+        # The file is on any host that the publisher chose, behind redirects. The digest of the registry's entry is what
+        # ties it to the entry, so nothing is read of it before they agree.
         found = hashlib.sha256(answer.body).hexdigest()
         if found != sha256:
             raise RegistryError(

@@ -24,7 +24,8 @@ from toolweave.oauth._fetch import FetchFailed, checked_url
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}")
 _VERSION = re.compile(r"[vV]?\d[\w.+!-]{0,199}", re.ASCII)
-_NPM_VERSION = re.compile(r"\d+\.\d+\.\d+([-+][\w.+-]{0,199})?", re.ASCII)  # a shorter one is a range there
+# a shorter one is a range there
+_NPM_VERSION = re.compile(r"\d+\.\d+\.\d+([-+][\w.+-]{0,199})?", re.ASCII)
 _RANGE = re.compile(r"\.[xX*](\.|$)")
 _MAX_IDENTIFIER = 500
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -134,7 +135,8 @@ def _example(remote: RemoteEndpoint) -> str:
     """Return the URL with an example value for each variable."""
     pieces = [(text, name) for text, name in _pieces(remote) if text or name]
     example = "".join("x" if name else text for text, name in pieces)
-    if pieces and pieces[0][1]:  # the URL begins with a variable, which then holds the scheme and the host
+    # the URL begins with a variable, which then holds the scheme and the host
+    if pieces and pieces[0][1]:
         return f"https://{example}"
     return example
 
@@ -147,7 +149,8 @@ def _address(remote: RemoteEndpoint, answers: LaunchAnswers) -> LaunchWord:
             way round.
     """
     parts: list[str | SecretWord] = []
-    before = ""  # the URL so far, with an `x` for each secret: it is checked and shown in errors
+    # the URL so far, with an `x` for each secret: it is checked and shown in errors
+    before = ""
     for text, name in _pieces(remote):
         if name is None:
             parts.append(text)

@@ -164,7 +164,8 @@ def _answered(question: LaunchQuestion, given: Sequence[str], *, deferred: bool)
         return list(texts)
     words: list[str | SecretWord] = []
     for number, text in enumerate(texts, 1):
-        name = question.name if number == 1 else f"{question.name}.{number}"  # each is kept in a file of its name
+        # each is kept in a file of its name
+        name = question.name if number == 1 else f"{question.name}.{number}"
         words.append(SecretWord(name=name, description=question.description, value=Secret(text)))
     return words
 

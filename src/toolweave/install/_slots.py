@@ -56,7 +56,8 @@ class ValueSlot(Value, frozen=True, kw_only=True):
         if self.source.value is None:
             return [(part,) for part in answers[self.name]]
         # An optional value whose variable has no answer is left out as a whole: `--dir={folder}` is of no use without.
-        columns: list[Sequence[str | SecretWord]] = []  # of each part one value, or several if it is repeated
+        # of each part one value, or several if it is repeated
+        columns: list[Sequence[str | SecretWord]] = []
         for part, is_variable in self._parts():
             columns.append(self._texts(part, answers) if is_variable else (part,))
         is_left_out = not self.source.is_required and not all(columns)

@@ -102,7 +102,8 @@ def _read(url: str) -> tuple[str, str | None, RedisAddress | None]:
     plain, name = split_name(url)
     scheme, separator, rest = plain.partition("://")
     if separator and scheme.lower() == "memory":
-        return f"memory://{uuid.uuid4().hex}", name, None  # docket's own has one for all of a process
+        # docket's own has one for all of a process
+        return f"memory://{uuid.uuid4().hex}", name, None
     address = RedisAddress(plain)
     return f"{REDIS_SCHEMES[scheme.lower()]}://{rest}", name, address
 

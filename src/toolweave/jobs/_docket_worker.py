@@ -307,7 +307,8 @@ class TopicWorker:
         self._stopping = False  # no job is started any more
         self._handing_back = False  # running jobs are cancelled
         self._ended = anyio.Event()
-        self._last_outage = -math.inf  # when the queue came back, or the store last refused a job
+        # when the queue came back, or the store last refused a job
+        self._last_outage = -math.inf
 
     async def work(self, stop: anyio.Event, grace_seconds: float) -> None:
         """Run jobs until `stop`; hand back those that have not ended `grace_seconds` later, within a timeout."""

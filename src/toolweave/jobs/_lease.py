@@ -136,7 +136,8 @@ class Lease:
             if found is not None and not _is_abandoned(found.value):
                 return LeaseAttempt(holder=found.value)
             revision = 0 if found is None else found.revision
-            if changes and revision == expect:  # the lease was free, so one of the changes was refused
+            # the lease was free, so one of the changes was refused
+            if changes and revision == expect:
                 return LeaseAttempt()
             expect = revision
 
@@ -241,7 +242,8 @@ class Lease:
     async def _run_out(self, lost: Callable[[], None]) -> None:
         """Lose it while the store does not answer: a pending write may take longer than its lifetime."""
         left = self._since + self._seconds * SURE - anyio.current_time()
-        await anyio.sleep(max(left, self._seconds / 6))  # a process that slept has a moment to see whose it is
+        # a process that slept has a moment to see whose it is
+        await anyio.sleep(max(left, self._seconds / 6))
         self._lose(lost)
 
     def _lose(self, lost: Callable[[], None]) -> None:

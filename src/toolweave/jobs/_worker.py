@@ -170,7 +170,8 @@ class JobWorker(Generic[R]):
         """Return whether a submitted job has not ended; the notes of one that has, or is gone, are deleted."""
         topic = self.topic
         if found is None:
-            if topic.clock() - note.value["at"] >= _FORGET_SECONDS:  # else it is being submitted
+            # else it is being submitted
+            if topic.clock() - note.value["at"] >= _FORGET_SECONDS:
                 await topic.store.delete(topic.notes.submitted, note.key, expect=note.revision)
             return False
         try:

@@ -94,7 +94,8 @@ class ResponseCache(Value, frozen=True, kw_only=True):
 
     repr_exclude: ClassVar[frozenset[str]] = frozenset({"clock", "_entries"})
     ports: ClassVar[frozenset[str]] = frozenset({"clock", "_entries"})
-    reads_results: ClassVar[bool] = False  # but for members that are never left as texts, and `isError`
+    # but for members that are never left as texts, and `isError`
+    reads_results: ClassVar[bool] = False
     tools_seconds: float = 0.0
     tools: Sequence[OfferSelection] = ()
     most_bytes: int = 32 * 1024 * 1024

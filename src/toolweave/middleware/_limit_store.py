@@ -56,7 +56,8 @@ class MemoryLimits:
         self._max_keys = max_keys
         # Tokens, and when there were so many.
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
-        self._counters: OrderedDict[str, tuple[int, int]] = OrderedDict()  # the period, and its uses
+        # the period, and its uses
+        self._counters: OrderedDict[str, tuple[int, int]] = OrderedDict()
 
     async def take(self, key: str, *, rate: float, burst: float) -> float:
         """Take one token; see `LimitStore`."""

@@ -79,6 +79,8 @@ class _Subscriber(ABC):
 
     def take(self) -> list[PendingChange]:
         """Return and clear the pending changes, oldest topic first, and each list once for all of its names."""
+        # Exchanged as a whole: a change that is put from another thread is in the old dictionary or in the new one,
+        # never in neither.
         with self._lock:
             waiting = self._waiting
             self._waiting = {}
@@ -121,6 +123,7 @@ class ListenStream(_Subscriber):
 
     def end(self) -> None:
         """End the stream gracefully, from any thread."""
+        # In this order: whoever is woken has to find that it has ended, or would wait once more.
         self.ended = True
         self.wake_threadsafe()
 
@@ -143,7 +146,9 @@ class LegacySubscriber(_Subscriber):
     def follow(self, uri: str, end: Unsubscribe) -> None:
         """Subscribe to a resource whose updates `end` stops, when it is unfollowed or the conversation is over."""
         topic = updated_topic(uri)
-        if self._left or topic in self._ends:  # meanwhile
+        # The subscription was made elsewhere, which took time: the conversation may have ended, or have subscribed
+        # twice. The one that is not needed is ended here, since no other code knows of it.
+        if self._left or topic in self._ends:
             end()
             return
         self._ends[topic] = end
@@ -248,11 +253,13 @@ class Changes:
 
     def publish(self, topic: Topic, params: Mapping[str, Any] | None = None) -> None:
         """Publish a change; newer params replace those that are still pending."""
+        # A copy under the lock, used without it: a subscriber that is woken may leave, which takes the lock.
         with self._lock:
             subscribers = (*self._streams, *self._conversations)
         for subscriber in subscribers:
             subscriber.put(topic, params or {})
-        if topic.method == UPDATED:  # the servers that this one is mounted in know the resource by another URI
+        # the servers that this one is mounted in know the resource by another URI
+        if topic.method == UPDATED:
             return
         for outer in self.passed_on:
             outer.publish(topic, params)
@@ -297,6 +304,7 @@ class Changes:
             with self._lock:
                 was_there = joined in self._conversations
                 self._conversations.discard(joined)
+                # A conversation that came back under its name has another subscriber, which stays.
                 if self._by_name.get(conversation) is joined:
                     del self._by_name[conversation]
             if was_there and self.on_left is not None:
@@ -341,6 +349,8 @@ class Changes:
         return stream
 
     def _make_room(self, principal: str | None) -> None:
+        # Fair by count: room is made only by a principal that still has as many as the newcomer afterwards. Otherwise
+        # two principals would end one another's streams in turn.
         numbers = Counter(self._streams.values())
         largest, number = numbers.most_common(1)[0]
         if number <= numbers[principal] + 1:

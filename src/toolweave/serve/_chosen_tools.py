@@ -19,7 +19,8 @@ def chosen_tools(
     if not include and not exclude:
         return toolset
     snapshot = toolset.snapshot()
-    if all(spec.server is None for spec in snapshot):  # tools of servers come and go: `filtered` warns
+    # tools of servers come and go: `filtered` warns
+    if all(spec.server is None for spec in snapshot):
         known = {name for spec in snapshot for name in (spec.name, spec.original_name, *spec.aliases)}
         if known:
             _check_known("include", include, known)

@@ -109,7 +109,8 @@ def _malformed(meta: Mapping[str, Any]) -> str | None:
     info = meta.get(CLIENT_INFO)
     if info is not None and not _is_implementation(info):
         return f"{CLIENT_INFO!r} must be an object with 'name' and 'version', both strings"
-    if LOG_LEVEL in meta and meta[LOG_LEVEL] not in LEVELS:  # a tuple, not a set: `[]` has no hash
+    # a tuple, not a set: `[]` has no hash
+    if LOG_LEVEL in meta and meta[LOG_LEVEL] not in LEVELS:
         return f"{LOG_LEVEL!r} must be one of {', '.join(LEVELS)}"
     token = meta.get("progressToken", 0)
     if isinstance(token, bool) or not isinstance(token, int | str):

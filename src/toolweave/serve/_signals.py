@@ -31,7 +31,8 @@ def stop_signals(
             handler = signal.getsignal(number)
             if handler is signal.SIG_IGN:
                 continue
-            with suppress(NotImplementedError):  # Windows, where asyncio ends the program by itself
+            # Windows, where asyncio ends the program by itself
+            with suppress(NotImplementedError):
                 loop.add_signal_handler(number, (other or {}).get(number, stop))
                 before[number] = handler
     try:

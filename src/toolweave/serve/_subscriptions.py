@@ -206,7 +206,7 @@ class Listen:
                 await self._deliver(request, stream, honoured)
             except Exception as exc:  # boundary: kept out of the task group, which would wrap it
                 failure = exc
-            tasks.cancel_scope.cancel()
+            tasks.cancel_scope.cancel()  # the watches have no end of their own
         if failure is not None:
             raise failure
 
@@ -241,6 +241,7 @@ class Listen:
     async def _deliver(self, request: Request, stream: ListenStream, honoured: Json) -> None:
         stamp = {SUBSCRIPTION_ID: request.id}
         await request.line.notify(ACKNOWLEDGED, {"notifications": honoured, "_meta": stamp})
+        # Compared with the views at the beginning of the stream: what the client lists later is at least as new.
         seen = self._views(request, honoured)
         ended = False
         while not ended:
@@ -278,6 +279,7 @@ class Listen:
             try:
                 end = await self._follower.follow(request, uri, partial(_updated, conversation, uri))
             except BaseException:
+                # Unless another request has subscribed to it meanwhile: the topic is that one's now.
                 if not conversation.follows(uri):
                     conversation.topics.discard(topic)
                 raise

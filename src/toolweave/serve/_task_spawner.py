@@ -45,6 +45,8 @@ class TaskSpawner:
 
     async def _run(self) -> None:
         while True:
+            # Nothing is awaited between the wait and the exchange of the list, so a function that is added meanwhile
+            # is in the old list, or sets the new event.
             await self._added.wait()
             self._added = anyio.Event()
             due = self._due
@@ -85,6 +87,8 @@ class ServingGroups:
         Raises:
             RuntimeError: The server is not served on this event loop.
         """
+        # The context variable alone would not do: a task that outlives its block keeps the variable, and with it a
+        # group that has ended. So it counts only while its block is still open, on this event loop.
         loop = asyncio.get_running_loop()
         serving = _serving.get()
         here = [group for known, group in self._groups if known is loop]

@@ -36,7 +36,8 @@ _log = logging.getLogger("toolweave.serve")
 ExposeErrors: TypeAlias = Literal["message", "masked"]
 """A client's view of an unexpected exception of a tool: its message, or only that there was one."""
 
-_SPARE = 64  # definitions of tools that are gone: calls that outlive their tool come back to them
+# definitions of tools that are gone: calls that outlive their tool come back to them
+_SPARE = 64
 
 
 class TaskStarter(Protocol):
@@ -83,7 +84,8 @@ class Tools:
         # All of this is derived from one snapshot, `_seen`, and is made anew when the toolset has another one.
         # Snapshots are compared by identity: a toolset returns the same object until something changes.
         self._seen: ToolSnapshot | None = None
-        self._found: dict[tuple[str, str | None], _FoundTool] = {}  # of those seen, by name and version asked for
+        # of those seen, by name and version asked for
+        self._found: dict[tuple[str, str | None], _FoundTool] = {}
         self._listed: ToolSnapshot = ToolSnapshot()
         toolset.subscribe(self._changed)
 
@@ -209,7 +211,8 @@ class Tools:
     async def _call(self, request: Request) -> Json:
         name = request.text("name")
         given = request.params.get("arguments")
-        arguments = {} if given is None else request.object("arguments")  # some clients write null for none
+        # some clients write null for none
+        arguments = {} if given is None else request.object("arguments")
         version = asked_version(request.params)
         found = self._find(name, version)
         if found is None:
@@ -292,7 +295,8 @@ class Tools:
         # A raw result is that of a foreign server, which has checked it.
         output = checks.output if result.raw is None else None
         if output is not None and not output.is_valid(result.structured_content):
-            if OUTPUT_MISMATCH_META in result.meta:  # the call succeeded, and its text says what came
+            # the call succeeded, and its text says what came
+            if OUTPUT_MISMATCH_META in result.meta:
                 return call_result(result.replace(structured_content=None), modern=request.modern)
             problems = output.problems(result.structured_content)
             found = "; ".join(f"{one.path or 'it'} {one.message}" for one in problems)
@@ -306,9 +310,11 @@ class Tools:
     def _failure(self, request: Request, spec: ToolSpec, result: ToolResult) -> Json:
         error = result.require_error()
         if error.kind is ErrorKind.NOT_FOUND and self._snapshot().find(spec.name) is None:
-            raise not_offered("tools", spec.name, modern=request.modern)  # it went away meanwhile
+            # it went away meanwhile
+            raise not_offered("tools", spec.name, modern=request.modern)
         if error.kind is ErrorKind.PROTOCOL and isinstance(error.code, int) and spec.server is None:
-            raise RequestError(error.message, code=error.code, data=error.data)  # a handler of ours chose it
+            # a handler of ours chose it
+            raise RequestError(error.message, code=error.code, data=error.data)
         if error.unexpected and self._masks(request):
             result = ToolResult.failure(ToolError(f"Error executing tool {spec.name!r}"))
         return call_result(result, modern=request.modern)
@@ -387,7 +393,8 @@ class _Checks:
     def beside(self, function: FunctionToolset, spec: ToolSpec) -> _Checks:
         """Return the checks of calls under this definition that the function does not make itself."""
         own = function.spec
-        same_arguments = spec.input_schema is own.input_schema and spec.name == own.name  # which its errors say
+        # which its errors say
+        same_arguments = spec.input_schema is own.input_schema and spec.name == own.name
         return _Checks(
             None if same_arguments else self.arguments,
             None if spec.output_schema is own.output_schema else self.output,

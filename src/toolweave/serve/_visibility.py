@@ -81,7 +81,8 @@ class VisibilityRule(NamedTuple):
         """Whether the rule is about an offer."""
         if not facts.tags.isdisjoint(self.tags):
             return True
-        if facts.kind == "resources":  # a URI that might name anything is disabled, and never enabled
+        # a URI that might name anything is disabled, and never enabled
+        if facts.kind == "resources":
             fits_name = partial(fits_uri, odd=not self.enabled)
         else:
             fits_name = fits

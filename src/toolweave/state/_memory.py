@@ -85,7 +85,8 @@ class MemoryStore:
         self._max_bytes = max_bytes
         self._clock = clock
         self._collections: dict[str, _Collection] = {}
-        self._expiring: list[tuple[float, int, str, str]] = []  # a heap; replaced documents are skipped
+        # a heap; replaced documents are skipped
+        self._expiring: list[tuple[float, int, str, str]] = []
         self._documents = 0
         self._bytes = 0
         self._revision = 0
@@ -259,7 +260,8 @@ class MemoryStore:
             entry = self._entry(collection, key)
             if entry is not None and entry.revision == revision:
                 self._remove(collection, key, entry)
-        if len(self._expiring) > 64 + 2 * self._documents:  # documents that are written again and again
+        # documents that are written again and again
+        if len(self._expiring) > 64 + 2 * self._documents:
             self._expiring = [one for one in self._expiring if self._is_current(one)]
             heapq.heapify(self._expiring)
         return now

@@ -125,7 +125,8 @@ def _make_file(path: Path) -> None:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     made = path.with_name(f".{path.name}.{os.getpid()}.{uuid.uuid4().hex[:8]}")
     try:
-        made.touch(mode=0o600, exist_ok=False)  # SQLite gives its -wal and -shm files the same mode
+        # SQLite gives its -wal and -shm files the same mode
+        made.touch(mode=0o600, exist_ok=False)
         connection = _connected(made, 0)
         try:
             _migrate(connection, made)

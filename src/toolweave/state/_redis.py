@@ -67,7 +67,8 @@ class RedisStore:
         self._prefix = prefix
         self._clock = clock
         self._wait_seconds = wait_seconds
-        self._connect_seconds = wait_seconds  # of the connections, which calls with other timeouts share
+        # of the connections, which calls with other timeouts share
+        self._connect_seconds = wait_seconds
         # Milliseconds: longer than a call may be retried, so that every retry of a write still finds the outcome of the
         # first.
         self._remember = str(int(2_000 * wait_seconds) + 5_000)

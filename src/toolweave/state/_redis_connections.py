@@ -156,7 +156,8 @@ class RedisConnections:
             if isinstance(call.error, StoreError):
                 raise call.error
             if exc is None or not _is_cut(call.error, seconds, wait):
-                exc = call.error  # an attempt that was cut off explains less than the one before
+                # an attempt that was cut off explains less than the one before
+                exc = call.error
             # Over all attempts: one that may have been done is enough for the outcome to be unknown.
             unanswered |= call.unanswered
             is_lost = _is_connection_error(exc)
@@ -195,7 +196,8 @@ class RedisConnections:
                 try:
                     fresh = self._listener is None
                     listener = await self._subscribed(channel)
-                    if fresh:  # signals that were sent meanwhile are lost, so everybody looks once more
+                    # signals that were sent meanwhile are lost, so everybody looks once more
+                    if fresh:
                         self.listeners.notify_all()
                     # the connection keeps a partly read signal when this is cancelled
                     # Cancelled between two signals as a rule, when the task that hears for all leaves; the next one
@@ -299,7 +301,8 @@ class RedisConnections:
         """Send calls in one pipeline and settle each: with its response, its error, or the error of the connection."""
         from redis.exceptions import RedisError
 
-        error: Exception = TimeoutError()  # to the others, when the sender for all gives up or is cancelled
+        # to the others, when the sender for all gives up or is cancelled
+        error: Exception = TimeoutError()
         connection = None
         sent = False
         generation = self._generation
@@ -344,7 +347,8 @@ class RedisConnections:
         if self._free:
             return self._free.pop(), self._generation
         primary = await self._find_primary()
-        generation = self._generation  # before it connects: meanwhile another task may find another primary
+        # before it connects: meanwhile another task may find another primary
+        generation = self._generation
         return await self._connect(primary), generation
 
     async def _answered(self, connection: Any, calls: Sequence[_PipelinedCall]) -> None:
@@ -393,7 +397,8 @@ class RedisConnections:
         now = time.monotonic()
         if self._sentinels is None or self._primary is None or now < self._check_primary_at:
             return
-        self._check_primary_at = now + _PRIMARY_CHECK_SECONDS  # before the wait, so that one task asks for all
+        # before the wait, so that one task asks for all
+        self._check_primary_at = now + _PRIMARY_CHECK_SECONDS
         try:
             with anyio.fail_after(_CHECK_TIMEOUT):
                 await self._find_primary()

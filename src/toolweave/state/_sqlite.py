@@ -304,7 +304,8 @@ class _DatabaseThread:
         self._path = path
         self._busy_seconds = busy_seconds
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="toolweave-store")
-        self._waiting: deque[_DatabaseJob] = deque()  # whose ends are safe to use from any thread
+        # whose ends are safe to use from any thread
+        self._waiting: deque[_DatabaseJob] = deque()
         self._connection: sqlite3.Connection | None = None
         self._file: CheckedFile | None = None
         self._finalizer: weakref.finalize[Any, SqliteStore] | None = None
@@ -360,7 +361,8 @@ class _DatabaseThread:
         # The whole transaction failed, of a full disk for example, and no job has its outcome yet: each is tried alone
         # and gets its own error.
         if jobs and not self._attempt(jobs, self._write_together, last=len(jobs) == 1):
-            for job in jobs:  # what one of them cannot have, others may: a small one still fits on the disk
+            # what one of them cannot have, others may: a small one still fits on the disk
+            for job in jobs:
                 self._attempt([job], self._write_together)
 
     def _attempt(

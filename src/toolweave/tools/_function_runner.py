@@ -139,7 +139,8 @@ def _is_interrupt(traceback: TracebackType | None) -> bool:
     handler: Any = signal.getsignal(signal.SIGINT)
     if handler is signal.default_int_handler:
         return True  # it leaves no frame behind
-    code = getattr(getattr(handler, "func", handler), "__code__", None)  # asyncio's is a `partial`
+    # asyncio's is a `partial`
+    code = getattr(getattr(handler, "func", handler), "__code__", None)
     while traceback is not None and traceback.tb_next is not None:
         traceback = traceback.tb_next
     return code is not None and traceback is not None and traceback.tb_frame.f_code is code

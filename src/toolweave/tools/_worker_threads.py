@@ -114,7 +114,8 @@ class _ThreadCall:
         except BaseException as exc:
             # Boundary: raised again in the task that waits.
             traceback = exc.__traceback__
-            self.error = exc.with_traceback(None if traceback is None else traceback.tb_next)  # this frame holds it
+            # this frame holds it
+            self.error = exc.with_traceback(None if traceback is None else traceback.tb_next)
         finally:
             if threadlocals is not None:
                 del threadlocals.current_cancel_scope

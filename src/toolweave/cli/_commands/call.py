@@ -214,7 +214,8 @@ def _failure_json(error: Exception, seconds: float) -> JsonObject:
 
 def _print(result: ToolResult) -> None:
     if result.is_error and result.raw is None:
-        complain(result.require_error())  # ours, not the tool's: it goes to standard error alone
+        # ours, not the tool's: it goes to standard error alone
+        complain(result.require_error())
         return
     shown = result.for_person()
     if shown.content or result.is_error:

@@ -58,7 +58,8 @@ async def _ping(connection: McpConnection, pings: dict[str, float | None]) -> No
     try:
         await connection.ping()
     except ServerError:
-        pings[connection.name] = None  # it answered before: its state says more than a missed ping
+        # it answered before: its state says more than a missed ping
+        pings[connection.name] = None
     else:
         pings[connection.name] = round(time.monotonic() - started, 6)
 

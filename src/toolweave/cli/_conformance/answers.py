@@ -28,7 +28,8 @@ _NEEDED: Mapping[str, tuple[str, ...]] = {
     "resource_link": ("uri", "name"),
     "resource": (),
 }
-_MAX_LINE = 500  # characters that are searched for a line of a stack: some of the patterns are quadratic
+# characters that are searched for a line of a stack: some of the patterns are quadratic
+_MAX_LINE = 500
 _STACK = re.compile(
     r"Traceback \(most recent call last\)"
     r"|^[ \t]*File \"[^\"\n]+\", line \d+"

@@ -247,7 +247,8 @@ async def _call(
         with anyio.fail_after(seconds):
             result = await connection.call_tool(name, arguments, on_progress=seen.append)
     except ProtocolError as error:
-        if error.data is None and "neither 'content'" in error.message:  # not a call's result: request it as it is
+        # not a call's result: request it as it is
+        if error.data is None and "neither 'content'" in error.message:
             return await _ask(connection, methods.TOOLS_CALL, {"name": name, "arguments": arguments}, what=what)
         return ServerAnswer(what=what, code=error.code, message=error.message, data=error.data, tool=tool, wrong=wrong)
     except (ServerError, ToolError, TimeoutError) as error:

@@ -105,7 +105,8 @@ async def _ask(question: LaunchQuestion) -> list[str]:
     if question.placeholder:
         note(f"  for example {clip(safe_text(question.placeholder), _WIDTH)}")
     answers: list[str] = []
-    for _ in range(_MAX_ANSWERS if question.repeated else _TRIES):  # bounded, as the input may be a program's
+    # bounded, as the input may be a program's
+    for _ in range(_MAX_ANSWERS if question.repeated else _TRIES):
         line = await ask_line(_prompt(question, more=bool(answers)), hidden=question.secret)
         if line is None:
             raise CommandError("the input ended before every value was given", code=ExitCode.TOOL_ERROR)

@@ -171,7 +171,8 @@ def _section(form: ClientFormat, value: JsonObject, file: Path) -> tuple[str, ..
     if form.kind:
         return form.section
     for path in SECTIONS:
-        if path in (("mcp",), ("extensions",)):  # other programs have other things under these names
+        # other programs have other things under these names
+        if path in (("mcp",), ("extensions",)):
             continue
         if as_object(_at(value, path)) is not None:
             return tuple(map(str, path))

@@ -56,7 +56,8 @@ class FittingTable:
             yield Text(first, style="bold")
             for name, cell in zip(self._names[1:], rest, strict=True):
                 if cell:
-                    yield Padding(Text(f"{name}: {cell}"), (0, 0, 0, 2))  # also lines that continue a cell
+                    # also lines that continue a cell
+                    yield Padding(Text(f"{name}: {cell}"), (0, 0, 0, 2))
 
 
 def table(names: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[str] = ()) -> FittingTable:

@@ -151,7 +151,8 @@ def _has_comma(tail: str) -> bool:
 
 
 def _indent(text: str) -> str:
-    found = re.search(r"^([ \t]+)\S", text, re.MULTILINE)  # the first line that is indented is so once
+    # the first line that is indented is so once
+    found = re.search(r"^([ \t]+)\S", text, re.MULTILINE)
     if found:
         return found[1]
     return "  "

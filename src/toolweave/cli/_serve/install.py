@@ -103,7 +103,8 @@ def _write(
     words = _words_of(config.there)
     if config.there is not None and not force:
         _check_same(words, _words_of(entry), name, config.path)
-    own = object_or_empty(None if words is None else config.there)  # members of another server's entry do not stay
+    # members of another server's entry do not stay
+    own = object_or_empty(None if words is None else config.there)
     config = edited(config, name, _merged(own, entry, form))
     backup = config.write() if config.changed else None
     if as_json:

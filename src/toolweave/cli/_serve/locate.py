@@ -36,7 +36,8 @@ def parse_place(target: str) -> ObjectPath:
         found = Path(target).expanduser().resolve()
         return ObjectPath(file=None, module="folder", path="", folder=found)
     head, _, path = target.rpartition(":")
-    if not head or not _is_dotted_name(path):  # a colon may be in a path, such as `C:\\server.py`
+    # a colon may be in a path, such as `C:\\server.py`
+    if not head or not _is_dotted_name(path):
         head = target
         path = ""
     if _looks_like_file(head):

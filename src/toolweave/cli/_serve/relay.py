@@ -47,10 +47,12 @@ class ReloadRelay:
         self._initialize: Json | None = None
         self._agreed: JsonObject | None = None  # the response to it, as the client got it
         self._initialized = False
-        self._repeated: dict[str, Json] = {}  # requests that a new process gets again, by what they set
+        # requests that a new process gets again, by what they set
+        self._repeated: dict[str, Json] = {}
         self._open: dict[str, Json] = {}  # the client's requests without an answer
         self._asked: set[str] = set()  # the server's requests without an answer
-        self._own: set[str] = set()  # our requests to the server, whose responses the client must not get
+        # our requests to the server, whose responses the client must not get
+        self._own: set[str] = set()
         self._relistened: set[str] = set()
         self._numbers = 0
 
@@ -164,7 +166,8 @@ class ReloadRelay:
                 self._ready()
             return False
         request = self._open.get(key)
-        if request is None:  # an error without an id is for the client, a response to a cancelled request is not
+        # an error without an id is for the client, a response to a cancelled request is not
+        if request is None:
             return message.get("id") is None
         method = request["method"]
         if self._retiring and method == methods.SUBSCRIPTIONS_LISTEN:
@@ -205,7 +208,8 @@ class ReloadRelay:
                 self._relistened.add(key)
                 to_server(_line(message))
         self._notify_changed()
-        self._release()  # last, so that a request sees the new process with its log level and subscriptions
+        # last, so that a request sees the new process with its log level and subscriptions
+        self._release()
 
     def _notify_changed(self) -> None:
         """Send a legacy client the list-changed notifications that the server's capabilities promised."""

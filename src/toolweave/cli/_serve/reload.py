@@ -116,7 +116,8 @@ def _sources(target: str | None, configs: Sequence[Path]) -> Sources:
     if target is None:
         return Sources((), [path.resolve() for path in configs])
     place = parse_place(target)
-    if place.folder is not None:  # what a client is notified of; contents are read each time, and tools may write them
+    # what a client is notified of; contents are read each time, and tools may write them
+    if place.folder is not None:
         return Sources([place.folder], markdown=[place.folder / "prompts", place.folder / "skills"])
     return Sources([place.file.parent if place.file else Path.cwd()])
 
@@ -173,6 +174,8 @@ async def _over_stdio(command: Sequence[str], sources: Sources) -> ExitCode:
                 await _replace_until(ended, command, sources, relay)
                 tasks.cancel_scope.cancel()
         finally:
+            # The last answers are still to be written when the client has closed its input, or after Ctrl-C. A client
+            # that does not read them any more must not keep this process.
             with anyio.move_on_after(_STOP_SECONDS, shield=True):
                 await writer.drained()
             writer.close()
@@ -243,12 +246,14 @@ class _Child:
 
     async def _write(self, lines: anyio.abc.ObjectReceiveStream[bytes]) -> None:
         stdin = self._process.stdin
-        with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):  # it is gone; `gone` says so
+        # it is gone; `gone` says so
+        with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
             async for line in lines:
                 if stdin is not None:
                     await stdin.send(line + b"\n")
 
     async def _read(self, relay: ReloadRelay) -> None:
+        # Chunks end anywhere: what follows the last line end is kept until the rest of the line arrives.
         rest = b""
         if self._process.stdout is not None:
             async for data in self._process.stdout:

@@ -85,7 +85,8 @@ def _end_with_parent(folder: str) -> None:
     # task, since the worker has to end even if its event loop is blocked.
     while os.read(0, 4_096):
         pass
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)  # a parent that was killed did not
+    # a parent that was killed did not
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     os.kill(os.getpid(), signal.SIGTERM)
 
 
@@ -159,6 +160,8 @@ class WorkerPool:
                 for number in range(self._count):
                     tasks.start_soon(self._keep, number)
                 tasks.start_soon(self._kill_in_time)
+                # Cancelled last: a cancelled `_keep` kills its process, and the workers have requests to finish. They
+                # end by the signal that was passed on, or by `_kill_in_time`.
                 await self._stopping.wait()
                 while self._living:
                     await anyio.sleep(0.02)
@@ -181,6 +184,7 @@ class WorkerPool:
         self._send(number)
 
     def _send(self, number: signal.Signals) -> None:
+        # A worker that has just ended by itself is still in the list until it was waited for.
         for process in self._living.values():
             with suppress(ProcessLookupError):
                 process.send_signal(number)

@@ -51,7 +51,8 @@ def ended_by_signals(stopping: Callable[[], None], *, grace_seconds: float) -> G
         def signalled() -> None:
             if last:
                 _end_now()
-            timer = threading.Timer(seconds, _end_now)  # a thread: code that blocks the loop is ended too
+            # a thread: code that blocks the loop is ended too
+            timer = threading.Timer(seconds, _end_now)
             timer.daemon = True
             timer.start()
             last.append(timer)
@@ -72,10 +73,12 @@ def ended_by_signals(stopping: Callable[[], None], *, grace_seconds: float) -> G
 
 
 def _taken() -> list[signal.Signals]:
-    if sys.platform == "win32":  # its loop takes no signal handlers; Ctrl-C raises KeyboardInterrupt there
+    # its loop takes no signal handlers; Ctrl-C raises KeyboardInterrupt there
+    if sys.platform == "win32":
         return []
     wanted = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    return [number for number in wanted if signal.getsignal(number) is not signal.SIG_IGN]  # nohup stays nohup
+    # nohup stays nohup
+    return [number for number in wanted if signal.getsignal(number) is not signal.SIG_IGN]
 
 
 def _end_now() -> None:

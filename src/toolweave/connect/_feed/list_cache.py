@@ -172,7 +172,8 @@ class LiveList(Generic[ItemT]):
         self._judge = judge
         self._on_change = on_change
         self._epoch = 0  # grows whenever the server may have changed the list
-        self._read_epoch: int | None = None  # in which the last good reading began; None: not on this line
+        # in which the last good reading began; None: not on this line
+        self._read_epoch: int | None = None
         self._read_at = self._failed_at = 0.0
         self._jitter = 0.0
         self._reading: _SharedRead | None = None
@@ -273,7 +274,8 @@ class LiveList(Generic[ItemT]):
         wanted = self._epoch
         while (reading := self._reading) is not None:
             await reading.done.wait()
-            if reading.epoch < wanted:  # it began before the change that this caller wants to see
+            # it began before the change that this caller wants to see
+            if reading.epoch < wanted:
                 continue
             if reading.failure is not None:
                 raise reading.failure
@@ -287,7 +289,8 @@ class LiveList(Generic[ItemT]):
             reading.failure = exc
             raise
         finally:
-            if not reading.finished:  # cancelled ones count as well: they may have run out of time
+            # cancelled ones count as well: they may have run out of time
+            if not reading.finished:
                 self.failures += 1
                 self._failed_at = anyio.current_time()
             self._jitter = random.random()  # noqa: S311 - spreads readings, guards nothing

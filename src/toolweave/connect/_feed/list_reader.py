@@ -274,7 +274,8 @@ def _note_ttl(listing: FetchedList, page: JsonObject) -> None:
     ttl = as_number(page.get("ttlMs"))
     if ttl is None:
         return
-    seconds = min(ttl, _MAX_TTL_MS) / 1000 if ttl > 0 else 0.0  # a negative one, and NaN, count as 0
+    # a negative one, and NaN, count as 0
+    seconds = min(ttl, _MAX_TTL_MS) / 1000 if ttl > 0 else 0.0
     if listing.ttl_seconds is None:
         listing.ttl_seconds = seconds
     else:

@@ -137,7 +137,8 @@ class ChangeStream:
             self._held = None
             self._failed(held)
         else:
-            self._confirm_uris(held, after_gap=False)  # a new subscriber may have arrived meanwhile
+            # a new subscriber may have arrived meanwhile
+            self._confirm_uris(held, after_gap=False)
 
     def _replace(self, opened: _ListenRequest) -> None:
         """Hold an acknowledged stream in place of the one before."""
@@ -410,14 +411,16 @@ class ListRefresher:
                     pause = _DEBOUNCE_SECONDS
                 continue
             await anyio.sleep(pause)
-            pause = min(2 * pause, _MAX_DEBOUNCE_SECONDS)  # a server that never rests costs less and less
+            # a server that never rests costs less and less
+            pause = min(2 * pause, _MAX_DEBOUNCE_SECONDS)
             if self._due(one) > anyio.current_time():
                 continue  # another caller has read it meanwhile
             try:
                 await one.refresh(line)
             except ServerError as exc:
                 _log.warning("%s", exc)
-                if isinstance(exc, AuthRequiredError) and exc.status != 403:  # 403 is about one request
+                # 403 is about one request
+                if isinstance(exc, AuthRequiredError) and exc.status != 403:
                     self._admitted = anyio.Event()
 
     def _due(self, one: _TrackedList) -> float:

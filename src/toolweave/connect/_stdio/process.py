@@ -95,7 +95,8 @@ class ServerProcess(asyncio.SubprocessProtocol):
         assert self._transport is not None
         self._stdin = cast("asyncio.WriteTransport", self._transport.get_pipe_transport(0))
         # a message waits with its caller, where it provably was not sent, not in a buffer
-        with suppress(RuntimeError):  # uvloop's, of a process that has ended, which the sender learns anyway
+        # uvloop's, of a process that has ended, which the sender learns anyway
+        with suppress(RuntimeError):
             self._stdin.set_write_buffer_limits(high=0)
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
@@ -130,7 +131,8 @@ class ServerProcess(asyncio.SubprocessProtocol):
         if fd == 1:
             rest = self._taken()
             # stdio transport: messages are delimited by newlines. Some servers exit right after an answer without one.
-            if rest.rstrip().endswith((b"}", b"]")):  # a part is not a message; a line end is not needed
+            # a part is not a message; a line end is not needed
+            if rest.rstrip().endswith((b"}", b"]")):
                 self._line(rest)
             self._end("it closed its standard output")
         elif fd == 2:

@@ -120,7 +120,8 @@ class PipedProcess(asyncio.SubprocessTransport):
                 stream.close()
         if self._process.poll() is None:
             self._process.kill()
-            with suppress(subprocess.TimeoutExpired):  # it ends at once, unless the kernel holds it
+            # it ends at once, unless the kernel holds it
+            with suppress(subprocess.TimeoutExpired):
                 self._process.wait(_KILLED_SECONDS)
         self._forget_pidfd()
 

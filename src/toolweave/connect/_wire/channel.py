@@ -99,7 +99,8 @@ class ChannelWire:
         self._tasks = tasks
         self._era = EraCheck(self._check_request, seconds=_CHECK_SECONDS)
         self._over = anyio.Event()
-        self._loop = asyncio.get_running_loop()  # asking for it costs a system call, on Python 3.11
+        # asking for it costs a system call, on Python 3.11
+        self._loop = asyncio.get_running_loop()
         self.over: bool = False
 
     # Wire
@@ -211,7 +212,8 @@ class ChannelWire:
         """Read messages until the server ends the conversation; every pending request ends with it."""
         deliver_to = getattr(self._channel, "deliver_to", None)
         try:
-            if deliver_to is not None:  # no turn of the event loop between the pipe and the waiting call
+            # no turn of the event loop between the pipe and the waiting call
+            if deliver_to is not None:
                 deliver_to(self.handle_text)
             while True:
                 self.handle_text(await self._channel.receive())
@@ -377,7 +379,8 @@ class ChannelWire:
         for it.
         """
         is_small = len(text) <= _SMALL_BYTES
-        if not self._outbox or not is_small:  # else the pipe was asked before, and nothing has been written since
+        # else the pipe was asked before, and nothing has been written since
+        if not self._outbox or not is_small:
             # Asked once for a batch: between here and the flush nothing else writes, as both are in one turn of the
             # loop.
             if self._pipe is None or self._pipe.congested:

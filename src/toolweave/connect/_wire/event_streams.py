@@ -128,7 +128,8 @@ class EventStreams:
                 # may. A stream that worked before is tried again also after a 4xx: a proxy may be restarting.
                 is_temporary = opened or exc.passing
                 if exc.final or not is_temporary:
-                    if opened:  # a server that has no such stream any more may be another version, without sessions
+                    # a server that has no such stream any more may be another version, without sessions
+                    if opened:
                         await self._check_session()
                     if isinstance(exc.error, AuthRequiredError):
                         level = logging.WARNING

@@ -220,7 +220,8 @@ class SseWire(ChannelWire):
                 method, params, schema=schema, request_id=request_id, on_notification=on_notification
             )
         except ProtocolError as exc:
-            exc.mask(self._settings.redact)  # only this module knows the tokens that callables made
+            # only this module knows the tokens that callables made
+            exc.mask(self._settings.redact)
             raise
 
     def _write(self, key: int | str, text: bytes) -> bool:
@@ -230,7 +231,8 @@ class SseWire(ChannelWire):
 
     async def _post(self, key: int | str, text: bytes) -> None:
         try:
-            with anyio.move_on_after(_POST_SECONDS):  # a server that holds the POST may answer on the stream
+            # a server that holds the POST may answer on the stream
+            with anyio.move_on_after(_POST_SECONDS):
                 await self._stream.post(text)
         except ServerError as exc:
             self.fail(key, exc)

@@ -39,7 +39,8 @@ _MAX_URIS = 500
 _MAX_TOLD = 50
 _LONGEST = 1_000
 _JSON = (b"content-type", b"application/json")
-_ORIGIN = re.compile(r"https?://[a-z0-9.-]+(:[0-9]+)?")  # policies cannot name addresses of IPv6
+# policies cannot name addresses of IPv6
+_ORIGIN = re.compile(r"https?://[a-z0-9.-]+(:[0-9]+)?")
 _ELSEWHERE = (
     "Pages of tools are shown where the console is on this machine: they need an address of their own "
     "beside it, and elsewhere the console knows none. Open it at 127.0.0.1 or localhost."

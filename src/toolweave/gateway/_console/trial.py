@@ -197,7 +197,8 @@ def _shown(result: Json) -> TrialOutcome:
 def _block(block: ContentBlock) -> ShownBlock:
     if isinstance(block, ImageContent) and block.mime_type in _IMAGES and len(block.data) <= _MAX_IMAGE:
         try:
-            data = base64.b64encode(block.decode()).decode()  # re-encoded: the address holds nothing else
+            # re-encoded: the address holds nothing else
+            data = base64.b64encode(block.decode()).decode()
             return ShownBlock(block.render(), f"data:{block.mime_type};base64,{data}")
         except (ValueError, binascii.Error):
             return ShownBlock("[image: its base64 is broken]")

@@ -79,7 +79,8 @@ class TrustPages:
             return ConsoleReply.see(asked.url("/pins"))
         identity = ServerIdentity.of(client.config, client.server_info)
         try:
-            async with self._writing:  # a file that is read and written is not shared by two forms
+            # a file that is read and written is not shared by two forms
+            async with self._writing:
                 await anyio.to_thread.run_sync(_write, client, change, identity)
             await _list_again(client, change)  # the definition is offered from now on
             asked.signed_in.say(f"Server {name!r}: {change.text}; this is pinned now.")

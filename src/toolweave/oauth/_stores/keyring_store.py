@@ -89,7 +89,8 @@ class KeyringTokenStore:
         if _priority(found) < _MIN_PRIORITY:
             raise StoreError(f"the keyring {_name(found)} does not keep secrets; keep tokens in a FileTokenStore")
         self._keyring = found
-        self._set: Callable[[str, str, str], None] = cast("Any", found).set_password  # which has no types
+        # which has no types
+        self._set: Callable[[str, str, str], None] = cast("Any", found).set_password
         self._service = service
 
     async def load(self, key: TokenKey) -> TokenRecord | None:

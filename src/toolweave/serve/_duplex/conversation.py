@@ -97,7 +97,8 @@ class Conversation:
         self._max_requests = max_requests
         self._modern: bool | None = None  # until the first request
         self._client: Client | None = None  # of the handshake
-        self._known: tuple[Mapping[str, Any], Client] | None = None  # an envelope, and its client
+        # an envelope, and its client
+        self._known: tuple[Mapping[str, Any], Client] | None = None
         self._leave: Callable[[], None] | None = None
         self._running: dict[RequestId, anyio.CancelScope] = {}
         self._unwanted: set[RequestId] = set()
@@ -113,8 +114,10 @@ class Conversation:
         self.end()
         for scope in self._running.values():
             scope.cancel()
-        with anyio.CancelScope(shield=True):  # as in a task group of anyio, whose end is that of its last task
-            await self._tasks.__aexit__(None, None, None)  # an exception of the block is raised as it is
+        # as in a task group of anyio, whose end is that of its last task
+        with anyio.CancelScope(shield=True):
+            # an exception of the block is raised as it is
+            await self._tasks.__aexit__(None, None, None)
 
     async def take(self, text: bytes) -> None:
         """Handle one JSON text of the client; returns once it is started and the output buffer has room."""
@@ -193,7 +196,8 @@ class Conversation:
                 return
             request = Request(method=message.method, params=params, client=client, line=self, id=message.id)
             if message.method == methods.INITIALIZE:
-                await self._initialize(request, reply)  # in line: later messages find the handshake made
+                # in line: later messages find the handshake made
+                await self._initialize(request, reply)
                 return
             scope = self._running[message.id] = anyio.CancelScope()
             self._tasks.create_task(self._answer(request, scope, reply))

@@ -42,7 +42,8 @@ def standard_streams() -> Generator[tuple[int, int], None, None]:
                 yield source, sink
             finally:
                 with suppress(OSError, ValueError):
-                    sys.stdout.flush()  # printed text belongs to standard error, not after the last message
+                    # printed text belongs to standard error, not after the last message
+                    sys.stdout.flush()
     finally:
         _taken.release()
 
@@ -60,7 +61,8 @@ def _moved(fd: int, other: int) -> Generator[int, None, None]:
         yield private
     finally:
         if sys.platform != "win32":
-            os.set_blocking(private, blocking)  # event loops turn it off for every process that shares the pipe
+            # event loops turn it off for every process that shares the pipe
+            os.set_blocking(private, blocking)
         os.dup2(private, fd)
         os.close(private)
 
@@ -189,7 +191,8 @@ class LineWriter:
         if sys.platform != "win32" and (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
             os.set_blocking(fd, False)
         if sys.platform != "win32" and stat.S_ISFIFO(mode):
-            self._loop.add_reader(fd, self._end)  # a writing end becomes readable only when its reader is gone
+            # a writing end becomes readable only when its reader is gone
+            self._loop.add_reader(fd, self._end)
             self._watched = True
 
     def write(self, message: bytes) -> None:

@@ -97,7 +97,8 @@ async def _converse(
         await _read(reader, writer, conversation)
     closing()
     if not writer.closed.is_set():
-        with anyio.move_on_after(DRAIN_SECONDS) as stopping.current:  # which a second signal cuts short
+        # which a second signal cuts short
+        with anyio.move_on_after(DRAIN_SECONDS) as stopping.current:
             await conversation.drain()
 
 

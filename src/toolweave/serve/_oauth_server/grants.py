@@ -150,6 +150,7 @@ class GrantStore:
         found = await self._store.get(_SIGN_INS, digest(name))
         if found is None:
             return None
+        # Only the request whose deletion succeeds gets it: of two callbacks at once, one is a replay.
         if not await self._store.delete(_SIGN_INS, digest(name), expect=found.revision):
             return None
         return msgspec.convert(found.value, PendingSignIn)
@@ -211,6 +212,9 @@ class GrantStore:
             collection=_GRANTS, key=digest(made.grant), value=msgspec.to_builtins(grant), ttl=self._left(grant)
         )
         taken = Put(collection=_CODES, key=digest(code), value=used, ttl=_USED_CODE_SECONDS, expect=found.revision)
+        # One write, which fails if the code was used since it was read. Then two parties have the code, and one of
+        # them is not the client: the grant ends for both (RFC 6749, 4.1.2). A used code is kept for a while, since an
+        # expired one could not be distinguished from one that is tried twice.
         if await self._store.write([taken, lasting]) is None:
             await self.revoke(made.grant)
             return None
@@ -235,6 +239,8 @@ class GrantStore:
 
     async def keep_tokens(self, name: str, grant: Grant, tokens: JsonObject) -> None:
         """Store the renewed tokens of the provider for a grant, unless it was revoked meanwhile."""
+        # With the revision that was read, and only if it is there: a grant that is revoked during the renewal must not
+        # return with the new tokens.
         found = await self._store.get(_GRANTS, digest(name))
         if found is not None:
             value = msgspec.to_builtins(grant.replace(sealed=self._keys.seal(_SEALED, tokens)))
@@ -273,6 +279,8 @@ class GrantStore:
         if found.expires_at is not None:
             left = max(1.0, found.expires_at - time.time())
         value = msgspec.to_builtins(made.replace(used=used))
+        # Two uses at once: both read an unused token, one write fails. As with a code, one of the two is not the
+        # client, and the grant ends.
         if await self._store.put(_REFRESH, digest(token), value, ttl=left, expect=found.revision) is None:
             await self.revoke(made.grant)
             return False

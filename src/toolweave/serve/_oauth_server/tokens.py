@@ -114,6 +114,8 @@ class TokenPages:
         resource = self._resource(form, code.resource)
         if code.thumbprint and code.thumbprint != thumbprint:
             raise BadProof("The code is to be redeemed with the key that was named when it was asked for")
+        # Used up last, when everything else fits: a client that sends a wrong verifier can correct itself, and a thief
+        # who lacks the verifier cannot use the code up.
         grant = await self._server.grants.use_code(name)
         if grant is None:
             raise OAuthRefusal("invalid_grant", "the code is unknown, used or expired")
@@ -162,6 +164,7 @@ class TokenPages:
         try:
             renewed = await self._server.provider.renewed(kept)
         except SignInFailed:
+            # It is usable again: the client did nothing wrong, and would otherwise revoke its grant by trying again.
             await grants.use_refresh(refresh, used=False)
             text = "the provider cannot be asked now"
             raise OAuthRefusal("temporarily_unavailable", text, status=503, retry_after=5) from None
@@ -242,6 +245,7 @@ class TokenPages:
         client = None
         if client_id:
             client = await self._server.clients.find(client_id)
+        # One error for an unknown client and for a wrong secret, so that ids cannot be found out by trying.
         if client is not None and (client.method == "none" or client.has_secret(secret)):
             return client
         raise OAuthRefusal("invalid_client", "the client is unknown, or its secret is wrong", status=401)

@@ -72,10 +72,15 @@ class StoreSemaphore:
         Raises:
             StoreError: The store cannot be reached.
         """
+        # A full server is asked again and again by the same callers. For a second the answer is taken from memory, so
+        # a flood costs this process nothing but a dictionary, and the store nothing at all.
         now = self._clock()
         self._refused = {who: until for who, until in self._refused.items() if until > now}
         if None in self._refused or owner in self._refused:
             return None
+        # A guess hits a free number almost always while most are free: one write, whatever the number of slots. All of
+        # them are read only when several guesses failed. Two processes that guess one number are told apart by the
+        # store, where only the first can create the document.
         for _ in range(TRIES):
             permit = await self._take(random.randrange(self._open), owner, ttl)  # noqa: S311 - spreads, guards nothing
             if permit is not None:
@@ -97,6 +102,7 @@ class StoreSemaphore:
         if not free:
             self._refused[None] = self._clock() + REFUSED_SECONDS
             return None
+        # The last part of the permits is for owners that have few: an owner that fills the rest cannot keep others out.
         open_to_all = [number for number in free if number < self._open]
         has_few = owner is None or sum(one.value == owner for one in taken) < self._slots * FEW
         if not open_to_all and not has_few:
@@ -219,6 +225,8 @@ class TaskStore:
             "strangers": bool(request.headers),
         }
         kept = Put(collection=CALLS, key=entry.name, value=call, ttl=ttl)
+        # One write: a task without its call could not be run, and without its note no worker would look for it after
+        # the queue has lost its job.
         revisions = await self.store.write([self._put(entry), kept, self.topic.note(entry.name, ttl=ttl)])
         if revisions is None:
             raise StoreError(f"there is a task {entry.name!r} already", collection=TASKS)
@@ -271,6 +279,8 @@ class TaskStore:
         Raises:
             StoreError: The store cannot be reached.
         """
+        # A deadline is enforced by whoever reads: its worker may be dead. If the write fails, the task has changed
+        # meanwhile, perhaps to its real end, which then counts.
         while True:
             found = await self.store.get(TASKS, name)
             entry = None if found is None else self.loaded(found)
@@ -304,6 +314,8 @@ class TaskStore:
 
     async def change(self, name: str, change: Callable[[StoredTask], bool]) -> StoredTask | None:
         """Change the current record of a task; `change` returns whether to store it. None when the task is gone."""
+        # Compare and set: `change` is applied to the newest record, and again if another process was faster. Each
+        # turn means that another write succeeded.
         while True:
             entry = await self.read(name)
             if entry is None or not change(entry) or await self.write(entry):

@@ -115,6 +115,7 @@ class TaskJobs:
                 failure = exc
         if failure is not None:
             raise failure
+        # The queue forgets the job when this returns, so the store has the last word on whether the task has ended.
         now = await self._tasks.read(record.name)
         # else another worker began it, and will end it
         if now is not None and now.ended:
@@ -148,6 +149,8 @@ class TaskJobs:
             error = RequestError("Internal error", code=INTERNAL_ERROR)
             await self._tasks.change(name, partial(self._fail, error))
         finally:
+            # Shielded: a worker that is stopped releases its lease, and another one need not wait until it expires.
+            # Bounded: the store may be what failed.
             with anyio.move_on_after(MARK_SECONDS, shield=True):
                 await lease.release()
 
@@ -168,6 +171,9 @@ class TaskJobs:
         if not lease.sure:  # nothing has happened yet
             await self._tasks.change(name, partial(_hand_back, lease.holder))
             raise _too_slow()
+        # From here the tool may have an effect. `_begin` has written the holder into the task before: if this process
+        # dies now, the next worker sees that the tool ran, and repeats it only if the tool may be repeated. The key
+        # below is the same for each repetition, so that a tool can recognise its own earlier effect.
         run = _TaskRun(self._tasks, entry, lease.holder)
         caller = TaskCaller(run.task, request, more["given"], self._runner)
         meta = {IDEMPOTENCY_KEY: sha256(f"task {name}".encode()).hexdigest(), **more["meta"]}
@@ -177,6 +183,7 @@ class TaskJobs:
             try:
                 kept = await self._run(run, partial(perform, run.task, work, context))
             except BaseException:
+                # With a lost lease the task is another worker's: whatever we wrote could destroy what that one did.
                 if not lease.lost:
                     with anyio.move_on_after(MARK_SECONDS, shield=True):
                         await self._stopped(run, lease.holder, reruns=reruns)
@@ -214,6 +221,8 @@ class TaskJobs:
     async def _run(self, run: _TaskRun, work: Callable[[], Any]) -> bool:
         """Run the tool beside the poll of the store; return whether its end is kept."""
         kept = False
+        # The deadline is for the tool alone. Its end is kept after the scope has closed, so a tool that ends in time
+        # is not cancelled while its result is being written.
         async with anyio.create_task_group() as beside:
             beside.start_soon(self._follow, run)
             with run.task.scope, anyio.move_on_after(run.task.left) as bound:
@@ -226,6 +235,8 @@ class TaskJobs:
 
     async def _follow(self, run: _TaskRun) -> None:
         """Copy the tool's state to the store, and the clients' answers to the tool, until either has ended."""
+        # Read often after a change and ever less often in silence. The tool's own news end the wait at once; those of
+        # the client arrive with the next look.
         pause = Backoff(self._sleep)
         while not run.over:
             await pause.wait_for(run.news)
@@ -298,7 +309,11 @@ class _TaskRun:
         Raises:
             StoreError: The store cannot be reached, or has no room.
         """
+        # The event is replaced before the state is shown: what changes during the write sets the new one, and is
+        # written by the next exchange.
         self.news = anyio.Event()
+        # Compare and set: a client that answers or cancels meanwhile makes our write fail, and both are merged into
+        # what it wrote. A cancelled task has ended, and is not written again.
         while True:
             entry = await self._tasks.read(self.task.id)
             if entry is None or entry.ended or entry.runner != self._holder:
