@@ -17,6 +17,7 @@ import pytest
 from tests.connect.proxying import certificate
 from tests.connect.scripted import Exchange, HttpScript, listening, modern_answer
 from tests.connect.targets import Json, connected, eventually
+from tests.http.hosts import named, swallowing
 from toolweave import RequestTimeoutError
 from toolweave.http import HttpClient, TransportError
 
@@ -375,36 +376,6 @@ async def test_answers_under_the_same_head_are_whole_in_whatever_pieces_they_com
             assert [await fetch(http, b"%d" % number) for number in range(8)] == bodies
             assert len(connections) == 1
             http.close()
-
-
-@asynccontextmanager
-async def swallowing(port: int) -> AsyncGenerator[str]:
-    """Yield an address on which packets to a port are swallowed: its backlog is full."""
-    address = "127.0.0.9"
-    with socket.socket() as listener:
-        listener.bind((address, port))
-        listener.listen(0)
-        full = [socket.socket() for _ in range(4)]
-        for one in full:
-            one.setblocking(False)
-            one.connect_ex((address, port))
-        try:
-            yield address
-        finally:
-            for one in full:
-                one.close()
-
-
-def named(monkeypatch: pytest.MonkeyPatch, name: str, *addresses: str) -> None:
-    """Let a name stand for addresses."""
-    real = socket.getaddrinfo
-
-    def resolve(host: Any, port: Any, *more: Any, **options: Any) -> Any:
-        if host in (name, name.encode()):
-            return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port)) for address in addresses]
-        return real(host, port, *more, **options)
-
-    monkeypatch.setattr(socket, "getaddrinfo", resolve)
 
 
 @pytest.mark.parametrize("secure", [False, True])

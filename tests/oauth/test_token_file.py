@@ -37,7 +37,7 @@ async def test_the_file_is_its_owners_alone_whatever_the_umask(path: Path) -> No
 
     assert mode(path) == 0o600
     assert mode(path.parent) == 0o700
-    assert [one.name for one in path.parent.iterdir()] == ["tokens.json"]
+    assert {one.name: mode(one) for one in path.parent.iterdir()} == {"tokens.json": 0o600, "tokens.json.lock": 0o600}
 
 
 async def test_without_a_path_it_is_in_the_users_data(home: Path) -> None:
@@ -193,7 +193,7 @@ async def test_a_disk_that_takes_no_more_leaves_the_file_as_it_was(path: Path, m
         await store.save(a_record(token="new"))
     monkeypatch.undo()
     assert [one.access_token for one in await store.records()] == ["old"]
-    assert [one.name for one in path.parent.iterdir()] == ["tokens.json"]
+    assert {one.name for one in path.parent.iterdir()} == {"tokens.json", "tokens.json.lock"}
 
 
 async def test_what_a_dead_process_left_of_a_write_is_cleared_away(path: Path) -> None:
