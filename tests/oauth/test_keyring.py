@@ -1,11 +1,13 @@
-"""Keyrings: which of them are taken, what is kept in parts, and a real one."""
+"""Keyrings: which of them are used, the one key that they hold, and a real one."""
 
 from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import sys
 import threading
+from pathlib import Path
 from typing import ClassVar
 
 import anyio
@@ -14,7 +16,7 @@ import pytest
 from keyring.backends import chainer, fail, null
 from keyring.errors import KeyringLocked
 
-from tests.oauth.token_stores import DictKeyring, a_key, a_record
+from tests.oauth.token_stores import DictKeyring, a_key, a_record, new_key
 from toolweave.errors import StoreError
 from toolweave.oauth import FileTokenStore, KeyringTokenStore, MachineTokenStore
 
@@ -30,6 +32,11 @@ class PlaintextKeyring(DictKeyring):
 @pytest.fixture(autouse=True)
 def _no_other_keyring(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keyring, "get_keyring", fail.Keyring)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "tokens" / "tokens.json"
 
 
 @pytest.mark.parametrize("backend", [PlaintextKeyring, fail.Keyring, null.Keyring])
@@ -84,49 +91,214 @@ async def test_without_the_package_the_store_of_the_machine_is_the_file(monkeypa
     assert await FileTokenStore().load(a_key()) == a_record()
 
 
-async def test_no_part_is_left_when_a_long_token_is_replaced_or_deleted() -> None:
+async def test_a_keyring_has_one_short_value_whatever_is_saved_and_deleted(path: Path) -> None:
     backend = DictKeyring()
-    store = KeyringTokenStore(backend)
+    store = KeyringTokenStore(backend, path=path)
+    assert await store.load(a_key()) is None
+    assert list(await store.records()) == []
+    assert not await store.delete(a_key())
     await store.save(a_record(token="x" * 9_000))
-    parts = len(backend.values)
-    await store.save(a_record(token="y" * 9_000))
-    assert len(backend.values) == parts
-    await store.save(a_record(token="short"))
-    assert len(backend.values) == 2  # the record and the list of keys
+    before = dict(backend.values)
+    await store.save(a_record(a_key(principal="ann"), token="short"))
+    assert await store.delete(a_key())
 
-    await store.delete(a_key())
-    assert len(backend.values) == 1
+    assert len(before) == 1
+    assert backend.values == before
+    assert all(len(value) < 100 for value in before.values())
+    assert b"short" not in path.read_bytes()
 
 
-async def test_a_record_whose_parts_are_missing_is_an_error_and_not_another_token() -> None:
+async def test_reading_makes_no_key() -> None:
     backend = DictKeyring()
     store = KeyringTokenStore(backend)
-    await store.save(a_record(token="x" * 9_000))
-    part = next(name for name in backend.values if name[1].endswith(".2"))
-    del backend.values[part]
+    assert await store.load(a_key()) is None
+    assert list(await store.records()) == []
 
-    with pytest.raises(StoreError, match="is damaged: parts of it are missing"):
-        await store.load(a_key())
+    assert not backend.values
 
 
-@pytest.mark.parametrize(("name", "why"), [("index", "the list of tokens"), ("", "a record is damaged")])
-async def test_an_entry_that_somebody_else_wrote_is_an_error(name: str, why: str) -> None:
+async def test_services_have_keys_and_files_of_their_own(path: Path) -> None:
     backend = DictKeyring()
-    store = KeyringTokenStore(backend)
+    store, other = KeyringTokenStore(backend), KeyringTokenStore(backend, service="other")
+    await store.save(a_record(token="mine"))
+    await other.save(a_record(token="theirs"))
+
+    assert len(set(backend.values.values())) == 2
+    assert store.path != other.path != FileTokenStore().path
+    assert (await store.records())[0].access_token == "mine"
+    with pytest.raises(StoreError, match="cannot be decrypted"):
+        await KeyringTokenStore(backend, service="other", path=store.path).records()
+
+
+async def test_a_key_that_is_gone_from_the_keyring_is_an_error_and_the_file_is_never_overwritten(path: Path) -> None:
+    backend = DictKeyring()
+    store = KeyringTokenStore(backend, path=path)
     await store.save(a_record())
-    entry = next(one for one in backend.values if (one[1] == "index") == bool(name))
-    backend.values[entry] = '0:{"access_token": "secret-1"'
+    before, key = path.read_bytes(), dict(backend.values)
+    backend.values.clear()
 
-    with pytest.raises(StoreError, match=why) as caught:
+    for attempt in (store.load(a_key()), store.save(a_record(token="new")), store.delete(a_key()), store.records()):
+        with pytest.raises(StoreError, match=r"DictKeyring has no entry 'key for tokens' of 'toolweave'; restore it"):
+            await attempt
+    assert path.read_bytes() == before
+    assert not backend.values
+    backend.values.update(key)
+    assert await store.load(a_key()) == a_record()
+
+
+async def test_another_key_in_the_keyring_is_an_error_and_the_file_is_never_overwritten(path: Path) -> None:
+    backend = DictKeyring()
+    store = KeyringTokenStore(backend, path=path)
+    await store.save(a_record())
+    before = path.read_bytes()
+    for entry in backend.values:
+        backend.values[entry] = new_key()
+
+    with pytest.raises(StoreError, match="written with another key, or it is damaged; restore its key, or move"):
+        await store.save(a_record(token="new"))
+    assert path.read_bytes() == before
+
+
+async def test_an_entry_that_is_not_a_key_is_an_error_which_does_not_show_it(path: Path) -> None:
+    backend = DictKeyring()
+    store = KeyringTokenStore(backend, path=path)
+    await store.save(a_record())
+    for entry in backend.values:
+        backend.values[entry] = "secret-1"
+
+    with pytest.raises(StoreError, match=r"'key for tokens' of 'toolweave' in .*DictKeyring is not a key") as caught:
         await store.records()
     assert "secret-1" not in str(caught.value)
 
 
-async def test_a_keyring_that_is_locked_is_an_error_that_names_it() -> None:
-    class Locked(DictKeyring):
-        def get_password(self, service: str, username: str) -> str | None:
-            raise KeyringLocked("Failed to unlock the collection!")
+async def test_a_file_in_the_clear_is_encrypted_at_the_next_write(path: Path) -> None:
+    for write in ("save", "delete"):
+        await FileTokenStore(path).save(a_record(token="in the clear"))
+        await FileTokenStore(path).save(a_record(a_key(principal="ann")))
+        store = KeyringTokenStore(DictKeyring(), path=path)
+        assert len(await store.records()) == 2
+        if write == "save":
+            await store.save(a_record(a_key(principal="bob")))
+        else:
+            assert await store.delete(a_key(principal="ann"))
+        assert b"in the clear" not in path.read_bytes()
+        assert await store.load(a_key()) == a_record(token="in the clear")
+        with pytest.raises(StoreError, match="is encrypted; set TOOLWEAVE_TOKEN_KEY"):
+            await FileTokenStore(path).load(a_key())
+        path.unlink()
 
+
+async def test_the_key_of_the_environment_encrypts_and_what_the_keyring_encrypted_can_still_be_read(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backend = DictKeyring()
+    await KeyringTokenStore(backend, path=path).save(a_record(token="old"))
+    monkeypatch.setenv("TOOLWEAVE_TOKEN_KEY", key := new_key())
+    store = KeyringTokenStore(backend, path=path)
+    found = await store.load(a_key())
+    assert found is not None
+    assert found.access_token == "old"
+
+    await store.save(a_record(token="new"))
+    assert await FileTokenStore(path, key=key).load(a_key()) == a_record(token="new")
+    backend.values.clear()  # nothing is read from it, and no key is made
+    await store.save(a_record(token="newer"))
+    assert not backend.values
+    monkeypatch.delenv("TOOLWEAVE_TOKEN_KEY")
+    with pytest.raises(StoreError, match="set TOOLWEAVE_TOKEN_KEY if that was its key"):
+        await KeyringTokenStore(backend, path=path).load(a_key())
+
+
+async def test_with_a_key_of_the_environment_a_locked_keyring_is_not_asked(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOOLWEAVE_TOKEN_KEY", new_key())
+    store = KeyringTokenStore(Locked(), path=path)
+    await store.save(a_record())
+
+    assert await store.load(a_key()) == a_record()
+
+
+async def test_a_keyring_that_forgets_is_found_before_anything_is_encrypted(path: Path) -> None:
+    class Forgetful(DictKeyring):
+        def set_password(self, service: str, username: str, password: str) -> None:
+            pass
+
+    with pytest.raises(StoreError, match="did not keep the key for tokens; use another keyring"):
+        await KeyringTokenStore(Forgetful(), path=path).save(a_record())
+    assert not path.exists()
+
+
+FIRST_USE = """
+import sys, time, anyio
+from pathlib import Path
+from tests.oauth.token_stores import DictKeyring, a_key, a_record
+from toolweave.oauth import KeyringTokenStore
+
+class Slow(DictKeyring):
+    # in files, so that processes share it; between two calls of one process there is room for those of another
+
+    def get_password(self, service, username):
+        time.sleep(0.02)
+        entry = folder / f"{service}-{username}"
+        return entry.read_text() if entry.exists() else None
+
+    def set_password(self, service, username, password):
+        time.sleep(0.02)
+        (folder / f"{service}-{username}").write_text(password)
+
+async def main():
+    store = KeyringTokenStore(Slow(), path=path)
+    print("ready", flush=True)
+    sys.stdin.readline()
+    await store.save(a_record(a_key(principal=who)))
+
+folder, path, who = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
+anyio.run(main)
+for line in folder.iterdir():
+    print(line.name, line.read_text())
+"""
+
+
+@pytest.mark.slow
+async def test_processes_that_use_a_keyring_first_at_the_same_time_have_one_key(tmp_path: Path) -> None:
+    folder = tmp_path / "keyring"
+    folder.mkdir()
+    # two files, so that the lock of a file is not what keeps the processes apart
+    files = [tmp_path / "one" / "tokens.json", tmp_path / "two" / "tokens.json"]
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", FIRST_USE, str(folder), str(files[number % 2]), str(number)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for number in range(4)
+    ]
+    for process in processes:
+        assert process.stdout is not None
+        assert await anyio.to_thread.run_sync(process.stdout.readline) == "ready\n"
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    texts = {(await anyio.to_thread.run_sync(process.communicate))[0] for process in processes}
+    assert [process.returncode for process in processes] == [0, 0, 0, 0]
+
+    assert len(texts) == 1
+    backend = DictKeyring()
+    backend.values["toolweave", "key for tokens"] = texts.pop().split()[-1]
+    for number, file in enumerate(files):
+        found = await KeyringTokenStore(backend, path=file).records()
+        assert {one.key.principal for one in found} == {str(number), str(number + 2)}
+
+
+class Locked(DictKeyring):
+    def get_password(self, service: str, username: str) -> str | None:
+        raise KeyringLocked("Failed to unlock the collection!")
+
+
+async def test_a_keyring_that_is_locked_is_an_error_that_names_it() -> None:
     with pytest.raises(StoreError, match=r"test_keyring\..*Locked failed: KeyringLocked: Failed to unlock"):
         await KeyringTokenStore(Locked()).load(a_key())
 
@@ -142,7 +314,9 @@ async def test_a_keyring_that_does_not_answer_is_an_error(monkeypatch: pytest.Mo
 
     try:
         with pytest.raises(StoreError, match=r"did not answer within 0\.05 s; is it locked"):
-            await KeyringTokenStore(Asking()).load(a_key())
+            await KeyringTokenStore(Asking()).save(a_record())
+        # The answer is waited for before the file is locked.
+        assert not list(KeyringTokenStore(DictKeyring()).path.parent.glob("*.json.lock"))
     finally:
         unlocked.set()
 
@@ -185,4 +359,4 @@ async def test_the_secret_service_of_a_desktop_keeps_tokens() -> None:
     done = await anyio.run_process(command, check=False, env=environment)
 
     assert done.returncode == 0, done.stderr.decode()
-    assert b"KeyringTokenStore in keyring.backends.SecretService.Keyring" in done.stdout
+    assert b"with its key in keyring.backends.SecretService.Keyring" in done.stdout

@@ -1,30 +1,28 @@
-"""Tokens in the keyring of the machine: Secret Service, KWallet, macOS Keychain, Windows Credential Locker."""
+"""Tokens in an encrypted file whose key is in the keyring of the machine.
 
-# A keyring has values of a limited length by name, no list of names and no transaction. So:
-# - A list of all keys is a separate value. A new key is added to it before its record is written, and removed after
-#   its record is deleted: if the process dies between the two, a key has no record, which every reader tolerates.
-# - A long text is in parts, whose names contain a random generation. The value with the name itself is written last and
-#   names the generation. So a reader sees the parts of before or those of after. The old ones are deleted last, and a
-#   reader that misses one of them reads again.
-# - A lock file orders the writers of a machine.
+Keyrings are Secret Service, KWallet, macOS Keychain and Windows Credential Locker.
+"""
+
+# The keyring has one value, which is short and never changes. So there is nothing that a crash could leave half written
+# in it, and nothing that is too long for it: all that changes is in the file.
 
 from __future__ import annotations
 
-import secrets
+import os
 from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import anyio
 import anyio.to_thread
-import msgspec
 
-from toolweave._json import decode_json
+from toolweave.config import Secret
 from toolweave.errors import StoreError, ToolweaveError
-from toolweave.oauth._records import TokenKey, TokenRecord
-from toolweave.oauth._stores.file_store import default_folder
-from toolweave.oauth._stores.locks import held, held_in_thread, private_folder
-from toolweave.oauth._stores.records import digest, name_of, newest_first, read_record, write_record
+from toolweave.oauth._stores.file_store import FileTokenStore
+from toolweave.oauth._stores.locks import held_in_thread, private_folder
+from toolweave.oauth._stores.records import digest
+from toolweave.oauth._stores.sealing import KEY_VARIABLE, TokenCipher, new_key
+from toolweave.oauth._stores.token_file import TokenFile, default_folder
 
 if TYPE_CHECKING:
     from keyring.backend import KeyringBackend
@@ -33,13 +31,10 @@ T = TypeVar("T")
 
 _MIN_PRIORITY = 1
 """The priority of a backend that keeps secrets. Files without encryption have less, and no keyring has 0."""
-MAX_VALUE = 1_200
-"""Characters of one value: Windows keeps 2,560 bytes in UTF-16. A longer text is kept in parts."""
 ANSWER_SECONDS = 60.0
 """Seconds for the keyring to answer: the user may have to unlock it."""
-_WRITE_SECONDS = 10.0
-_READS = 3
-_INDEX = "index"
+_LOCK_SECONDS = 10.0
+_ENTRY = "key for tokens"
 
 
 def machine_keyring() -> KeyringBackend | None:
@@ -65,21 +60,28 @@ def machine_keyring() -> KeyringBackend | None:
     return None
 
 
-class KeyringTokenStore:
-    """A `TokenStore` in the machine's keyring (`pip install 'toolweave[keyring]'`).
+class KeyringTokenStore(FileTokenStore):
+    """A `TokenStore` in an encrypted file, with its key in the machine's keyring (`pip install 'toolweave[keyring]'`).
 
-    Only a keyring that keeps secrets is used, never a file without encryption. A value that is too long is stored in
-    parts. Any number of processes of a machine may use it.
+    The key is made at the first write. Only a keyring that keeps secrets is used, never a file without encryption. A
+    file whose key is gone from the keyring is never overwritten. Any number of processes of a machine may use it.
+
+    If `TOOLWEAVE_TOKEN_KEY` is set, it encrypts the file from the next write on, and the keyring is used only to read
+    what was encrypted before.
 
     Args:
         backend: The keyring; by default the keyring of this machine.
         service: The name in the keyring.
+        path: The file; by default one for the service, in the `tokens` folder of the user's data. A file that is not
+            encrypted yet is encrypted at the next write.
 
     Raises:
         StoreError: This machine has no keyring, or the package `keyring` is missing.
     """
 
-    def __init__(self, backend: KeyringBackend | None = None, *, service: str = "toolweave") -> None:
+    def __init__(
+        self, backend: KeyringBackend | None = None, *, service: str = "toolweave", path: str | Path | None = None
+    ) -> None:
         found = machine_keyring() if backend is None else backend
         if found is None:
             raise StoreError(
@@ -89,66 +91,30 @@ class KeyringTokenStore:
         if _priority(found) < _MIN_PRIORITY:
             raise StoreError(f"the keyring {_name(found)} does not keep secrets; keep tokens in a FileTokenStore")
         self._keyring = found
-        # which has no types
+        # `keyring` has no type for this
         self._set: Callable[[str, str, str], None] = cast("Any", found).set_password
+        self._keyring = found
         self._service = service
-
-    async def load(self, key: TokenKey) -> TokenRecord | None:
-        """Return the record of a key, or None.
-
-        Raises:
-            StoreError: The keyring is locked or cannot be read.
-        """
-        return await self._in_thread(lambda: self._read(key))
-
-    async def save(self, record: TokenRecord) -> None:
-        """Store a record, replacing the one with its key.
-
-        Raises:
-            StoreError: The keyring is locked or cannot be written.
-        """
-        await self._in_thread(lambda: self._save(record))
-
-    async def delete(self, key: TokenKey) -> bool:
-        """Delete the record of a key; return whether there was one.
-
-        Raises:
-            StoreError: The keyring is locked or cannot be written.
-        """
-        return await self._in_thread(lambda: self._delete(key))
-
-    async def records(self, *, resource: str | None = None, principal: str | None = None) -> Sequence[TokenRecord]:
-        """Return the records of a resource, of a principal, or all, the newest first.
-
-        Raises:
-            StoreError: The keyring is locked or cannot be read.
-        """
-
-        def read() -> list[TokenRecord]:
-            wanted = [key for key in self._index() if key.is_of(resource, principal)]
-            return list(filter(None, map(self._read, wanted)))
-
-        return newest_first(await self._in_thread(read))
-
-    def locked(self, key: TokenKey, *, seconds: float) -> AbstractAsyncContextManager[None]:
-        """Hold the record of a key alone, among all processes of this machine.
-
-        Raises:
-            StoreError: Another holder keeps it for longer than these seconds.
-        """
-        folder = default_folder()
-        private_folder(folder)
-        path = folder / f"keyring.{digest(self._service)}.{name_of(key)}.lock"
-        return held(path, seconds=seconds, what=f"the token for {key.resource}")
+        self._given: Secret | None = None
+        if given := os.environ.get(KEY_VARIABLE):
+            self._given = Secret(given)
+        if path is None:
+            path = default_folder() / f"keyring.{digest(service)}.json"
+        super().__init__(path)
 
     def __repr__(self) -> str:
-        return f"<KeyringTokenStore in {_name(self._keyring)}>"
+        return f"<KeyringTokenStore {str(self._path)!r}, with its key in {_name(self._keyring)}>"
 
-    async def _in_thread(self, work: Callable[[], T]) -> T:
-        """Run work in a thread, which completes its work even after its caller was cancelled."""
+    async def _with_file(self, work: Callable[[TokenFile], T], *, writes: bool = False) -> T:
+        """Run work with the file in a thread, which completes its work even after its caller was cancelled."""
+
+        def run() -> T:
+            # The keyring is asked before the file is locked: its user may take a minute to unlock it.
+            return work(self._file(writes=writes))
+
         try:
             with anyio.fail_after(ANSWER_SECONDS):
-                return await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
+                return await anyio.to_thread.run_sync(run, abandon_on_cancel=True)
         except TimeoutError:
             raise StoreError(
                 f"the keyring {_name(self._keyring)} did not answer within {ANSWER_SECONDS:g} s; is it locked?"
@@ -160,101 +126,64 @@ class KeyringTokenStore:
 
     # in a thread
 
-    def _save(self, record: TokenRecord) -> None:
-        with self._writing():
-            keys = self._index()
-            if record.key not in keys:
-                self._put(_INDEX, msgspec.json.encode([*keys, record.key]).decode())
-            self._put(name_of(record.key), write_record(record).decode())
+    def _file(self, *, writes: bool) -> TokenFile:
+        """Return the file with the keys that open it."""
+        if self._cipher is not None and _opens(self._path, self._cipher):
+            return TokenFile(self._path, self._cipher)
+        key = self._get()
+        if key is None and self._given is None and writes and not TokenFile(self._path).is_sealed():
+            key = self._make_key()
+        if key is None:
+            return TokenFile(self._path, self._cipher, no_key=self._no_key())
+        return TokenFile(self._path, self._cipher_with(key))
 
-    def _delete(self, key: TokenKey) -> bool:
-        with self._writing():
-            was_there = self._remove(name_of(key))
-            keys = self._index()
-            if key in keys:
-                self._put(_INDEX, msgspec.json.encode([one for one in keys if one != key]).decode())
-            return was_there
+    def _get(self) -> str | None:
+        return self._keyring.get_password(self._service, _ENTRY)
 
-    def _writing(self) -> AbstractContextManager[None]:
+    def _make_key(self) -> str:
+        """Return the key in the keyring, which is made if no other process was faster."""
         folder = default_folder()
         private_folder(folder)
-        path = folder / f"keyring.{digest(self._service)}.lock"
-        return held_in_thread(path, seconds=_WRITE_SECONDS, what=f"the keyring {_name(self._keyring)}")
+        lock = folder / f"keyring.{digest(self._service)}.lock"
+        with held_in_thread(lock, seconds=_LOCK_SECONDS, what=f"the keyring {_name(self._keyring)}"):
+            key = self._get()
+            if key is None:
+                key = new_key()
+                self._set(self._service, _ENTRY, key)
+                # Tokens must not be encrypted with a key that nobody finds again.
+                if self._get() != key:
+                    raise StoreError(
+                        f"the keyring {_name(self._keyring)} did not keep the key for tokens; "
+                        "use another keyring, or keep tokens in a FileTokenStore"
+                    )
+            return key
 
-    def _read(self, key: TokenKey) -> TokenRecord | None:
-        text = self._get(name_of(key))
-        if text is None:
-            return None
-        return read_record(text)
-
-    def _index(self) -> list[TokenKey]:
-        """Return the keys of all records, which a keyring itself does not list."""
-        text = self._get(_INDEX)
+    def _cipher_with(self, key: str) -> TokenCipher:
         try:
-            if text is None:
-                return []
-            return decode_json(text, list[TokenKey])
-        except ValueError:
-            raise StoreError(f"the list of tokens in the keyring {_name(self._keyring)} is damaged") from None
+            stored = TokenCipher(key)
+        except StoreError:
+            raise StoreError(
+                f"the entry {_ENTRY!r} of {self._service!r} in the keyring {_name(self._keyring)} is not a key; "
+                f"restore it, or delete it, move {str(self._path)!r} away and sign in again"
+            ) from None
+        if self._given is None:
+            return stored
+        return TokenCipher(self._given, key)
 
-    def _put(self, name: str, text: str) -> None:
-        """Store a text of any length; its own value is written last and names its parts."""
-        before = self._keyring.get_password(self._service, name)
-        value = f"0:{text}"
-        if len(text) > MAX_VALUE:
-            parts = [text[at : at + MAX_VALUE] for at in range(0, len(text), MAX_VALUE)]
-            value = f"{len(parts)}:{secrets.token_hex(8)}"
-            for part, name_of_part in zip(parts, _parts_of(name, value), strict=True):
-                self._set(self._service, name_of_part, part)
-        self._set(self._service, name, value)
-        self._forget(_parts_of(name, before))
-
-    def _get(self, name: str) -> str | None:
-        # another process may replace the parts while they are read
-        for _ in range(_READS):
-            value = self._keyring.get_password(self._service, name)
-            if value is None:
-                return None
-            if value.startswith("0:"):
-                return value[2:]
-            text = self._joined(_parts_of(name, value))
-            if text:
-                return text
-        raise StoreError(f"an entry of the keyring {_name(self._keyring)} is damaged: parts of it are missing")
-
-    def _joined(self, names: Sequence[str]) -> str | None:
-        parts: list[str] = []
-        for name in names:
-            part = self._keyring.get_password(self._service, name)
-            if part is None:
-                return None
-            parts.append(part)
-        return "".join(parts)
-
-    def _remove(self, name: str) -> bool:
-        value = self._keyring.get_password(self._service, name)
-        if value is None:
-            return False
-        self._forget([name, *_parts_of(name, value)])
-        return True
-
-    def _forget(self, names: Sequence[str]) -> None:
-        from keyring.errors import PasswordDeleteError
-
-        for name in names:
-            try:
-                self._keyring.delete_password(self._service, name)
-            except PasswordDeleteError:
-                # it did not exist
-                continue
+    def _no_key(self) -> str:
+        return (
+            f"is encrypted, and the keyring {_name(self._keyring)} has no entry {_ENTRY!r} of {self._service!r}; "
+            f"restore it, set {KEY_VARIABLE} if that was its key, or move the file away and sign in again"
+        )
 
 
-def _parts_of(name: str, value: str | None) -> list[str]:
-    """Return the names of the parts of a value, if it has any."""
-    count, _, generation = (value or "").partition(":")
-    if count.isdecimal():
-        return [f"{name}.{generation}.{at}" for at in range(int(count))]
-    return []
+def _opens(path: Path, cipher: TokenCipher) -> bool:
+    """Return whether a file can be read with a cipher, which one that does not exist can."""
+    try:
+        TokenFile(path, cipher).read()
+    except StoreError:
+        return False
+    return True
 
 
 def _priority(backend: KeyringBackend) -> float:

@@ -30,14 +30,14 @@ class TokenCipher:
     The name of a value is authenticated with it: a text that is moved to another name cannot be decrypted there.
 
     Args:
-        keys: The keys in base64, with commas between them.
+        keys: The keys in base64; a text may hold several with commas between them.
 
     Raises:
         StoreError: One of them is not a key.
     """
 
-    def __init__(self, keys: str | Secret) -> None:
-        texts = filter(None, map(str.strip, reveal(keys).split(",")))
+    def __init__(self, *keys: str | Secret) -> None:
+        texts = filter(None, map(str.strip, ",".join(map(reveal, keys)).split(",")))
         self._ciphers: Sequence[AESGCM] = [_cipher(text) for text in texts]
         if not self._ciphers:
             raise StoreError(f"the key for tokens is empty: expected {_HOW}")
@@ -81,6 +81,11 @@ def configured_key(key: str | Secret | None) -> TokenCipher | None:
     if found:
         return TokenCipher(found)
     return None
+
+
+def new_key() -> str:
+    """Return a new random key in base64."""
+    return base64.b64encode(os.urandom(_KEY_BYTES)).decode("ascii")
 
 
 def _cipher(text: str) -> AESGCM:
