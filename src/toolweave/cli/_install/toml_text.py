@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from toolweave._json_types import Json, JsonObject, as_array, as_object, object_or_empty
 from toolweave.cli._exit_codes import CommandError
 from toolweave.cli._serve.editor_config import BY_HAND, with_value
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
-_HEADER = re.compile(r"[ \t]*(\[\[?)[^\n]*")
+_HEADER = re.compile(r"[ \t]*\[")
+_LINE = re.compile(r"[^\n]*\n|[^\n]+")
 
 
 def read_toml(text: str, source: str) -> Json:
@@ -37,43 +38,68 @@ def with_table(text: str, path: Sequence[str], value: JsonObject, source: str) -
     wanted = with_value(before, path, value, source, kind="table")
     if wanted == before:
         return text
-    newline = "\r\n" if "\r\n" in text else "\n"
-    lines = text.replace("\r\n", "\n").split("\n")
-    kept, at = _without(lines, path)
-    while at and not kept[at - 1].strip():
-        at -= 1
-    above = [*kept[:at], ""] if at else []
-    below = kept[at:] or [""]
-    made = "\n".join([*above, *table_lines(path, value), *below])
-    # The lines are cut by their look, without the parser. Only a text that reads as the wanted document is kept.
+    # the one thing that is added elsewhere: the end of the last line
+    lines = [line if line.endswith("\n") else f"{line}\n" for line in _LINE.findall(text)]
+    # new lines end like those that are there; in a text with both, each line stays as it is
+    only_crlf = bool(lines) and all(line.endswith("\r\n") for line in lines)
+    table = [f"{line}\r\n" if only_crlf else f"{line}\n" for line in table_lines(path, value)]
+    # Only a text that reads as the wanted document is kept.
+    made = "".join(_with_lines(lines, path, table))
     try:
         is_right = tomllib.loads(made) == wanted
     except ValueError:
         is_right = False
     if not is_right:
         raise CommandError(f"{source}: it is written in a way that cannot be edited safely", hint=BY_HAND)
-    return made.replace("\n", newline)
+    return made
 
 
-def _without(lines: list[str], path: Sequence[str]) -> tuple[list[str], int]:
-    """Return the lines without the table and those inside of it, and where it was; the end if it was not there.
+def _with_lines(lines: list[str], path: Sequence[str], table: list[str]) -> list[str]:
+    """Return the lines with those of a table in the place of its first part, or at the end."""
+    made: list[str] = []
+    is_there = False
+    # of the part before: it stays if the next part is that of another table
+    tail: list[str] = []
+    for block in _blocks(lines):
+        header = _header_path("".join(block[:1]))
+        if header[: len(path)] != list(path):
+            made += [*tail, *block]
+            tail = []
+            continue
+        if not is_there:
+            # Its own header stays. That of a table within it does not.
+            made += block[:1] if header == list(path) else table[:1]
+            made += table[1:]
+        is_there = True
+        tail = _tail(block)
+    if is_there:
+        return [*made, *tail]
+    has_text_last = any(line.strip() for line in made[-1:])
+    gap = table[0].removeprefix(table[0].rstrip()) if has_text_last else ""
+    return [*made, gap, *table]
 
-    A line within a text of several lines may look like a header: a wrong result is then refused as a whole.
+
+def _blocks(lines: Sequence[str]) -> Iterator[list[str]]:
+    """Yield the lines of each table, and before them those without one.
+
+    A line in a text or a list of several lines may look like a header. It is one only if the lines before it are
+    complete.
     """
-    kept: list[str] = []
-    dropped: list[str] = []
-    at = -1
-    inside = False
+    block: list[str] = []
     for line in lines:
-        if _HEADER.fullmatch(line):
-            kept += _tail(dropped)
-            dropped = []
-            inside = _header_path(line)[: len(path)] == list(path)
-        if inside and at < 0:
-            at = len(kept)
-        (dropped if inside else kept).append(line)
-    kept += _tail(dropped)
-    return kept, len(kept) if at < 0 else at
+        if _header_path(line) and _is_complete(block):
+            yield block
+            block = []
+        block.append(line)
+    yield block
+
+
+def _is_complete(block: list[str]) -> bool:
+    try:
+        tomllib.loads("".join(block))
+    except ValueError:
+        return False
+    return True
 
 
 def _tail(lines: list[str]) -> list[str]:
@@ -86,6 +112,8 @@ def _tail(lines: list[str]) -> list[str]:
 
 def _header_path(line: str) -> list[str]:
     """Return the keys of a header, by the reader of TOML itself; none for any other line."""
+    if not _HEADER.match(line):
+        return []
     try:
         value: object = tomllib.loads(line)
     except ValueError:

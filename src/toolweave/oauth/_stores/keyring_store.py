@@ -128,10 +128,11 @@ class KeyringTokenStore(FileTokenStore):
 
     def _file(self, *, writes: bool) -> TokenFile:
         """Return the file with the keys that open it."""
-        if self._cipher is not None and _opens(self._path, self._cipher):
+        # with TOOLWEAVE_TOKEN_KEY, the keyring is asked only for what was encrypted before that was set
+        if _opens(self._path, self._cipher):
             return TokenFile(self._path, self._cipher)
         key = self._get()
-        if key is None and self._given is None and writes and not TokenFile(self._path).is_sealed():
+        if key is None and writes:
             key = self._make_key()
         if key is None:
             return TokenFile(self._path, self._cipher, no_key=self._no_key())
@@ -140,8 +141,13 @@ class KeyringTokenStore(FileTokenStore):
     def _get(self) -> str | None:
         return self._keyring.get_password(self._service, _ENTRY)
 
-    def _make_key(self) -> str:
-        """Return the key in the keyring, which is made if no other process was faster."""
+    def _make_key(self) -> str | None:
+        """Return the key in the keyring, which is made if no other process was faster.
+
+        None if the file is encrypted already: a new key could not open it.
+        """
+        if TokenFile(self._path).is_sealed():
+            return None
         folder = default_folder()
         private_folder(folder)
         lock = folder / f"keyring.{digest(self._service)}.lock"
@@ -177,8 +183,10 @@ class KeyringTokenStore(FileTokenStore):
         )
 
 
-def _opens(path: Path, cipher: TokenCipher) -> bool:
-    """Return whether a file can be read with a cipher, which one that does not exist can."""
+def _opens(path: Path, cipher: TokenCipher | None) -> bool:
+    """Return whether there is a cipher that can read a file; any can if there is no file."""
+    if cipher is None:
+        return False
     try:
         TokenFile(path, cipher).read()
     except StoreError:

@@ -62,8 +62,7 @@ class TokenFile:
         Raises:
             StoreError: The file cannot be read, or is not the owner's alone.
         """
-        contents = self._contents()
-        return contents is not None and contents.sealed is not None
+        return self._contents().sealed is not None
 
     def read(self) -> dict[str, TokenRecord]:
         """Return the records by name.
@@ -72,8 +71,6 @@ class TokenFile:
             StoreError: The file cannot be read or decrypted, or is not the owner's alone.
         """
         contents = self._contents()
-        if contents is None:
-            return {}
         if contents.sealed is not None:
             contents = self._opened(contents.sealed)
         if contents.version != _VERSION:
@@ -95,10 +92,10 @@ class TokenFile:
             self._write(records)
             return True
 
-    def _contents(self) -> _Contents | None:
+    def _contents(self) -> _Contents:
         data = _read_privately(self._path)
         if data is None:
-            return None
+            return _Contents(version=_VERSION)
         return self._decoded(data)
 
     def _decoded(self, data: bytes) -> _Contents:
