@@ -13,7 +13,7 @@ from toolweave.cli._serve.editor_config import BY_HAND, with_value
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _HEADER = re.compile(r"[ \t]*\[")
-_LINE = re.compile(r"[^\n]*\n|[^\n]+")
+_LF = re.compile(r"(?<!\r)\n")
 
 
 def read_toml(text: str, source: str) -> Json:
@@ -38,13 +38,17 @@ def with_table(text: str, path: Sequence[str], value: JsonObject, source: str) -
     wanted = with_value(before, path, value, source, kind="table")
     if wanted == before:
         return text
+    # New lines end like those that are there. In a text with both ends, each line stays as it is.
+    end = "\n"
+    if "\r\n" in text and not _LF.search(text):
+        end = "\r\n"
     # the one thing that is added elsewhere: the end of the last line
-    lines = [line if line.endswith("\n") else f"{line}\n" for line in _LINE.findall(text)]
-    # new lines end like those that are there; in a text with both, each line stays as it is
-    only_crlf = bool(lines) and all(line.endswith("\r\n") for line in lines)
-    table = [f"{line}\r\n" if only_crlf else f"{line}\n" for line in table_lines(path, value)]
+    lines = _lines(text)
+    if lines and not lines[-1].endswith("\n"):
+        lines[-1] += end
+    table = _lines(end.join([*table_lines(path, value), ""]))
     # Only a text that reads as the wanted document is kept.
-    made = "".join(_with_lines(lines, path, table))
+    made = "".join(_with_lines(lines, path, table, gap=end))
     try:
         is_right = tomllib.loads(made) == wanted
     except ValueError:
@@ -54,8 +58,13 @@ def with_table(text: str, path: Sequence[str], value: JsonObject, source: str) -
     return made
 
 
-def _with_lines(lines: list[str], path: Sequence[str], table: list[str]) -> list[str]:
-    """Return the lines with those of a table in the place of its first part, or at the end."""
+def _lines(text: str) -> list[str]:
+    """Return the lines with their ends. TOML has fewer ends of lines than `str.splitlines`."""
+    return re.findall(r"[^\n]*\n|[^\n]+", text)
+
+
+def _with_lines(lines: Sequence[str], path: Sequence[str], table: Sequence[str], *, gap: str) -> list[str]:
+    """Return the lines with those of a table in the place of its first part, or at the end after an empty line."""
     made: list[str] = []
     is_there = False
     # of the part before: it stays if the next part is that of another table
@@ -67,16 +76,17 @@ def _with_lines(lines: list[str], path: Sequence[str], table: list[str]) -> list
             tail = []
             continue
         if not is_there:
-            # Its own header stays. That of a table within it does not.
-            made += block[:1] if header == list(path) else table[:1]
-            made += table[1:]
+            made += table
+            # Its own header stays as it is written. That of a table within it does not.
+            if header == list(path):
+                made[-len(table)] = block[0]
         is_there = True
         tail = _tail(block)
     if is_there:
         return [*made, *tail]
-    has_text_last = any(line.strip() for line in made[-1:])
-    gap = table[0].removeprefix(table[0].rstrip()) if has_text_last else ""
-    return [*made, gap, *table]
+    if "".join(made[-1:]).strip():
+        made.append(gap)
+    return [*made, *table]
 
 
 def _blocks(lines: Sequence[str]) -> Iterator[list[str]]:

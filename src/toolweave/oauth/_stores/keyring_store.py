@@ -50,7 +50,7 @@ def machine_keyring() -> KeyringBackend | None:
     try:
         chosen = keyring.get_keyring()
         # A chain of backends has `backends`. Only the first usable one is used: a token that is written to one must be
-        # found there, so there is no fallback to the next.
+        # found there, so the next one is never tried.
         backends: Sequence[KeyringBackend] = getattr(chosen, "backends", ()) or (chosen,)
         for backend in backends:
             if _priority(backend) >= _MIN_PRIORITY:
@@ -184,7 +184,7 @@ class KeyringTokenStore(FileTokenStore):
 
 
 def _opens(path: Path, cipher: TokenCipher | None) -> bool:
-    """Return whether there is a cipher that can read a file; any can if there is no file."""
+    """Return whether a cipher can read a file, which any cipher can before the file exists."""
     if cipher is None:
         return False
     try:

@@ -48,7 +48,7 @@ class TokenFile:
     Args:
         path: The file.
         cipher: Encrypts it; None for a file in the clear.
-        no_key: What an error says of an encrypted file without a cipher.
+        no_key: The text of the error for an encrypted file without a cipher.
     """
 
     def __init__(self, path: Path, cipher: TokenCipher | None = None, *, no_key: str = NO_KEY) -> None:
