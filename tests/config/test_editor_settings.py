@@ -220,3 +220,31 @@ def test_what_is_not_applied_of_a_runtime_config_is_logged(caplog: pytest.LogCap
     assert caplog.messages == ["server 'a': unknown key 'flavour'; kept in 'options'"]
     with pytest.raises(ConfigError, match="server 'a': unknown key 'exlude'"):
         merge_config(read(), {"exlude": ["wipe"]})
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("permissions", {"deny": ["mcp__a__x"]}),
+        ("denyTools", ["x"]),
+        ("excludeTools", ["x"]),
+        ("deniedMcpServers", [{"serverName": "a"}]),
+    ],
+)
+def test_a_protection_beside_the_servers_that_is_not_applied_is_named(key: str, value: object) -> None:
+    (warning,) = load_config({"mcpServers": {"a": {"command": "x"}}, key: value}).warnings
+
+    assert warning.startswith(f"the key {key!r} beside the servers is not applied")
+
+
+@pytest.mark.parametrize(
+    "beside",
+    [
+        {"$schema": "x", "inputs": [], "name": "team"},
+        {"permissions": {}},
+        {"excludeMCPServers": ["b"]},
+        {"sandbox": {"network": {}}},
+    ],
+)
+def test_what_is_applied_or_restricts_nothing_is_not_named(beside: dict[str, object]) -> None:
+    assert load_config({"mcpServers": {"a": {"command": "x"}}, **beside}).warnings == ()

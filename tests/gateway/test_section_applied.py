@@ -81,3 +81,22 @@ def test_the_section_is_applied_by_what_reads_it_and_its_servers_can_be_served_w
 )
 def test_a_config_without_the_section_is_served(source: Any) -> None:
     assert create_gateway(source).name == "toolweave"
+
+
+@pytest.mark.parametrize("name", ["gatway", "Gateway", "gate_way", "gateways"])
+def test_a_misspelt_section_is_refused_by_what_would_serve_without_it(name: str, tmp_path: Path) -> None:
+    content = {**SERVERS, name: SECTION}
+    file = tmp_path / "mcp.json"
+    file.write_text(json.dumps(content))
+    for read in (
+        lambda: load_gateway_config(file),
+        lambda: load_gateway_config(content),
+        lambda: load_config(file),
+    ):
+        with pytest.raises(ConfigError, match=f"'{name}' is not a known section; did you mean 'gateway'"):
+            read()
+
+
+def test_a_server_may_be_called_almost_like_the_section() -> None:
+    assert list(load_config({"mcpServers": {"gatway": {"command": "x"}}}).servers) == ["gatway"]
+    assert list(load_config({"gatway": {"command": "x"}}).servers) == ["gatway"]

@@ -209,6 +209,16 @@ class _ConfigLoader:
     def _is_taken(self, name: str) -> bool:
         return any(name in names for names in (self.servers, self.errors, self.disabled))
 
+    def warn_of_unapplied(self, key: str) -> None:
+        """Warn of a key beside the servers that reads like a protection."""
+        where = ""
+        if self._document.path:
+            where = f"{self._document.path}: "
+        self._log(
+            f"{where}the key {key!r} beside the servers is not applied, and what it denies is offered; write "
+            "'exclude', 'confirm' or 'sandbox' into the entries of the servers"
+        )
+
     def warn_of_empty_file(self) -> None:
         """Warn that a file has nothing in it: an editor that writes in place empties it first."""
         self._log(f"{self._document.path}: the file is empty, so there are no servers")
@@ -326,6 +336,8 @@ def load_document(
     loader = _ConfigLoader(document, scope.replace(definitions=found.inputs), from_code=from_code, rules=tool_rules)
     if document.path and not optional and not document.value:
         loader.warn_of_empty_file()
+    for key in found.unapplied:
+        loader.warn_of_unapplied(key)
     if switched_off is None:
         switched_off = {}
     for item in found.items:

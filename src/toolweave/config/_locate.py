@@ -10,9 +10,11 @@ import msgspec
 from toolweave._json_types import JsonObject, as_object, as_sequence, object_or_empty, text_or_empty, without_none
 from toolweave._value import Value
 from toolweave.config._dialect_rules import Dialect, exclusion, is_goose, type_of_mcp_section
+from toolweave.config._editor_settings import is_unknown_protection
 from toolweave.config._entries import looks_like_entry
 from toolweave.config._jsonc import KeyPath
-from toolweave.config._validation import kind_of
+from toolweave.config._keys import snake_case
+from toolweave.config._validation import is_misspelt, kind_of
 from toolweave.errors import ConfigError
 
 SECTIONS: tuple[KeyPath, ...] = (
@@ -35,6 +37,7 @@ SECTIONS: tuple[KeyPath, ...] = (
 _OPENCODE_TYPES = ("local", "remote")
 GATEWAY_SECTION = "gateway"
 """The section with the settings of a gateway, which only a gateway applies."""
+_APPLIED = (GATEWAY_SECTION, "sandbox", "excludeMCPServers")
 
 
 class FoundEntry(Value, frozen=True, kw_only=True):
@@ -54,6 +57,7 @@ class FoundServers(msgspec.Struct):
         recognised: False when the document has no section for servers.
         excluded: Returns the reason why a list in the document excludes a server, or None.
         gateway: Whether the document has a section `gateway`, for `toolweave gateway`.
+        unapplied: The keys beside the servers that read like protections and are not applied.
     """
 
     items: list[FoundEntry] = msgspec.field(default_factory=list[FoundEntry])
@@ -61,6 +65,7 @@ class FoundServers(msgspec.Struct):
     recognised: bool = False
     excluded: Callable[[str], str | None] = lambda _: None
     gateway: bool = False
+    unapplied: list[str] = msgspec.field(default_factory=list[str])
 
 
 def find_servers(
@@ -75,7 +80,7 @@ def find_servers(
         from_code: Entries may be other objects than mappings.
 
     Raises:
-        ConfigError: The document or its section is of another type.
+        ConfigError: The document or its section is of another type, or its section `gateway` is misspelt.
     """
     found = FoundServers()
     listed = as_sequence(document)
@@ -105,7 +110,37 @@ def find_servers(
         found.items = list(_bare(top, dialect, from_code))
         is_empty = len(top) == 0
         found.recognised = is_empty or len(found.items) > 0
+    elif dialect == "generic":
+        found.unapplied = list(_unapplied(top, found))
     return found
+
+
+def _unapplied(top: JsonObject, found: FoundServers) -> Iterator[str]:
+    """Yield the keys beside the servers that read like protections and are not applied.
+
+    Raises:
+        ConfigError: A key is a misspelt `gateway`, whose rules for callers would be ignored.
+    """
+    for item in found.items:
+        if item.dialect == "opencode":  # its permissions are applied
+            return
+    for key, value in top.items():
+        if key in _APPLIED:
+            continue
+        if is_misspelt(key, GATEWAY_SECTION):
+            _check_section_name(key, value)
+        if is_unknown_protection(snake_case(key), "", value):
+            yield str(key)
+
+
+def _check_section_name(key: str, value: object) -> None:
+    if as_object(value) is None:
+        return
+    raise ConfigError(
+        f"{key!r} is not a known section; did you mean {GATEWAY_SECTION!r}? Without that section, the rules for "
+        "callers do not hold; correct the key or leave it out",
+        field=str(key),
+    )
 
 
 def _is_section(section: object, path: KeyPath, top: JsonObject) -> bool:

@@ -56,6 +56,14 @@ def suggestion(name: object, known: Iterable[str]) -> str:
     return f"known: {', '.join(names)}"
 
 
+def is_misspelt(name: object, known: str) -> bool:
+    """Return whether a name is a known one with a slip, or in another case."""
+    import difflib  # only few names get here
+
+    word = str(name)[:_MAX_COMPARED].lower()
+    return bool(difflib.get_close_matches(word, [known], n=1, cutoff=0.8))
+
+
 def check_text(value: object, field: str, *, controls: bool = True) -> str:
     """Return the string; `controls=False` also refuses line breaks and other control characters."""
     text = value
