@@ -13,11 +13,14 @@ from experiments.features.report import LIBRARIES, OURS, read
 from tests.docs.generated import generated
 from tests.docs.pages import CHECKOUT, filled, pages, tables
 from tests.docs.public_names import code_spans, is_public
+from tests.docs.words import words
 from toolweave.config import ServerConfig, known_transports, server_config
 from toolweave.schema._profiles import PROFILES
 from toolweave.version import VERSION
 
 VOCABULARIES = ["Axle", "AIDK", "squidbot", "Axiom MCP", "kitn"]
+WORDS = 45_900
+"""What people wrote on the pages has at most so many words; the goal is 45,000, so this number only falls."""
 NAMES = "docs_src/designs/names.md"
 
 
@@ -106,6 +109,10 @@ def test_the_readme_is_short() -> None:
 
     assert len(text.split()) <= 900
     assert len(text.splitlines()) <= 160
+
+
+def test_the_pages_have_no_more_words_than_their_budget() -> None:
+    assert sum(words().values()) <= WORDS
 
 
 def test_the_changelog_names_only_what_exists() -> None:
