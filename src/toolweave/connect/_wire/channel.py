@@ -145,7 +145,9 @@ class ChannelWire:
             self.forget(key)
             if not sent and answer.done():
                 answer.exception()  # retrieved, so that asyncio does not report it as lost
-        self._note_accepted(method)
+        if method not in UNCANCELLABLE:
+            # Refusals may be checked from now on: a server that refuses all but its handshake has not changed.
+            self._era.due_at = 0.0
         return result
 
     def post(self, members: bytes, call: HttpCall | None = None) -> PostedRequest | None:
@@ -284,11 +286,6 @@ class ChannelWire:
             answer.set_exception(exc)
 
     # the era: a process may be a relay to a server that is replaced while the relay runs
-
-    def _note_accepted(self, method: str) -> None:
-        """Let refusals be checked from now on: a server that refuses all but its handshake has not changed."""
-        if method not in UNCANCELLABLE:
-            self._era.due_at = 0.0
 
     async def _check_era(self, refusal: ProtocolError, method: str, params: JsonObject) -> None:
         """End the conversation if a request was refused because the server behind it has another era by now.

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 from toolweave._json_types import JsonObject
 from toolweave.serve._auth.middleware import AuthorizesTokens, challenges_for, identity_of, scheme_of
@@ -28,12 +28,14 @@ class OperationGate:
 
     Attributes:
         authorizes: Whether requests have an identity.
+        rules_of_tools: The scopes that tools need beside those that their own definitions name.
     """
 
     def __init__(self, offers: FindOffers, auth: AuthorizesTokens | None) -> None:
         self._offers = offers
         self._auth = auth
         self.authorizes: bool = auth is not None
+        self.rules_of_tools: Mapping[str, Sequence[str]] = {} if auth is None else auth.access.rules.tools
 
     def refusal(self, scope: Scope, operations: Iterable[tuple[str, JsonObject]]) -> Refusal | None:
         """Return the refusal of a request, given the method and params of each of its messages; None to let it pass.

@@ -7,8 +7,8 @@ missing from the list. The headers of `COMPARED` are compared with each request 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TypeAlias, TypeVar
 
 from toolweave.serve._http.asgi import Headers
 
@@ -33,7 +33,11 @@ SINGLE = (b"host", b"origin", b"content-type", b"content-length", b"transfer-enc
 JudgedValues: TypeAlias = tuple[bytes | None, ...]
 """The values of `JUDGED`; None for a header that is missing."""
 
+T = TypeVar("T")
+
 _JUDGED = frozenset(JUDGED)
+_MAX_KEPT = 1024
+_MAX_KEPT_BYTES = 2048  # bytes of header values
 
 
 class JudgedHeaders(Mapping[bytes, bytes]):
@@ -68,6 +72,31 @@ def judged_values(headers: Headers) -> JudgedValues:
 def headers_of(values: JudgedValues) -> JudgedHeaders:
     """Return the headers that have these values, and no others."""
     return JudgedHeaders({name: value for name, value in zip(JUDGED, values, strict=True) if value is not None})
+
+
+class KeptVerdicts(dict[JudgedValues, T]):
+    """The verdicts on values of headers, each made at its first use.
+
+    Args:
+        judge: Makes a verdict of the headers that decide; it must depend on nothing else that may change.
+    """
+
+    # Clients choose the values, so they must not decide how much memory is held: long ones are not kept, and all are
+    # forgotten when there are too many.
+
+    def __init__(self, judge: Callable[[JudgedHeaders], T]) -> None:
+        super().__init__()
+        self._judge = judge
+
+    def __missing__(self, values: JudgedValues) -> T:
+        """Judge values that are not known."""
+        headers = headers_of(values)
+        verdict = self._judge(headers)
+        if sum(map(len, headers.values())) <= _MAX_KEPT_BYTES:
+            if len(self) >= _MAX_KEPT:
+                self.clear()
+            self[values] = verdict
+        return verdict
 
 
 def first_repeated(raw: Sequence[tuple[bytes, bytes]], single: Sequence[bytes]) -> bytes | None:

@@ -35,7 +35,7 @@ from toolweave.serve._http.asgi import (
     VisibleHeaders,
     path_of,
 )
-from toolweave.serve._http.deciding_headers import JudgedHeaders, JudgedValues, headers_of, judged_values
+from toolweave.serve._http.deciding_headers import JudgedHeaders, KeptVerdicts, judged_values
 from toolweave.serve._http.guard import Guard
 from toolweave.serve._http.layered import LazyReply, ResponseMaker
 from toolweave.serve._http.legacy import client_in
@@ -52,8 +52,6 @@ _MOMENT_SECONDS = 0.25
 """Seconds before a call falls back to the full path: more than a loaded machine needs for a quick one."""
 _SWEEP_SECONDS = 0.05
 _LAST_SECONDS = 1.0
-_MAX_JUDGED = 1024
-_MAX_JUDGED_BYTES = 2048  # bytes of header values
 _CALL = methods.TOOLS_CALL.encode()
 _MODERN = MODERN_VERSION.encode()
 _HANDSHAKE = frozenset(version.encode() for version in HANDSHAKE_VERSIONS)
@@ -197,7 +195,7 @@ class FastPath:
         else:
             self._sessions = None
         self._bounds = responses.bounds
-        self._judged: dict[JudgedValues, bool | None] = {}
+        self._judged = KeptVerdicts(self._judge)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._sweeping = False
 
@@ -284,11 +282,7 @@ class FastPath:
             return None
         if not self._guard.takes_size(headers, headers.get(b"content-length", b"")):
             return None
-        values = judged_values(headers)
-        try:
-            modern = self._judged[values]
-        except KeyError:
-            modern = self._judge(values)
+        modern = self._judged[judged_values(headers)]
         if modern is None:
             return None
         named = headers.get(b"mcp-name" if modern else b"mcp-session-id")
@@ -296,17 +290,11 @@ class FastPath:
             return None
         return (modern, named)
 
-    def _judge(self, values: JudgedValues) -> bool | None:
+    def _judge(self, headers: JudgedHeaders) -> bool | None:
         """Return whether headers are of a modern call (True) or one in a session (False), None where of neither."""
-        headers = headers_of(values)
-        modern = self._era(headers) if self._passes(headers) else None
-        # Clients choose the values, so they must not decide how much memory is held: long ones are not kept, and the
-        # table is emptied when it is full.
-        if sum(map(len, headers.values())) <= _MAX_JUDGED_BYTES:
-            if len(self._judged) >= _MAX_JUDGED:
-                self._judged.clear()
-            self._judged[values] = modern
-        return modern
+        if not self._passes(headers):
+            return None
+        return self._era(headers)
 
     def _passes(self, headers: JudgedHeaders) -> bool:
         """Whether every check passes that depends on these headers alone."""
@@ -364,8 +352,9 @@ class FastPath:
     def _refuses(self, scope: Scope, call: PlainToolCall) -> bool:
         """Return whether the token of a request lacks scopes for a call; without a token, no scopes are held."""
         params: Json = {"name": call.name} if call.meta is None else {"name": call.name, "_meta": call.meta}
-        # A plain tool needs no scopes in its newest version; `_meta` may name an older one.
-        if not self._gate.authorizes and (not call.has_more or asked_version(params) is None):
+        # A plain tool names no scopes in its newest version, so only rules can add some; `_meta` may name an older
+        # version.
+        if not self._gate.rules_of_tools and (not call.has_more or asked_version(params) is None):
             return False
         return self._gate.refusal(scope, ((methods.TOOLS_CALL, params),)) is not None
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from toolweave.serve._http.asgi import App, Headers, Message, Receive, Scope, Send, path_of, respond
-from toolweave.serve._http.deciding_headers import SINGLE, JudgedHeaders, first_repeated
+from toolweave.serve._http.deciding_headers import SINGLE, JudgedHeaders, KeptVerdicts, first_repeated, judged_values
 from toolweave.serve._http.origins import Origins
 
 _log = logging.getLogger("toolweave.serve._http.app")
@@ -79,6 +80,7 @@ class Guard:
         self._body_bytes = body_bytes
         self._header_bytes = header_bytes
         self._header_count = header_count
+        self._verdicts_of_json = KeptVerdicts(partial(self.verdict, "POST"))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one HTTP request."""
@@ -138,7 +140,10 @@ class Guard:
             reason = self._repeated_header(repeated)
             if reason is not None:
                 return reason
-        refused = self.verdict(method, JudgedHeaders(headers), forms=forms)
+        if method == "POST" and not forms:
+            refused = self._verdicts_of_json[judged_values(headers)]
+        else:
+            refused = self.verdict(method, JudgedHeaders(headers), forms=forms)
         if refused is not None:
             return refused
         if method == "POST" and not self._takes_body(headers.get(b"content-length", b"0")):
