@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from toolweave.agent._run import Run, current_run
     from toolweave.agent._sessions import ConversationStore
     from toolweave.agent._spawn import SpawnTools, spawn_tools
-    from toolweave.agent._status import RunInfo, RunStats, RunStatuses
+    from toolweave.agent._status import RunInfo, RunStats, RunStatuses, StoredSession
     from toolweave.agent._store_journal import StoreJournal
     from toolweave.agent._submit import SubmittedRun
     from toolweave.agent._tool import parallelize
@@ -125,6 +125,7 @@ else:
                 "RunInfo",
                 "RunStats",
                 "RunStatuses",
+                "StoredSession",
             ),
             "_store_journal": ("StoreJournal",),
             "_submit": ("SubmittedRun",),
@@ -187,6 +188,7 @@ __all__ = [
     "SpawnTools",
     "StepStarted",
     "StoreJournal",
+    "StoredSession",
     "SubmittedRun",
     "TextDelta",
     "ThinkingDelta",

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias, cast
+from urllib.parse import unquote
 
 from toolweave._json_types import Json, JsonObject, as_number, object_or_empty, only_members, text_or_empty
 from toolweave.agent._events import RunResult
@@ -49,7 +50,10 @@ APPROVALS = "approvals"
 """Digests of the tools that are permanently allowed to an agent, below its name."""
 
 _FORM = 1
-_NEWEST = 10**16
+NEWEST = 10**16
+"""A time in microseconds that never comes: times count down from it, so that the newest run is the first."""
+TIME_KEY = "{:016}/{}"
+"""The key in `TIMES`, of the microseconds until `NEWEST` and the run id."""
 
 RecordedStatus: TypeAlias = Literal["pending", "running", "waiting", "completed", "stopped", "cancelled", "failed"]
 """The status in a run's record; a run that is `"running"` without a lease was interrupted, and one that is `"waiting"`
@@ -158,7 +162,7 @@ async def create(
         changed_at=now,
         attempts=1 if status == "running" else 0,
     )
-    time_key = f"{_NEWEST - round(now * 1e6):016}/{start.run_id}"
+    time_key = TIME_KEY.format(NEWEST - round(now * 1e6), start.run_id)
     above = {start.parent_id, group} - {None}
     revisions = await store.write(
         [
@@ -339,6 +343,14 @@ async def children_of(store: Store, above: str) -> list[RunRecord]:
 def conversation_key(agent: str, session: str) -> str:
     """Return the key of a session's conversation; the first slash ends the agent's name, whose own are escaped."""
     return f"{agent.replace('%', '%25').replace('/', '%2F')}/{session}"
+
+
+async def conversations(store: Store) -> AsyncGenerator[tuple[str, str, int]]:
+    """Yield the agent, the session and the number of messages of each conversation, by key."""
+    async for found in iter_documents(store, CONVERSATIONS):
+        agent, _, session = found.key.partition("/")
+        messages = object_or_empty(found.value).get("messages")
+        yield unquote(agent), session, len(cast("list[Json]", messages)) if isinstance(messages, list) else 0
 
 
 async def conversation(store: Store, agent: str, session: str) -> list[Json]:

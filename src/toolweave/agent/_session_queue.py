@@ -22,8 +22,8 @@ from toolweave.agent._records import LEASES, RunRecord, conversation_key, read_r
 from toolweave.agent._sessions import continue_conversation
 from toolweave.errors import RunError, StoreError
 from toolweave.jobs._backoff import until
-from toolweave.jobs._lease import Lease
-from toolweave.state import Put, Store, iter_documents
+from toolweave.jobs._lease import Lease, is_held
+from toolweave.state import Delete, Put, Store, iter_documents
 
 _COLLECTION = "run-lines"
 """Runs that were submitted to a session, below the session's key, in the order of submission."""
@@ -218,6 +218,25 @@ def queued(agent: str, session: str | None, run_id: str, at: float, *, ttl: floa
         return []
     key = _position(_session(agent, session), run_id, at)
     return [Put(collection=_COLLECTION, key=key, value=run_id, ttl=ttl)]
+
+
+def position_of(record: RunRecord) -> Sequence[Delete]:
+    """Return the store change that removes a run from the queue of its session, if it has one."""
+    if record.session is None:
+        return []
+    key = _position(_session(record.agent, record.session), record.run_id, record.created_at)
+    return [Delete(collection=_COLLECTION, key=key)]
+
+
+async def positions_in(store: Store, agent: str, session: str) -> list[Delete]:
+    """Return the store changes that remove all runs from the queue of a session."""
+    queue = iter_documents(store, _COLLECTION, f"{_session(agent, session)}/")
+    return [Delete(collection=_COLLECTION, key=found.key) async for found in queue]
+
+
+async def is_session_held(store: Store, agent: str, session: str) -> bool:
+    """Whether a run of a living process continues a session now."""
+    return await is_held(store, LEASES, f"session:{_session(agent, session)}")
 
 
 def _session(agent: str, session: str) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from toolweave.agent._approval import Approval, WaitingCall
+from toolweave.agent._deletion import delete_run, delete_session
 from toolweave.agent._durable import KEEP_SECONDS
 from toolweave.agent._questions import GivenAnswer
 from toolweave.agent._records import (
@@ -21,6 +22,7 @@ from toolweave.agent._records import (
     TIMES,
     RunRecord,
     children_of,
+    conversations,
     read_record,
     record_of,
     unreadable,
@@ -75,6 +77,21 @@ class RunStats:
     by_status: Mapping[StoredStatus, int]
     input_tokens: int
     output_tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredSession:
+    """A conversation in a store.
+
+    Attributes:
+        agent: The agent's name.
+        session: The session's name.
+        messages: The number of messages.
+    """
+
+    agent: str
+    session: str
+    messages: int
 
 
 class RunStatuses:
@@ -173,6 +190,37 @@ class RunStatuses:
                 await self._cancel(child)
                 left += await children_of(self._store, child.run_id)
         return cancelled
+
+    async def sessions(self) -> list[StoredSession]:
+        """Return the conversations of all agents, by agent and session.
+
+        Raises:
+            StoreError: The store cannot be read.
+        """
+        return [
+            StoredSession(agent=agent, session=session, messages=messages)
+            async for agent, session, messages in conversations(self._store)
+        ]
+
+    async def delete(self, run_id: str) -> int:
+        """Delete a run and its descendants for ever; return the number of deleted runs.
+
+        The messages of the run in the conversation of its session stay: see `delete_session`.
+
+        Raises:
+            RunError: One of them has not ended: cancel it first.
+            StoreError: The store cannot be read or written.
+        """
+        return await delete_run(self._store, run_id)
+
+    async def delete_session(self, agent: str, session: str) -> int:
+        """Delete the conversation of a session and its runs for ever; return the number of deleted runs.
+
+        Raises:
+            RunError: One of the runs has not ended: cancel it first.
+            StoreError: The store cannot be read or written.
+        """
+        return await delete_session(self._store, agent, session)
 
     async def waiting_runs(self, *, agent: str | None = None) -> Sequence[RunInfo]:
         """Return the runs that wait for a person, the oldest first; see `waiting` for their calls."""

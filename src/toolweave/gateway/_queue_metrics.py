@@ -18,7 +18,6 @@ from toolweave.agent import RunStatuses
 from toolweave.agent._records import RUN_NOTES
 from toolweave.errors import StoreError, printable
 from toolweave.jobs import QueuedJobs
-from toolweave.jobs._kind import topic_name
 from toolweave.jobs._queued import queued_jobs
 from toolweave.serve._tasks.store import TASK_NOTES
 from toolweave.state import Store
@@ -114,5 +113,5 @@ class QueueMetrics:
 async def _queued_by_topic(store: Store) -> dict[str, QueuedJobs]:
     runs = await RunStatuses(store).queued()
     tasks = await queued_jobs(store, TASK_NOTES)
-    found = {topic_name(RUN_NOTES, agent): queued for agent, queued in runs.items()}
-    return found | {topic_name(TASK_NOTES, server): queued for server, queued in tasks.items()}
+    found = {RUN_NOTES.topics + agent: queued for agent, queued in runs.items()}
+    return found | {TASK_NOTES.topics + server: queued for server, queued in tasks.items()}

@@ -37,6 +37,7 @@ class JobCollections:
         cancels: Keys of jobs that were to be cancelled while they were done, for workers that take them over.
         submitted: Jobs that workers are to do and that have not ended, below the name of what they belong to.
         sweeps: When jobs without a worker were looked for.
+        topics: How the names of the topics in the queue begin, before the name of the owner.
     """
 
     name: str
@@ -46,15 +47,12 @@ class JobCollections:
     cancels: str = field(init=False)
     submitted: str = field(init=False)
     sweeps: str = field(init=False)
+    topics: str = field(init=False)
 
     def __post_init__(self) -> None:
         for what in ("leases", "deaths", "cancels", "submitted", "sweeps"):
             object.__setattr__(self, what, f"{self.name}-{what}")
-
-
-def topic_name(notes: JobCollections, owner: str) -> str:
-    """Return the topic of the jobs of an agent or server in the queue."""
-    return f"{notes.name}s:{owner}"
+        object.__setattr__(self, "topics", f"{self.name}s:")
 
 
 def owner_prefix(owner: str) -> str:
@@ -98,7 +96,7 @@ class JobTopic:
         clock: Callable[[], float] = time.time,
         keep_seconds: float,
     ) -> None:
-        self.name: str = topic_name(notes, owner)
+        self.name: str = notes.topics + owner
         self.notes = notes
         self.owner = owner
         self.store = store

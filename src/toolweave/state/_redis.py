@@ -21,7 +21,7 @@ import anyio
 from toolweave.errors import StoreError
 from toolweave.state._redis_address import RedisAddress
 from toolweave.state._redis_connections import RedisConnections
-from toolweave.state._redis_scripts import GET, SCAN, SIGNAL, WRITE, RedisScript
+from toolweave.state._redis_scripts import COMPACT, GET, SCAN, SIGNAL, WRITE, RedisScript
 from toolweave.state._signals import SignalListener
 from toolweave.state._store import Change, Delete, Document, Put, to_json
 
@@ -183,6 +183,18 @@ class RedisStore:
                 break
             start = b"(" + reached
         return found
+
+    async def compact(self) -> None:
+        """Remove the names of deleted documents, which otherwise stay until the documents would have expired.
+
+        The server's own files keep deleted values until it rewrites them (`BGREWRITEAOF`, `BGSAVE`).
+
+        Raises:
+            StoreError: The server cannot be reached or refuses.
+        """
+        start = b"[!"
+        while reached := await self._call(COMPACT, self._keys, [start]):
+            start = b"(" + reached
 
     async def signal(self, name: str) -> None:
         """Send a signal to the listeners of all processes; one that cannot be sent is lost."""

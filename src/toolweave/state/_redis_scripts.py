@@ -206,3 +206,24 @@ return found
 )
 """KEYS documents, order; ARGV first, last, now, limit. Returns the name to continue after, or '', then names and stored
 values."""
+
+COMPACT = _script(
+    """
+local ends = redis.call('ZRANGEBYLEX', KEYS[2], ARGV[1], '("', 'LIMIT', 0, 500)
+if #ends == 0 then return '' end
+local names, gone = {}, {}
+for at, one in ipairs(ends) do names[at] = string.match(one, '^!%s*%S+ (.*)$') end
+local stored = redis.call('HMGET', KEYS[1], unpack(names))
+for at, one in ipairs(ends) do
+  if not stored[at] then
+    gone[#gone + 1] = one
+    gone[#gone + 1] = names[at]
+  end
+end
+if #gone > 0 then redis.call('ZREM', KEYS[2], unpack(gone)) end
+return ends[#ends]
+""",
+    writes=True,
+)
+"""KEYS documents, order; ARGV first. Drops the names and ends of documents that exist no more. Returns the end to
+continue after, or ''."""

@@ -199,6 +199,23 @@ class SqliteStore:
 
         return await self._run(read)
 
+    async def compact(self) -> None:
+        """Rewrite the file, so that nothing of deleted or replaced documents is left in it.
+
+        Takes as long as copying the file, and other processes cannot write meanwhile.
+
+        Raises:
+            StoreError: The file cannot be written, or other processes use it just now.
+        """
+
+        def rewrite(connection: sqlite3.Connection) -> None:
+            connection.execute("VACUUM")
+            is_busy = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+            if is_busy:
+                raise StoreError(f"{self._path} is in use: its log still has what was deleted; try again")
+
+        await self._run(rewrite)
+
     async def close(self) -> None:
         """Close the file; closing a closed one does nothing."""
         with self._lock:

@@ -145,6 +145,19 @@ class MovingStore(Protocol):
         ...
 
 
+@runtime_checkable
+class CompactableStore(Protocol):
+    """A store that keeps traces of deleted documents until it is compacted."""
+
+    async def compact(self) -> None:
+        """Remove what deleted documents left.
+
+        Raises:
+            StoreError: The store cannot be written.
+        """
+        ...
+
+
 def to_json(collection: str, key: str, value: Any) -> str:
     """Return the value of a document as ASCII text, for stores.
 

@@ -23,6 +23,9 @@ StoreOption = Annotated[
 ]
 
 
+DeleteOption = Annotated[bool, Option("--yes", "-y", help="Delete without asking: it cannot be undone.")]
+
+
 class ConfirmChoice(StrEnum):
     """Tool calls that need a person's approval."""
 

@@ -35,7 +35,8 @@ COMMANDS: Mapping[str, str] = {
     "components": "See, update and remove components that `toolweave add` copied.",
     "config": "Show the config files as they are read.",
     "pin": "Pin the definitions of servers, and see the differences.",
-    "runs": "List, show, begin, resume, stop and answer runs of agents.",
+    "runs": "Begin, list, resume, stop, answer and delete runs of agents.",
+    "sessions": "List and delete the conversations of agents.",
 }
 """Each command with the first line of its help, so that the list is shown without importing any."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -11,7 +10,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 from toolweave._json_types import Json, JsonObject
-from toolweave.cli._chat.options import AGENT, AgentTarget, ChatOptions, StoreOption, chat_options
+from toolweave.cli._chat.options import AGENT, AgentTarget, ChatOptions, DeleteOption, StoreOption, chat_options
 from toolweave.cli._chat.stores import backend_named
 from toolweave.cli._command import Command, CommandGroup, Option, Positional
 from toolweave.cli._exit_codes import CommandError, ExitCode
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from toolweave.agent._status import RunInfo, RunStatuses
     from toolweave.state import Store
 
-_HELP = "List, show, begin, resume, stop and answer runs of agents."
+_HELP = "Begin, list, resume, stop, answer and delete runs of agents."
 _EXAMPLES = {
     "spawn": """
 toolweave runs spawn "Summarise the notes" --config mcp.json
@@ -60,6 +59,10 @@ toolweave runs answer 496e77 call_1 --decline --backend redis://localhost:6379/0
 """,
     "cancel": """
 toolweave runs cancel 496e77
+""",
+    "delete": """
+toolweave runs delete 496e77
+toolweave runs delete --older-than 7 --yes
 """,
 }
 
@@ -246,6 +249,7 @@ def show_run(run_id: RunId, store: StoreOption = None, as_json: JsonOption = Fal
 
     async def body(kept: Store, statuses: RunStatuses) -> ExitCode:
         from toolweave.agent._tree import run_tree  # late, as above
+        from toolweave.cli._render.waiting_calls import waiting_lines
 
         one = await _found(statuses, run_id)
         tree = await run_tree(kept, one.run_id)
@@ -269,7 +273,7 @@ def show_run(run_id: RunId, store: StoreOption = None, as_json: JsonOption = Fal
         for level, child in below:
             note(f"{'  ' * level}{child.run_id[:_SHORT]}  {child.status}  {_one_line(child.record.prompt)}")
         for call in waiting:
-            for line in _waiting_lines(call, one.run_id[:_SHORT]):
+            for line in waiting_lines(call, one.run_id[:_SHORT]):
                 note(line)
         if record.error is not None:
             note(f"error: {record.error}")
@@ -296,6 +300,35 @@ def cancel(run_id: RunId, store: StoreOption = None, as_json: JsonOption = False
         if cancelled:
             return ExitCode.OK
         return ExitCode.TOOL_ERROR
+
+    return _with_store(store, body)
+
+
+def delete(
+    run_ids: Annotated[tuple[str, ...], Positional("RUN", help="The id of a run, or how it begins.")] = (),
+    older_than: Annotated[
+        float | None,
+        Option("--older-than", metavar="DAYS", minimum=0, help="Also all runs that ended longer ago."),
+    ] = None,
+    yes: DeleteOption = False,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> ExitCode:
+    """Delete runs that have ended, and all that they started, for ever.
+
+    What they added to the conversation of a session stays there: `toolweave sessions delete` deletes it. Exits with 1
+    when one of the runs has not ended.
+    """
+    if not run_ids and older_than is None:
+        raise CommandError("no run is named", hint="RUN ..., or --older-than DAYS")
+
+    async def body(kept: Store, statuses: RunStatuses) -> ExitCode:
+        from toolweave.cli._chat.deletion import delete_runs, ended_before  # late, as above
+
+        chosen = [(await _found(statuses, one)).run_id for one in run_ids]
+        if older_than is not None:
+            chosen += await ended_before(statuses, time.time() - older_than * 86_400)
+        return await delete_runs(kept, statuses, chosen, yes=yes, as_json=as_json)
 
     return _with_store(store, body)
 
@@ -518,39 +551,6 @@ def _run_json(one: RunInfo) -> Json:
     return {**record, "status": one.status}
 
 
-def _waiting_lines(call: WaitingCall, run_id: str) -> list[str]:
-    """Return the lines that show a call that waits, and how it is answered."""
-    if call.question is None:
-        return [
-            f"waits for a yes: {_call_text(call)}",
-            f"  toolweave runs approve {run_id} {call.call_id}   (or: deny)",
-        ]
-    lines = [f"waits for an answer: {_call_text(call)}", f"  the server asks: {call.question.message}"]
-    if call.question.mode == "url":
-        lines.append(f"  visit, if you trust it: {call.question.url}")
-    else:
-        lines.append(f"  form: {json.dumps(call.question.schema, ensure_ascii=False)}")
-    return [*lines, f"  toolweave runs answer {run_id} {call.call_id} ...   (or: --decline, --cancel)"]
-
-
-def _call_text(call: WaitingCall) -> str:
-    """Return a call with all of its arguments, however long: a person decides on it."""
-    if call.arguments:
-        arguments = json.dumps(call.arguments, ensure_ascii=False)
-    else:
-        arguments = ""
-    if call.server is None:
-        where = ""
-    else:
-        where = f" (server {call.server})"
-    repeated = ""
-    if call.repeats and call.question is None:
-        repeated = "; it had begun when its worker died, and may have been carried out"
-    elif call.repeats:
-        repeated = "; with an answer it is made again from its start, and may repeat its effects before the question"
-    return f"{call.tool}{where} {arguments}".rstrip() + repeated
-
-
 def _when(one: RunInfo) -> str:
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(one.record.created_at))
 
@@ -572,5 +572,6 @@ COMMAND = CommandGroup(
         "deny": Command(deny, examples=_EXAMPLES["deny"]),
         "answer": Command(answer_question, examples=_EXAMPLES["answer"]),
         "cancel": Command(cancel, examples=_EXAMPLES["cancel"]),
+        "delete": Command(delete, examples=_EXAMPLES["delete"]),
     },
 )
