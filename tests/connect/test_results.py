@@ -380,7 +380,7 @@ async def test_answers_of_other_requests_that_are_none_are_protocol_errors() -> 
         assert (await connection.complete({"type": "ref/prompt", "name": "x"}, "a", "")).values == ()
 
 
-async def test_odd_entries_of_other_lists_are_passed_over() -> None:
+async def test_odd_entries_of_other_lists_are_passed_over_and_odd_parts_are_read() -> None:
     odd: list[Any] = [None, 7, {}, {"uri": 5}, {"name": 5}, {"uriTemplate": []}]
     pages: dict[str, Json] = {
         "tools/list": {"tools": []},
@@ -406,9 +406,9 @@ async def test_odd_entries_of_other_lists_are_passed_over() -> None:
             ("p", ["x"]),
             ("q", []),
         ]
-        (message,) = (await connection.get_prompt("p")).messages
-        assert isinstance(message.content, UnknownContent)
-        assert [c.text for c in await connection.read_resource("a:")] == ["fine"]
+        messages: list[Any] = list((await connection.get_prompt("p")).messages)
+        assert [(message.role, message.content.text) for message in messages] == [("user", "plain"), ("user", "{}")]
+        assert [c.text for c in await connection.read_resource("a:")] == ["fine", "", "5"]
         values = await connection.complete({"type": "ref/prompt", "name": "p"}, "x", "", context={"y": "1"})
         assert (values.values, values.total, values.has_more) == (("a",), None, False)
     assert server.received[-1]["params"]["context"] == {"arguments": {"y": "1"}}

@@ -22,7 +22,7 @@ from toolweave.connect._repairs import NULL_ERROR
 from toolweave.errors import ProtocolError
 from toolweave.models import OpenAICompatibleModel, ToolRules
 from toolweave.openapi import OpenApiOptions
-from toolweave.protocol.lenient_results import RESULT_REPAIRS, TEXT_AS_STRUCTURE
+from toolweave.protocol.lenient_results import RESULT_REPAIRS, STRUCTURE_AS_TEXT, TEXT_AS_STRUCTURE
 from toolweave.schema import Validator
 from toolweave.schema._fitting import as_fitted
 from toolweave.serve._server import ServerAbout
@@ -102,7 +102,7 @@ def test_the_examples_show_every_repair_of_a_result_that_is_read_by_itself() -> 
     for sent in [*SENT, IMAGE]:
         tool_result(as_received(sent), server="s", note=notes.append)
 
-    read_with_a_schema = {TEXT_AS_STRUCTURE.problem}
+    read_with_a_schema = {TEXT_AS_STRUCTURE.problem, STRUCTURE_AS_TEXT.problem}
     assert set(notes) == {one.problem for one in RESULT_REPAIRS} - read_with_a_schema
 
 

@@ -118,6 +118,7 @@ class Catalog:
 
     def __init__(self, config: ServerConfig, on_change: Callable[[ToolsChanged], None]) -> None:
         self.snapshot: ToolSnapshot = ToolSnapshot()
+        self.repairs: Repairs = Repairs(config.name, refuse=not config.repair_messages)
         self.live: LiveList[ToolSpec] = LiveList(
             config.name,
             "tools",
@@ -125,9 +126,9 @@ class Catalog:
             judge=self._judge,
             on_change=self._swap,
             max_bytes=config.max_list_bytes,
+            note=self.repairs.note,
         )
         self.guard: ServerGuard = ServerGuard(config)
-        self.repairs: Repairs = Repairs(config.name, refuse=not config.repair_messages)
         self.argument_repairs: Repairs = Repairs(config.name)
         self._config = config
         self._on_change = on_change
@@ -340,7 +341,9 @@ class Catalog:
     async def _judge(self, entries: list[Any], refusal: ToolRefusal | None) -> ParsedList[ToolSpec]:
         config = self._config
         prefix = config.tool_prefix or ""
-        reader = tool_reader(entries, server=config.name, prefix=prefix, refusal=refusal, known=self._read)
+        reader = tool_reader(
+            entries, server=config.name, prefix=prefix, refusal=refusal, known=self._read, note=self.repairs.note
+        )
         read = await reader.read_in_steps()
         # Everything that was read, including tools that are left out below: an entry that comes unchanged in the next
         # listing keeps its object, so an unchanged list is recognized by identity.

@@ -15,7 +15,7 @@ from toolweave.connect._catalog import Catalog
 from toolweave.errors import ErrorKind, ToolError, printable
 from toolweave.protocol.content import TextContent
 from toolweave.protocol.eras import RESULT
-from toolweave.protocol.lenient_results import TEXT_AS_STRUCTURE
+from toolweave.protocol.lenient_results import STRUCTURE_AS_TEXT, TEXT_AS_STRUCTURE
 from toolweave.schema import Validator
 from toolweave.schema._problems import describe
 from toolweave.tools._result import OUTPUT_MISMATCH_META, ToolResult
@@ -37,6 +37,10 @@ def checked_result(config: ServerConfig, catalog: Catalog, spec: ToolSpec, resul
     if "structuredContent" in result.raw:
         if validator.is_valid(result.structured_content):
             return result
+        inner = _decoded(result.structured_content)
+        if validator.is_valid(inner):
+            catalog.repairs.of_tool(spec.original_name)(STRUCTURE_AS_TEXT.problem)
+            return result.replace(structured_content=inner)
         problems = validator.problems(result.structured_content)
         fault = describe(problems)
         data = {"problems": [{"path": problem.path, "message": problem.message} for problem in problems]}
@@ -63,6 +67,14 @@ def checked_result(config: ServerConfig, catalog: Catalog, spec: ToolSpec, resul
         meta=result.meta,
         raw=result.raw,
     )
+
+
+def _decoded(value: object) -> object:
+    """Return the value that a text holds as JSON; any other value, and a text that holds none, as it is."""
+    if isinstance(value, str):
+        with suppress(ValueError, RecursionError):
+            return decode_json(value)
+    return value
 
 
 def _read_from_text(spec: ToolSpec, validator: Validator, result: ToolResult) -> ToolResult | None:

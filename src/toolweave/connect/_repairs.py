@@ -12,6 +12,7 @@ from collections.abc import Callable
 from toolweave._repairs import Repair
 from toolweave.errors import ProtocolError, printable
 from toolweave.protocol.codes import INTERNAL_ERROR
+from toolweave.protocol.lenient_offers import NoteChange
 
 _log = logging.getLogger("toolweave.connect")
 
@@ -64,12 +65,16 @@ class Repairs:
 
     Attributes:
         on_problem: Called with each kind of repair the first time.
+        note: Counts a repair; None if repairs are switched off, where the strict reading has an error.
     """
 
     def __init__(self, server: str, *, refuse: bool = False) -> None:
         self.on_problem: Callable[[str], None] = lambda problem: None
         self._server = server
         self._refuse = refuse
+        self.note: NoteChange | None = None
+        if not refuse:
+            self.note = self.add
         self._counts: dict[str, int] = {}
 
     def add(self, problem: str) -> None:
@@ -93,6 +98,10 @@ class Repairs:
     def of_tool(self, name: str) -> Callable[[str], None]:
         """Return a callback that counts an oddity of a tool's result."""
         return lambda change: self.add(f"tool {name!r}: its result {change}")
+
+    def of_answer(self, method: str) -> Callable[[str], None]:
+        """Return a callback that counts an oddity of the answer to a request."""
+        return lambda change: self.add(f"its answer to {method} {change}")
 
     @property
     def problems(self) -> tuple[str, ...]:

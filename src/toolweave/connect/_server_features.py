@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
+from types import NoneType
 from typing import Any, TypeVar
 
 import anyio
@@ -16,7 +17,14 @@ from toolweave.config import ServerConfig
 from toolweave.connect._catalog import Catalog
 from toolweave.connect._events import EventListeners
 from toolweave.connect._feed.list_cache import ListChanged, LiveList
-from toolweave.connect._feed.list_reader import EntryReader, ParsedList, ToolRefusal
+from toolweave.connect._feed.list_reader import (
+    NO_SECOND_READING,
+    EntryReader,
+    ParsedList,
+    SecondReading,
+    ToolRefusal,
+    note_of,
+)
 from toolweave.connect._feed.refresher import CAPABILITIES, CHANGED_EVENTS, ListRefresher
 from toolweave.connect._feed.subscriptions import ResourceUpdated
 from toolweave.connect._off_loop import make_off_loop
@@ -28,6 +36,7 @@ from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR, METHOD_NOT_FOUND
 from toolweave.protocol.component_meta import asking_for
 from toolweave.protocol.content import EmbeddedResource
+from toolweave.protocol.lenient_offers import readable_prompt
 from toolweave.protocol.server_features import (
     Completion,
     Prompt,
@@ -65,6 +74,7 @@ class ServerFeatures:
         """Set up the lists; needs `_catalog`, `_events` and `_list_refresher`."""
         server = self.config.name
         limit = self.config.max_list_bytes
+        note = self._catalog.repairs.note
         self._listed: dict[OfferPart, Mapping[str, JsonObject]] = {}
         self._prompts: LiveList[Prompt] = LiveList(
             server,
@@ -73,6 +83,7 @@ class ServerFeatures:
             judge=self._judge("prompt", read_prompt),
             on_change=self._list_changed,
             max_bytes=limit,
+            note=note,
         )
         self._resources: LiveList[Resource] = LiveList(
             server,
@@ -81,6 +92,7 @@ class ServerFeatures:
             judge=self._judge("resource", read_resource),
             on_change=self._list_changed,
             max_bytes=limit,
+            note=note,
         )
         self._templates: LiveList[ResourceTemplate] = LiveList(
             server,
@@ -89,6 +101,7 @@ class ServerFeatures:
             judge=self._judge("template", read_template),
             on_change=self._list_changed,
             max_bytes=limit,
+            note=note,
         )
         self._offer_lists: tuple[LiveList[Any], ...] = (self._prompts, self._resources, self._templates)
         for live in self._offer_lists:
@@ -154,7 +167,8 @@ class ServerFeatures:
         """
         method = methods.RESOURCES_READ
         raw = await self._requester.request(method, {"uri": uri}, timeout, meta=asking_for(version))
-        return await self._made(method, raw.get("contents"), partial(read_resource_contents, raw))
+        note = self._catalog.repairs.of_answer(method)
+        return await self._made(method, raw.get("contents"), partial(read_resource_contents, raw, uri=uri, note=note))
 
     async def list_prompts(self, *, refresh: bool = False, timeout: float | None = None) -> tuple[Prompt, ...]:
         """Return all the server's prompts, every page of them; cached as in `list_resources`."""
@@ -177,7 +191,8 @@ class ServerFeatures:
         method = methods.PROMPTS_GET
         params = {"name": name, "arguments": dict(arguments or {})}
         raw = await self._requester.request(method, params, timeout, meta=asking_for(version))
-        return await self._made(method, raw.get("messages"), partial(read_prompt_result, raw))
+        note = self._catalog.repairs.of_answer(method)
+        return await self._made(method, raw.get("messages"), partial(read_prompt_result, raw, note=note))
 
     async def complete(
         self,
@@ -271,9 +286,13 @@ class ServerFeatures:
         Entries without a name are left out as well, each with its reason.
         """
         noun = "resource template" if part == "template" else part
+        second = NO_SECOND_READING
+        if part == "prompt":
+            second = _of_prompts(self._catalog.repairs.note)
 
         async def judge(entries: list[Any], refusal: ToolRefusal | None) -> ParsedList[_OfferT]:
-            found = await EntryReader(entries, NAME_MEMBERS[part], read, noun=noun).read_in_steps()
+            reader = EntryReader(entries, NAME_MEMBERS[part], read, noun=noun, second=second)
+            found = await reader.read_in_steps()
             guard = self._catalog.guard
             if not guard.compares:
                 return found
@@ -335,3 +354,10 @@ def _requested(method: str, params: JsonObject) -> tuple[OfferPart, str] | None:
     except ValueError:
         return None  # the server refuses it
     return "prompt" if kind == "prompt" else "template", name
+
+
+def _of_prompts(note: Callable[[str], None] | None) -> SecondReading:
+    """Return the reading of malformed prompts; none is read a second time without `note`."""
+    if note is None:
+        return NO_SECOND_READING
+    return SecondReading(readable_prompt, partial(note_of, note), "arguments", NoneType)

@@ -102,9 +102,16 @@ TEXT_AS_STRUCTURE = Repair(
     switch=f'{_SWITCH}; `"validate_output": "off"` leaves it out',
     problem="has no structured content: it is read from its text",
 )
+STRUCTURE_AS_TEXT = Repair(
+    given="structured content that is JSON as a text",
+    read_as="the value in it",
+    limit="only if the output schema refuses the text and the value fits",
+    switch=f'{_SWITCH}; `"validate_output": "off"` leaves it as it is',
+    problem="has structured content that is a text of JSON",
+)
 RESULT_REPAIRS = (
     *(_BARE, _NO_CONTENT, _NULL_CONTENT, _NO_LIST, _NO_BLOCK, _NO_TYPE, _NO_TEXT, _ERROR_BLOCK, _ODD_FLAG),
-    *(ODD_DATA, TEXT_AS_STRUCTURE),
+    *(ODD_DATA, TEXT_AS_STRUCTURE, STRUCTURE_AS_TEXT),
 )
 """Every repair of a result of a tool."""
 

@@ -27,6 +27,7 @@ from toolweave._json_types import (
 from toolweave._value import Value
 from toolweave.protocol.component_meta import tags_in, version_in
 from toolweave.protocol.content import ContentBlock, EmbeddedResource, content_block
+from toolweave.protocol.lenient_offers import NoteChange, readable_contents, readable_messages
 from toolweave.protocol.uris import safe_icons
 
 __all__ = [
@@ -203,13 +204,24 @@ def _with(entries: object, key: str) -> list[JsonObject]:
 # Results
 
 
-def read_resource_contents(result: JsonObject) -> tuple[EmbeddedResource, ...]:
-    """Return the contents in a result of `resources/read`.
+def _ignore(change: str) -> None:
+    """Ignore a change."""
+
+
+def read_resource_contents(
+    result: JsonObject, *, uri: str = "", note: NoteChange = _ignore
+) -> tuple[EmbeddedResource, ...]:
+    """Return the contents in a result of `resources/read`; malformed ones are read as they are plainly meant.
+
+    Args:
+        result: The result as it came.
+        uri: The URI that was read.
+        note: Called with each part that had to be read so, as a phrase.
 
     Raises:
         ValueError: It has no list of contents.
     """
-    contents = as_array(result.get("contents"))
+    contents = as_array(readable_contents(result, uri, note).get("contents"))
     if contents is None:
         raise ValueError("has no list 'contents'")
     read: list[EmbeddedResource] = []
@@ -244,13 +256,17 @@ def prompt_result_json(messages: Sequence[tuple[str, JsonObject]], description: 
     return made | {"messages": [{"role": role, "content": content} for role, content in messages]}
 
 
-def read_prompt_result(result: JsonObject) -> PromptResult:
-    """Return a result of `prompts/get`.
+def read_prompt_result(result: JsonObject, *, note: NoteChange = _ignore) -> PromptResult:
+    """Return a result of `prompts/get`; malformed messages are read as they are plainly meant.
+
+    Args:
+        result: The result as it came.
+        note: Called with each part that had to be read so, as a phrase.
 
     Raises:
         ValueError: It has no list of messages.
     """
-    messages = as_array(result.get("messages"))
+    messages = as_array(readable_messages(result, note).get("messages"))
     if messages is None:
         raise ValueError("has no list 'messages'")
     return PromptResult(

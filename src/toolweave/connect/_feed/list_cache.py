@@ -23,6 +23,7 @@ from toolweave.connect._feed.list_reader import FetchedList, ParsedList, SendReq
 from toolweave.errors import ProtocolError, printable
 from toolweave.protocol import methods
 from toolweave.protocol.codes import METHOD_NOT_FOUND
+from toolweave.protocol.lenient_offers import NoteChange
 
 _log = logging.getLogger("toolweave.connect")
 _FIRST_WAIT_SECONDS = 1.0
@@ -127,7 +128,8 @@ class LiveList(Generic[ItemT]):
     """One list: an immutable tuple that is replaced as a whole.
 
     `judge` parses the entries, given the wire's check for tools that must not be offered; `on_change` is called
-    once after every change of the items, for any caller that requested the reading, and after the first one.
+    once after every change of the items, for any caller that requested the reading, and after the first one. `note` is
+    called with each malformed part that is read as it is meant; without it none is read so.
 
     Attributes:
         kind: The list: the member of the result that holds the entries.
@@ -153,6 +155,7 @@ class LiveList(Generic[ItemT]):
         judge: Callable[[list[Any], ToolRefusal | None], Awaitable[ParsedList[ItemT]]],
         on_change: Callable[[ListChanged], None],
         max_bytes: int | None = None,
+        note: NoteChange | None = None,
     ) -> None:
         self.items: tuple[ItemT, ...] = ()
         self.version: int = 0
@@ -168,6 +171,7 @@ class LiveList(Generic[ItemT]):
         self.on_problem: Callable[[str], None] = lambda problem: None
         self._server = server
         self._max_bytes = max_bytes
+        self._note_repair = note
         self._identity = identity
         self._judge = judge
         self._on_change = on_change
@@ -250,7 +254,7 @@ class LiveList(Generic[ItemT]):
         )
 
     def expire(self) -> None:
-        """Note that the server has changed the list; cheap, since it may be called thousands of times."""
+        """NoteChange that the server has changed the list; cheap, since it may be called thousands of times."""
         self._epoch += 1
 
     def forget(self) -> None:
@@ -306,7 +310,14 @@ class LiveList(Generic[ItemT]):
     ) -> tuple[tuple[ItemT, ...], ListChanged]:
         """Read the list once; return the previous items and the change."""
         try:
-            listing = await list_all(request, self.method, self.kind, server=self._server, max_bytes=self._max_bytes)
+            listing = await list_all(
+                request,
+                self.method,
+                self.kind,
+                server=self._server,
+                max_bytes=self._max_bytes,
+                note=self._note_repair,
+            )
         except ProtocolError as exc:
             if exc.code != METHOD_NOT_FOUND:
                 raise

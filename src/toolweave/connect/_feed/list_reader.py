@@ -10,7 +10,8 @@ import math
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from time import perf_counter
-from typing import Any, Generic, TypeVar
+from types import NoneType
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import anyio.lowlevel
 import msgspec
@@ -28,6 +29,7 @@ from toolweave._value import Value
 from toolweave.errors import ProtocolError
 from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS
 from toolweave.protocol.jsonrpc import encode_value
+from toolweave.protocol.lenient_offers import EMPTY_CURSOR, NUMBER_CURSOR, NoteChange, readable_entries, readable_tool
 from toolweave.protocol.meta import SERVER_INFO
 from toolweave.tools._mcp import read_definition
 from toolweave.tools._spec import ToolSpec
@@ -79,7 +81,13 @@ class ParsedList(Value, Generic[ItemT], frozen=True, kw_only=True):
 
 
 async def list_all(
-    request: SendRequest, method: str, key: str, *, server: str, max_bytes: int | None = None
+    request: SendRequest,
+    method: str,
+    key: str,
+    *,
+    server: str,
+    max_bytes: int | None = None,
+    note: NoteChange | None = None,
 ) -> FetchedList:
     """Follow `nextCursor` to the end of a list; a repeated or endless cursor ends it with a problem noted.
 
@@ -88,14 +96,22 @@ async def list_all(
     A cursor that the server refuses drops the pages so far and restarts, once: the list has changed
     meanwhile.
 
+    Args:
+        request: Sends a request.
+        method: The method that lists.
+        key: The member that holds the entries.
+        server: The name of the server.
+        max_bytes: The most bytes of all pages.
+        note: Called with each part that is malformed and is read as it is meant; None reads no such part.
+
     Raises:
         ProtocolError: A page is not a list, or the server refuses.
     """
     if max_bytes is None:
         max_bytes = MAX_LIST_BYTES
     listing = FetchedList()
-    cursor: str | None = None
-    seen: set[str] = set()
+    cursor: str | int | None = None
+    seen: set[str | int] = set()
     begun_anew = False
     while True:
         try:
@@ -111,26 +127,106 @@ async def list_all(
         listing.pages += 1
         entries = as_array(page.get(key))
         if entries is None:
-            raise ProtocolError(f"its answer to {method} has no list {key!r}", server=server, code=INTERNAL_ERROR)
+            entries = _second_reading(page, method, key, server, note)
+        if cursor == "" and _is_first_again(entries, listing, method, note):
+            return listing
         listing.entries.extend(entries)
         _note_ttl(listing, page)
         _note_members(listing, page, key)
-        cursor = page.get("nextCursor")  # "" is a valid cursor
-        if not isinstance(cursor, str):
+        cursor = page.get("nextCursor")
+        if cursor is None:
+            return listing
+        cursor = _next_cursor(cursor, method, note)
+        if cursor is None:
             return listing
         # of a list with one page, which most are, nothing is measured
         listing.bytes += len(encode_value(page, errors="replace", allow_nan=True))
-        if cursor in seen:
-            listing.problems.append(f"{method} repeats the cursor {cursor[:80]!r}: stopped after {listing.pages} pages")
+        problem = _why_it_stops(listing, cursor in seen, str(cursor)[:80], max_bytes)
+        if problem is not None:
+            listing.problems.append(f"{method} {problem}")
             return listing
         seen.add(cursor)
-        if listing.pages >= MAX_PAGES or len(listing.entries) >= MAX_ENTRIES:
-            listing.problems.append(f"{method} does not end: stopped after {listing.pages} pages")
-            return listing
-        if listing.bytes >= max_bytes:
-            limit = f"{max_bytes} bytes; raise 'max_list_bytes' to read on"
-            listing.problems.append(f"{method} is too large: stopped after {listing.pages} pages and {limit}")
-            return listing
+
+
+def _why_it_stops(listing: FetchedList, repeated: bool, cursor: str, max_bytes: int) -> str | None:
+    """Return the reason to read no further page, or None."""
+    if repeated:
+        return f"repeats the cursor {cursor!r}: stopped after {listing.pages} pages"
+    if listing.pages >= MAX_PAGES or len(listing.entries) >= MAX_ENTRIES:
+        return f"does not end: stopped after {listing.pages} pages"
+    if listing.bytes >= max_bytes:
+        limit = f"{max_bytes} bytes; raise 'max_list_bytes' to read on"
+        return f"is too large: stopped after {listing.pages} pages and {limit}"
+    return None
+
+
+def note_of(note: NoteChange, what: str, change: str) -> None:
+    """Report a change of something."""
+    note(f"{what} {change}")
+
+
+def _second_reading(page: JsonObject, method: str, key: str, server: str, note: NoteChange | None) -> list[Any]:
+    """Return the entries of a page without a list.
+
+    Raises:
+        ProtocolError: It has none.
+    """
+    entries: list[Any] | None = None
+    if note is not None:
+        entries = readable_entries(page, key, partial(note_of, note, f"its answer to {method}"))
+    if entries is None:
+        raise ProtocolError(f"its answer to {method} has no list {key!r}", server=server, code=INTERNAL_ERROR)
+    return entries
+
+
+def _is_first_again(entries: list[Any], listing: FetchedList, method: str, note: NoteChange | None) -> bool:
+    """Return whether an empty cursor led to the first page again: its server writes it for no further page."""
+    if note is None:
+        return False
+    if entries != listing.entries:
+        return False
+    note(f"its answer to {method} {EMPTY_CURSOR.problem}")
+    return True
+
+
+def _next_cursor(cursor: object, method: str, note: NoteChange | None) -> str | int | None:
+    """Return the cursor of the next page; None for a value that is not one."""
+    if isinstance(cursor, str):  # "" is a valid cursor
+        return cursor
+    if note is None:
+        return None
+    if type(cursor) is not int:
+        return None
+    note(f"its answer to {method} {NUMBER_CURSOR.problem}")
+    return cursor
+
+
+class SecondReading(NamedTuple):
+    """The reading of entries that are malformed.
+
+    Attributes:
+        read: Returns an entry as it is meant, and calls the function with each change.
+        note: Called with the thing that is malformed, and each change.
+        member: A member of entries.
+        right: Its type in the entries that are read once.
+    """
+
+    read: Callable[[JsonObject, NoteChange], JsonObject]
+    note: Callable[[str, str], None]
+    member: str
+    right: type
+
+
+def _same_entry(entry: JsonObject, note: NoteChange) -> JsonObject:
+    return entry
+
+
+def _no_note(what: str, change: str) -> None:
+    """Ignore a change."""
+
+
+NO_SECOND_READING = SecondReading(_same_entry, _no_note, "", NoneType)
+"""No entry has a member without a name, so that none is read a second time."""
 
 
 class EntryReader(Generic[ItemT]):
@@ -146,6 +242,7 @@ class EntryReader(Generic[ItemT]):
         noun: The name of an entry in texts.
         problem: Returns any other fault of an entry, or None.
         same: Returns the item that was made of the same entry before, or None.
+        second: Reads malformed entries as they are meant.
     """
 
     def __init__(
@@ -157,6 +254,7 @@ class EntryReader(Generic[ItemT]):
         noun: str,
         problem: Callable[[JsonObject], str | None] = lambda entry: None,
         same: Callable[[JsonObject], ItemT | None] = lambda entry: None,
+        second: SecondReading = NO_SECOND_READING,
     ) -> None:
         self._left = enumerate(entries)
         self._key = key
@@ -164,6 +262,7 @@ class EntryReader(Generic[ItemT]):
         self._noun = noun
         self._problem = problem
         self._same = same
+        self._second = second
         self._items: dict[str, ItemT] = {}
         self._problems: list[str] = []
 
@@ -196,6 +295,8 @@ class EntryReader(Generic[ItemT]):
             self._leave_out(f"number {index + 1}", f"it has no {self._key}")
             return
         label = repr(named[:80])
+        if type(known.get(self._second.member)) is not self._second.right:
+            known = self._second.read(known, partial(self._second.note, f"{self._noun} {label}: its definition"))
         if named in self._items:
             self._leave_out(label, self._problem(known) or f"a second {self._noun} of this {self._key}")
             return
@@ -219,6 +320,7 @@ def tool_reader(
     prefix: str = "",
     refusal: ToolRefusal | None = None,
     known: Mapping[str, ToolSpec] = _NOTHING,
+    note: NoteChange | None = None,
 ) -> EntryReader[ToolSpec]:
     """Return a reader of tool definitions.
 
@@ -229,13 +331,16 @@ def tool_reader(
         refusal: The transport's check for tools that must not be offered.
         known: The tools as they were read before, by original name: an entry that is still the same gives the very
             same object.
+        note: Called with each definition that is malformed and is read as it is meant; None reads no such definition.
     """
 
     def problem(entry: JsonObject) -> str | None:
         wrong = _problem(entry)
-        if wrong is None and refusal is not None:
-            return _refused(entry, refusal)
-        return wrong
+        if wrong is not None:
+            return wrong
+        if refusal is None:
+            return None
+        return _refused(entry, refusal)
 
     def same(entry: JsonObject) -> ToolSpec | None:
         before = known.get(entry["name"])
@@ -246,8 +351,19 @@ def tool_reader(
         except RecursionError:  # nested so deeply that it cannot be compared
             return None
 
+    second = NO_SECOND_READING
+    if note is not None:
+        second = SecondReading(readable_tool, partial(note_of, note), "inputSchema", dict)
     read = partial(read_definition, server=server, prefix=prefix)
-    return EntryReader(entries, "name", read, noun="tool", problem=problem, same=same)
+    return EntryReader(
+        entries,
+        "name",
+        read,
+        noun="tool",
+        problem=problem,
+        same=same,
+        second=second,
+    )
 
 
 def _problem(tool: JsonObject) -> str | None:

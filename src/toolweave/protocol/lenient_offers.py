@@ -1,0 +1,288 @@
+"""The second reading of lists, prompts and resources that the specification does not allow.
+
+Servers write null for an empty list, an object by name in place of a list, one message in place of many, or a text in
+place of a block. The plain meaning is read, and each change is reported. Names and URIs are the
+server's: none is made up, except that contents without a URI are those of the URI that was read. Pure.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from itertools import chain
+from typing import Any, TypeAlias
+
+import msgspec
+
+from toolweave._json import decode_json
+from toolweave._json_types import (
+    Json,
+    JsonObject,
+    array_or_empty,
+    as_array,
+    as_object,
+    as_text,
+    object_or_empty,
+    text_or_empty,
+    without_members,
+)
+from toolweave._repairs import Repair
+
+__all__ = [
+    "EMPTY_CURSOR",
+    "NUMBER_CURSOR",
+    "OFFER_REPAIRS",
+    "NoteChange",
+    "readable_contents",
+    "readable_entries",
+    "readable_messages",
+    "readable_prompt",
+    "readable_tool",
+]
+
+NoteChange: TypeAlias = Callable[[str], None]
+"""Called with each change, as a phrase."""
+_SWITCH = '`"repair_messages": false`'
+_NULL_LIST = Repair(
+    given="null as a list of tools, prompts, resources, templates, messages or contents",
+    read_as="an empty list",
+    limit="a member that is missing stays an error",
+    switch=_SWITCH,
+    problem="has null as {!r}",
+)
+_NO_LIST = Repair(
+    given="an object in place of a list",
+    read_as="a list of it; in lists, its members as entries with their names",
+    limit="only if each member is an object",
+    switch=_SWITCH,
+    problem="has {!r} that is not a list",
+)
+EMPTY_CURSOR = Repair(
+    given='`"nextCursor": ""` on the last page',
+    read_as="the end of the list",
+    limit="only if that cursor leads to the same page",
+    switch=_SWITCH,
+    problem="has an empty 'nextCursor' on its last page",
+)
+NUMBER_CURSOR = Repair(
+    given="a number as `nextCursor`",
+    read_as="a cursor, which is sent back as that number",
+    limit="none",
+    switch=_SWITCH,
+    problem="has a number as 'nextCursor'",
+)
+_SCHEMA = Repair(
+    given="`inputSchema` that is `true`, an empty list, or JSON as a text; or is named `input_schema` or `parameters`",
+    read_as="the object schema that is meant",
+    limit="any other value leaves out the tool",
+    switch=_SWITCH,
+    problem="has an 'inputSchema' that is not an object",
+)
+_ARGUMENT = Repair(
+    given="arguments of a prompt as an object by name, or as names; `required` as a text",
+    read_as="a list of arguments; a boolean for `true`",
+    limit="any other value is not required",
+    switch=_SWITCH,
+    problem="has 'arguments' that are not as the specification has them",
+)
+_MESSAGE = Repair(
+    given="a message of a prompt that is a text, or has a text, several blocks or no role",
+    read_as="text blocks, one message for each block, the role `user`",
+    limit="null is left out",
+    switch=_SWITCH,
+    problem="has a message that is not a role and a block",
+)
+_CONTENTS = Repair(
+    given="contents of a resource that are a text, have no URI, or whose text is data or null",
+    read_as="a text, the URI that was read, its JSON, or an empty text",
+    limit="null is left out",
+    switch=_SWITCH,
+    problem="has contents that are not as the specification has them",
+)
+OFFER_REPAIRS = (_NULL_LIST, _NO_LIST, EMPTY_CURSOR, NUMBER_CURSOR, _SCHEMA, _ARGUMENT, _MESSAGE, _CONTENTS)
+"""Every repair of lists, prompts and resources."""
+
+_IDENTITIES: Mapping[str, str] = {"resources": "uri", "resourceTemplates": "uriTemplate"}
+"""The identifying members of entries that have no name, by the member that holds the list."""
+
+
+def readable_entries(page: JsonObject, key: str, note: NoteChange) -> list[Any] | None:
+    """Return the entries of a page whose list is malformed; None without such a list."""
+    if key not in page:
+        return None
+    found = page[key]
+    if found is None:
+        note(_NULL_LIST.problem.format(key))
+        return []
+    entries = as_object(found)
+    if entries is None:
+        return None
+    identity = _IDENTITIES.get(key, "name")
+    made: list[Any] = []
+    if as_text(entries.get(identity)) is not None:
+        made.append(entries)
+    else:
+        for name, one in entries.items():
+            entry = as_object(one)
+            if entry is None:
+                return None
+            made.append({identity: name, **entry})
+    note(_NO_LIST.problem.format(key))
+    return made
+
+
+def readable_tool(entry: JsonObject, note: NoteChange) -> JsonObject:
+    """Return a tool whose input schema is malformed with the one that is meant, if that is plain."""
+    schema = entry.get("inputSchema")
+    if isinstance(schema, dict):
+        return entry
+    meant: object = None
+    if schema is None:
+        meant = _object_schema(entry.get("input_schema", entry.get("parameters")))
+    elif schema in (True, []):
+        meant = {"type": "object"}
+    elif isinstance(schema, str):
+        meant = _object_schema(_decoded(schema))
+    if meant is None:
+        return entry
+    note(_SCHEMA.problem)
+    return {**without_members(entry, "input_schema", "parameters"), "inputSchema": meant}
+
+
+def readable_prompt(entry: JsonObject, note: NoteChange) -> JsonObject:
+    """Return a prompt whose arguments are malformed with the ones that are meant."""
+    given = entry.get("arguments")
+    by_name = as_object(given)
+    listed = list(array_or_empty(given))
+    if by_name is not None:
+        for name, one in by_name.items():
+            listed.append({"name": name, **object_or_empty(one)})
+    made = list(map(_argument, listed))
+    if made == given:
+        return entry
+    if not made:  # null, or an empty object
+        return entry
+    note(_ARGUMENT.problem)
+    return {**entry, "arguments": made}
+
+
+def _argument(given: Any) -> Any:
+    if isinstance(given, str):
+        return {"name": given}
+    required = as_text(object_or_empty(given).get("required"))
+    if required is None:
+        return given
+    return {**given, "required": required.strip().lower() == "true"}
+
+
+def readable_messages(result: JsonObject, note: NoteChange) -> JsonObject:
+    """Return a result of `prompts/get` whose messages are malformed with those that are meant."""
+    if "messages" not in result:
+        return result
+    given = result["messages"]
+    listed = as_array(given)
+    if given is None:
+        note(_NULL_LIST.problem.format("messages"))
+        listed = []
+    elif listed is None:
+        note(_NO_LIST.problem.format("messages"))
+        listed = [given]
+    made = list(chain.from_iterable(map(_messages, listed)))
+    if made != listed:
+        note(_MESSAGE.problem)
+    return {**result, "messages": made}
+
+
+def _messages(given: object) -> Iterator[Json]:
+    """Yield the messages that are meant by one, each with a role and a block."""
+    if given is None:
+        return
+    message = as_object(given)
+    if message is None:
+        yield {"role": "user", "content": _block(given)}
+        return
+    role = text_or_empty(message.get("role"))
+    if not role:
+        role = "user"
+    content = message.get("content", message.get("text"))
+    blocks = as_array(content)
+    if blocks is None:
+        blocks = [content]
+    for one in blocks:
+        yield {**without_members(message, "text"), "role": role, "content": _block(one)}
+
+
+def _block(given: object) -> JsonObject:
+    """Return the content block that is meant by a value."""
+    block = as_object(given)
+    if block is None:
+        return {"type": "text", "text": _words(given)}
+    if isinstance(block.get("type"), str):
+        return block
+    if isinstance(block.get("text"), str):
+        return {"type": "text", **without_members(block, "type")}
+    return {"type": "text", "text": _words(block)}
+
+
+def readable_contents(result: JsonObject, uri: str, note: NoteChange) -> JsonObject:
+    """Return a result of `resources/read` whose contents are malformed with those that are meant."""
+    if "contents" not in result:
+        return result
+    given = result["contents"]
+    listed = as_array(given)
+    if given is None:
+        note(_NULL_LIST.problem.format("contents"))
+        listed = []
+    elif listed is None:
+        note(_NO_LIST.problem.format("contents"))
+        listed = [given]
+    made = list(chain.from_iterable(map(partial(_contents, uri), listed)))
+    if made != listed:
+        note(_CONTENTS.problem)
+    return {**result, "contents": made}
+
+
+def _contents(uri: str, given: object) -> Iterator[Json]:
+    """Yield the contents that are meant by a value: a URI, and a text or bytes; none for null."""
+    if given is None:
+        return
+    item = as_object(given)
+    if item is None:
+        yield {"uri": uri, "text": _words(given)}
+        return
+    made = dict(item)
+    if not isinstance(made.get("uri"), str):
+        made["uri"] = uri
+    if as_text(made.get("blob")) is None:
+        made["text"] = _words(made.get("text"))
+    yield made
+
+
+def _words(value: object) -> str:
+    """Return a value as text: a text as it is, nothing for null, anything else as JSON."""
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _object_schema(value: object) -> JsonObject | None:
+    """Return a value that describes an object in JSON Schema, or None."""
+    schema = as_object(value)
+    if schema is None:
+        return None
+    if schema.get("type") == "object":
+        return schema
+    if isinstance(schema.get("properties"), dict):
+        return schema
+    return None
+
+
+def _decoded(text: str) -> object:
+    """Return the value that a text holds as JSON, or None."""
+    try:
+        return decode_json(text)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return None
