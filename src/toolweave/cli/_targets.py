@@ -35,7 +35,7 @@ async def select(target: Target) -> LoadedConfig:
     if target.header or target.bearer_env:
         raise CommandError("--header and --bearer-env go with --url or --openapi; in a config use `headers` and `auth`")
     if target.config:
-        loaded = merge_loaded([load_config(path) for path in target.config])
+        loaded = merge_loaded(map(load_config, target.config))
     else:
         loaded = default_config()
     if target.server:
@@ -64,7 +64,7 @@ def servers_named_by(tool: str, loaded: LoadedConfig) -> list[str]:
 def _nothing_to_start(target: Target, loaded: LoadedConfig) -> CommandError:
     if loaded.paths or target.config:
         kept = "".join(f"\n{name}: {loaded.why_disabled(name)}" for name in loaded.disabled)
-        where = ", ".join(str(path) for path in loaded.paths)
+        where = ", ".join(map(str, loaded.paths))
         return CommandError(f"{where}: no server to start{kept}", hint="toolweave init writes a first mcp.json")
     return CommandError(
         "no config was found: looked here and above, up to the repository's root, for mcp.json, .mcp.json, "
@@ -86,7 +86,7 @@ async def _from_command_line(target: Target) -> LoadedConfig:
         return await _api(target, target.openapi)
     entry: Any = list(target.command)
     if target.url:  # as a mapping: a text could also be a command
-        entry = {"url": target.url, "headers": dict(_header(line) for line in target.header)}
+        entry = {"url": target.url, "headers": dict(map(_header, target.header))}
     name = target.server[0] if target.server else None
     return _alone(server_config(entry, name=name, auth=_credentials(target)))
 
@@ -105,7 +105,7 @@ async def _api(target: Target, source: str) -> LoadedConfig:
         source,
         base_url=target.base_url,
         auth=None if target.bearer_env is None else _token(target.bearer_env),
-        headers=dict(_header(line) for line in target.header),
+        headers=dict(map(_header, target.header)),
     )
     async with toolset:  # so that a document that cannot be had is said at once
         for one in toolset.problems:

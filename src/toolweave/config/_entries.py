@@ -268,7 +268,7 @@ def _is_sign_in(word: str, value: object) -> bool:
     given = as_object(value)
     if word != "auth" or given is None:
         return False
-    words = {canonical_key(key) for key in given}
+    words = set(map(canonical_key, given))
     if words & {"token", "provider", "transport"}:  # `type` is a synonym of the last
         return False
     return "client_id" in words

@@ -59,7 +59,7 @@ def _args(value: object, field: str) -> tuple[str, ...]:
     items = as_sequence(value)
     if items is None:
         return check_texts(value, field)  # refuses it
-    return check_texts([_fspath(item) for item in items], field)
+    return check_texts(list(map(_fspath, items)), field)
 
 
 def _url(value: object, field: str) -> str:
@@ -153,7 +153,7 @@ def _sandbox(value: Any, field: str) -> Sandbox | None:
 
 
 def _sensitive(value: Sequence[str | Secret], field: str) -> tuple[Secret, ...]:
-    return tuple(wrap(item) for item in value)
+    return tuple(map(wrap, value))
 
 
 _FLAGS = ("disabled", "validate_input", "repair_arguments", "repair_messages", "scan")

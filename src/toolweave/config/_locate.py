@@ -145,9 +145,9 @@ def _check_section_name(key: str, value: object) -> None:
 
 def _is_section(section: object, path: KeyPath, top: JsonObject) -> bool:
     if path == ("mcp",):  # opencode's, or the part of VS Code's settings that holds servers
-        return any(_is_opencode(entry) for entry in map(object_or_empty, object_or_empty(section).values()))
+        return any(map(_is_opencode, map(object_or_empty, object_or_empty(section).values())))
     if path == ("extensions",):  # Goose's, or a key of any other program
-        return any(is_goose(entry) for entry in map(object_or_empty, object_or_empty(section).values()))
+        return any(map(is_goose, map(object_or_empty, object_or_empty(section).values())))
     if path == ("servers",) and looks_like_entry(top):
         return False
     return section is not None

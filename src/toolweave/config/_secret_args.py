@@ -286,7 +286,9 @@ def _is_header(item: object) -> bool:
     if pair is None or len(pair) != 2:
         return False
     name, value = pair
-    return isinstance(value, str) and isinstance(name, str) and looks_secret(name)
+    if not isinstance(value, str) or not isinstance(name, str):
+        return False
+    return looks_secret(name)
 
 
 def _mask_layers(text: str, hide: Hide, depth: int) -> str | None:

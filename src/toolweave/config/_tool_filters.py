@@ -62,7 +62,7 @@ def read_filters(given: JsonObject, notes: list[str]) -> Json:
 def without(allowed: Iterable[Name], denied: Iterable[object]) -> list[Name]:
     """Return the allowed names that are not denied, with their server or without."""
     # a list: the check of types comes later, and names may be anything
-    refused = [_own_name(name) for name in denied]
+    refused = list(map(_own_name, denied))
     if ANY_TOOL in refused:
         return []
     return [name for name in allowed if _own_name(name) not in refused]

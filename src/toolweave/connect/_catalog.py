@@ -191,6 +191,8 @@ class Catalog:
             if newest.shaped is not None:
                 return newest  # rules hold for every version
             return CallTarget(newest.name)
+        # One lookup for each call after the first. The cache belongs to the snapshot and is cleared with it, in one
+        # turn of the event loop. Names that are not listed are not cached: callers could fill it with any.
         known = self._call_targets.get(name)
         if known is not None:
             return known
@@ -291,6 +293,8 @@ class Catalog:
             schema = spec.input_schema
         else:
             schema = spec.output_schema
+        # Compared by identity: an unchanged definition keeps its object through listings, and a comparison by value
+        # could cost more than compiling. `_UNKNOWN` is no schema, since None and False are.
         known_schema, known = self._validators.get((spec.original_name, which), (_UNKNOWN, None))
         if known_schema is schema:
             return known
@@ -349,6 +353,8 @@ class Catalog:
         # listing keeps its object, so an unchanged list is recognized by identity.
         self._read = {spec.original_name: spec for spec in read.items}
         self._was_listed.set()
+        # Filters, then rules, then pins and scan: what an owner excluded is neither shaped nor scanned. Pins are
+        # compared with the server's own words, so that a changed rule of the owner is not taken for a changed server.
         kept = self._kept(read.items)
         wanted = {spec.original_name for spec in kept}
         if config.include:

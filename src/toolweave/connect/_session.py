@@ -277,6 +277,8 @@ class ClientHandlers:
             if method == methods.NOTIFICATIONS_PROGRESS:
                 self._take_progress(params)
                 return
+            # The stream of a request says whose a notification is. On pipes nothing does, so while a call is the only
+            # one on its connection, everything is for it.
             on_notification = listener or self._sole
             if on_notification is not None:
                 on_notification(method, params)
@@ -432,6 +434,8 @@ async def ask(
     on_notification: OnNotification | None = None,
 ) -> Json:
     """Send a request, and send it again when the server says when: 429 or 503 with Retry-After (RFC 9110, 10.2.3)."""
+    # 429 and 503 with a time are the server's word that it did nothing, so any request may be repeated. Other errors
+    # are not: the server may have acted before it failed.
     repeats = 0
     while True:
         try:

@@ -55,7 +55,9 @@ def _no_token() -> str:
 
 def exchanges(config: ServerConfig) -> bool:
     """Whether a server is called with a token that is got for that of the caller."""
-    return config.auth is not None and config.auth.oauth is not None and config.auth.oauth.grant == "token_exchange"
+    if config.auth is None or config.auth.oauth is None:
+        return False
+    return config.auth.oauth.grant == "token_exchange"
 
 
 def gets_headers(config: ServerConfig) -> bool:

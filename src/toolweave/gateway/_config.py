@@ -180,7 +180,7 @@ def load_gateway_config(source: GatewaySource, *, names: Iterable[str] = ()) -> 
         else:
             paths = list(source)
         documents = [read_document(Path(path).expanduser()) for path in paths]
-        loaded = [load_config(path) for path in paths]
+        loaded = list(map(load_config, paths))
     if isinstance(source, LoadedConfig):
         check_section_applied(source.gateway_sections)
     servers = merge_loaded(loaded).replace(gateway_sections=())  # it is applied below

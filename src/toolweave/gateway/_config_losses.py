@@ -60,7 +60,7 @@ class LossGuard:
             signals = "SIGHUP twice"
         else:
             signals = "SIGHUP again"
-        files = ", ".join(str(path) for path in after.servers.paths)
+        files = ", ".join(map(str, after.servers.paths))
         raise ConfigLoss(
             f"it loses servers or rules that are in use: {'; '.join(lost)}. If that is meant, restart the gateway, "
             f"send {signals}, or run `toolweave gateway reload --yes`",

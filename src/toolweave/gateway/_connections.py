@@ -480,4 +480,6 @@ def _is_of(asking: AskingConnection, client: Client) -> bool:
     """Whether a connection is one of the caller of a request."""
     if asking.principal is not None or client.principal is not None:
         return asking.principal == client.principal
-    return asking.owner is not None and client.key is not None and asking.owner.caller == client.key
+    if asking.owner is None or client.key is None:
+        return False
+    return asking.owner.caller == client.key

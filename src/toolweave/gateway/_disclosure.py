@@ -94,7 +94,9 @@ class Disclosure:
     @property
     def active(self) -> bool:
         """Whether tools may be hidden from some caller now."""
-        return self.mode in ("search", "groups") or (self.mode == "auto" and exceeds_budget(self._tools.snapshot()))
+        if self.mode == "auto":
+            return exceeds_budget(self._tools.snapshot())
+        return self.mode in ("search", "groups")
 
     def plain(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
         """Unwrap a `call_tool` meta-call into the target tool's parameters."""

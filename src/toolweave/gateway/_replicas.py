@@ -553,7 +553,9 @@ class ReplicaWatch:
         if self._missing_since is None:
             self._missing_since = now
         missing = now - self._missing_since
-        return missing >= _LOST_SECONDS or (missing >= absence and self._replicas.settled)
+        if missing >= _LOST_SECONDS:
+            return True
+        return missing >= absence and self._replicas.settled
 
 
 def shared_redis(url: str) -> Store:

@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from toolweave._json import decode_json
-from toolweave._json_types import only_members
+from toolweave._json_types import object_or_empty, only_members
 from toolweave.errors import RequestError, StoreError
 from toolweave.gateway._replicas import Replicas
 from toolweave.gateway._sealing import SealingKeys
@@ -286,7 +286,7 @@ class SealedSessions:
             found = await replicas.store.get(_SESSIONS, place)
             memory = [] if found is None else self._read(place, found.value)
             changed = None if memory is None else change(memory)
-            value = {"ended": changed is None, "memory": [_members(one) for one in changed or ()]}
+            value = {"ended": changed is None, "memory": list(map(_members, changed or ()))}
             sealed = replicas.sealed(value, f"session {place}")
             expect = 0 if found is None else found.revision
             put: Awaitable[int | None] = replicas.store.put(
@@ -303,12 +303,14 @@ def _nothing() -> None:
 def _with(memory: list[StrictMessage], request: StrictMessage) -> list[StrictMessage]:
     """Return the state of a session after a request: the last level, and the subscriptions."""
     subscription = request.method in (methods.RESOURCES_SUBSCRIBE, methods.RESOURCES_UNSUBSCRIBE)
-    uri = (request.params or {}).get("uri")
+    uri = object_or_empty(request.params).get("uri")
 
     def is_outdated(one: StrictMessage) -> bool:
-        if subscription:
-            return one.method == methods.RESOURCES_SUBSCRIBE and (one.params or {}).get("uri") == uri
-        return one.method == request.method
+        if not subscription:
+            return one.method == request.method
+        if one.method != methods.RESOURCES_SUBSCRIBE:
+            return False
+        return object_or_empty(one.params).get("uri") == uri
 
     kept = [one for one in memory if not is_outdated(one)]
     if request.method != methods.RESOURCES_UNSUBSCRIBE:

@@ -250,7 +250,7 @@ def _can_visit(client: Client) -> bool:
 
 def _answer(request: Request) -> tuple[bool, str]:
     """Return whether the user answered a round, and the code if that was asked for."""
-    given = [object_or_empty(one) for one in request.object(INPUT_RESPONSES).values()]
+    given = list(map(object_or_empty, request.object(INPUT_RESPONSES).values()))
     answered = bool(given) and all(one.get("action") == "accept" for one in given)
     return answered, next((found for one in given if (found := _code_in(one))), "")
 

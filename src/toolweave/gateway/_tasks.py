@@ -131,8 +131,9 @@ class UpstreamTasks:
     @property
     def _offered(self) -> bool:
         upstreams = self._hub.clients.values()
-        as_callers = bool(caller_servers(self._hub).configs)  # they may have tasks for each of them
-        return as_callers or any(_makes_legacy_tasks(one) or _has_extension(one) for one in upstreams)
+        if caller_servers(self._hub).configs:  # they may have tasks for each of them
+            return True
+        return any(_makes_legacy_tasks(one) or _has_extension(one) for one in upstreams)
 
     def support(self, spec: ToolSpec, modern: bool) -> Json:
         """Return the members of a definition for callers of 2025-11-25, whose tasks modern upstreams decide about."""
@@ -355,8 +356,10 @@ class UpstreamTasks:
 
     def _is_of_replica(self, route: Route) -> bool:
         """Whether a task runs in a process or session of this replica, so that those of others know nothing of it."""
+        if route.place:
+            return True
         connection = self._hub.clients.get(route.server)
-        return bool(route.place) or (connection is not None and connection.config.transport in PIPED)
+        return connection is not None and connection.config.transport in PIPED
 
     async def _cancel(self, request: Request) -> Json:
         name = named_task(request)

@@ -64,7 +64,7 @@ class UnreachedUpstreams:
         error = not_offered("resources", uri, modern=request.modern)
         missing = self.names(request.client.may)
         if missing:
-            others = ", ".join(repr(name) for name in missing)
+            others = ", ".join(map(repr, missing))
             text = f"{error.message} (servers that may have it cannot be asked now: {others})"
             error = RequestError(text, code=error.code, data=error.data)
         return error

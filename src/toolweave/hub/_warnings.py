@@ -59,11 +59,11 @@ class HubWarnings:
     @property
     def shadows(self) -> list[str]:
         """The findings for people."""
-        return [_text(one) for one in self.findings]
+        return list(map(_text, self.findings))
 
     def update(self, about: str, server: str, warnings: Iterable[NameConflict | str]) -> None:
         """Replace the warnings about one thing; one that recurs after it was gone is reported again."""
-        texts = {str(warning) for warning in warnings}
+        texts = set(map(str, warnings))
         for text in sorted(texts - self._reported.get(about, set())):
             _log.warning("%s", printable(text))
             self._report(server, text)

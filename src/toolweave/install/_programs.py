@@ -73,7 +73,7 @@ def programs_of(servers: Iterable[ServerConfig]) -> list[FoundProgram]:
             commands.add(server.command)
         else:
             commands.add(_within(server.cwd, server.command))
-    return [find_program(command) for command in sorted(commands)]
+    return list(map(find_program, sorted(commands)))
 
 
 def with_full_path(launch: ServerLaunch) -> tuple[ServerLaunch, list[FoundProgram]]:

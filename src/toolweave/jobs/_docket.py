@@ -173,11 +173,13 @@ class DocketQueue:
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        # By event loop: connections belong to the loop that opened them, and each loop closes its own.
         opened = self._loops[get_running_loop()]
         opened.entered -= 1
         if opened.entered:
             return
         del self._loops[get_running_loop()]
+        # Shielded, since a worker closes when it is cancelled; bounded, since the server may be why.
         with anyio.CancelScope(shield=True), anyio.move_on_after(_REACH_SECONDS):
             for docket in opened.dockets.values():
                 await docket.__aexit__(None, None, None)

@@ -71,6 +71,7 @@ class Liveness:
         """
         if self._alone or time.monotonic() < self._next:
             return []
+        # Set before the first await: of several reads that begin now, one looks.
         self._next = time.monotonic() + _LOOK_SECONDS
         await redis.set(self._key(self._name), b"", px=int(SILENT_SECONDS * 1000))
         taken: Messages = []
@@ -360,6 +361,7 @@ class TopicWorker:
 
     async def _all_ended(self) -> None:
         """Wait until no job runs."""
+        # Nothing is awaited between the look and the new event, so the end of the last job is seen by either.
         while self._doing:
             self._ended = anyio.Event()
             await self._ended.wait()
@@ -378,6 +380,8 @@ class TopicWorker:
         else:
             _log.warning("topic %r: the queue is lost; trying again every %g s", self._topic, _RECONNECT_SECONDS)
             for doing in self._doing.values():
+                # Docket's deliveries end with the queue; the jobs run on. The event is replaced before it is set: the
+                # next delivery of the same job waits for the new one.
                 ended_or_lost = doing.ended_or_lost
                 doing.ended_or_lost = anyio.Event()
                 ended_or_lost.set()
@@ -391,12 +395,16 @@ class TopicWorker:
         except Exception as exc:  # boundary: one job never takes the others down
             if isinstance(exc, StoreError):
                 self._last_outage = anyio.current_time()
+            # By the number of deliveries, which the queue counts: the wait grows although each delivery may be in
+            # another process, and after a restart.
             seconds = backoff(job.delivery, first=_SHORTEST, longest=_LONGEST)
             _log.warning("job %r of %r failed, again in %g s: %s", job.key, self._topic, seconds, exc)
             doing.again = _Again(seconds, failed=True)
         else:
             doing.again = None
         finally:
+            # Together and without an await, whatever happened: a delivery that arrives now begins the job again, one
+            # that waits already gets its outcome.
             del self._doing[job.key]
             doing.over = True
             doing.ended_or_lost.set()

@@ -129,6 +129,8 @@ class AnthropicModel(HttpModel):
                     yield one
                 if turn.complete:
                     break
+        # A stream that ends early looks like one that is complete: only the stop reason tells them apart. Without it
+        # the turn may lack a tool call, or half of one, so it is not used.
         if not turn.ended:
             raise self._api.broken_off()
         yield turn.finished()
@@ -258,6 +260,8 @@ def _within(thinking: Json | None, max_tokens: int) -> Json | None:
     if thinking is None:
         return None
     budget = thinking.get("budget_tokens")
+    # The API refuses a budget that is not below `max_tokens`. A smaller limit of one request is obeyed, and the
+    # thoughts give way: an owner who bounds the cost does not want an error.
     if budget is None or budget < max_tokens:
         return thinking
     if max_tokens > _MIN_THOUGHT:
@@ -309,6 +313,9 @@ def _definitions(request: ModelRequest, tools: WireTools, messages: list[Json], 
 
 def _mark(body: Json, cache: JsonObject) -> None:
     """Set the cache breakpoints: after the tools and the system prompt, and after the conversation so far."""
+    # A prefix is cached up to each mark. What stays the same for a whole run ends at the first one, and the last one
+    # moves with the conversation: the next turn reads what this one wrote. Tools stand before the system prompt, so one
+    # mark serves both.
     if "system" in body:
         body["system"][-1]["cache_control"] = cache
     last = body["messages"][-1] if body["messages"] else None

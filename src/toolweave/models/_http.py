@@ -168,6 +168,8 @@ class ProviderApi:
 
     async def aclose(self) -> None:
         """Close the connections; a later request opens new ones."""
+        # Taken out first, so that a request which begins meanwhile opens a client and does not get a closing one. A
+        # client of another loop is left to that loop's end: its sockets cannot be closed from here.
         client = self._client
         loop = self._loop
         self._client = None
@@ -219,6 +221,8 @@ class ProviderApi:
         if kind not in ("text/event-stream", ""):
             text = self._beginning(await response.beginning(_MAX_ERROR_BYTES, timeout))
             raise self.protocol(f"expected an event stream from {self.url}, not {kind}: {text}")
+        # Three bounds, each against another fault: of an event, against a line that never ends; of the whole, against a
+        # stream that never ends; of the time without an event, against a provider that only keeps the connection open.
         parser = EventParser(MAX_EVENT_BYTES)
         size = 0
         last_event = anyio.current_time()
@@ -328,6 +332,8 @@ async def until_end(
     Raises:
         ModelError: The events ended with it before the turn did.
     """
+    # Before the end of the turn every failure is one of the turn. Afterwards the turn is whole, and a connection that
+    # breaks costs only what may have followed, such as the usage.
     while not ended():
         if (event := await anext(events, None)) is None:
             return
@@ -348,6 +354,8 @@ async def until_end(
 
 def _secrets(members: Iterable[tuple[str, str]]) -> tuple[str, ...]:
     """Return the values of headers and of a query that must be masked, the longest first."""
+    # The whole value, its last word (the token of `Bearer TOKEN`) and its form in a query: an error text may repeat any
+    # of them. The longest first, else a mask of a part would leave the rest of a longer value visible.
     found = {
         part
         for name, value in members

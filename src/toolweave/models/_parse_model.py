@@ -91,7 +91,7 @@ def model_from(spec: str | Model) -> Model:
     if len(several) > 1 and not spec.startswith("test:"):
         from toolweave.models._fallback import FallbackModel
 
-        first, *others = (model_from(part) for part in several)
+        first, *others = map(model_from, several)
         return FallbackModel(first, *others)
     if spec.startswith(("http://", "https://")):
         return _at_url(spec)

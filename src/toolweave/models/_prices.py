@@ -44,6 +44,8 @@ FREE = Price()
 
 def priced(finished: Finished, model: Model) -> Finished:
     """Return a turn with its cost, if its provider reported it or its model has a price, and with the model's name."""
+    # The provider's own figure is the best one, then a price that the owner gave. A turn without tokens has no cost to
+    # compute, except for a model that is free in any case.
     answered = finished.model or model.name
     price = getattr(model, "price", None)
     if finished.usage.cost is not None or not isinstance(price, Price) or not (finished.usage.tokens or price == FREE):
@@ -70,6 +72,7 @@ def listed(finished: Finished) -> Finished:
         cache_read_tokens=usage.cached_tokens,
         cache_write_tokens=usage.cache_written_tokens,
     )
+    # A model that the list lacks is not an error: its cost stays unknown, and a limit on cost says so by itself.
     try:
         if "://" in name:
             url, _, model = name.partition("#")

@@ -72,7 +72,7 @@ class SamplingModel:
         asked = sampling_fields(params)
         most = min(asked["max_tokens"] or self.max_tokens, self.max_tokens)
         settings = ModelSettings(max_tokens=most, temperature=asked["temperature"], stop=sampling_stops(params))
-        tools = [_tool(one) for one in object_entries(params.get("tools"))]
+        tools = list(map(_tool, object_entries(params.get("tools"))))
         request = ModelRequest(
             messages=_messages(asked["messages"]),
             system=asked["system_prompt"],

@@ -201,7 +201,7 @@ def _first_number(patterns: Iterable[re.Pattern[str]], text: str) -> int:
 
 
 def _by_index(text: str, entries: Sequence[Any]) -> Iterator[str]:
-    names = [_entry_name(entry) for entry in entries]
+    names = list(map(_entry_name, entries))
     for pattern in _INDEX:
         for found in pattern.finditer(text):
             if int(found[1]) < len(names):

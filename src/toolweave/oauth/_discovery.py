@@ -130,7 +130,7 @@ async def _named(fetch: GuardedFetch, settings: OAuth, issuers: Sequence[str], h
     """Return the first of the named authorization servers that answers; a configured one is the only one."""
     if settings.issuer:
         if settings.issuer not in issuers:
-            named = ", ".join(shown_url(one) for one in issuers) or "none"
+            named = ", ".join(map(shown_url, issuers)) or "none"
             text = f"its authorization server is not {settings.issuer!r}, which is configured, but {named}"
             raise FetchFailed(f"{text}: make sure that it has moved, then change 'oauth.issuer'", final=True)
         issuers = [settings.issuer]

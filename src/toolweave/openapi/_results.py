@@ -127,6 +127,8 @@ class AnswerReader:
         """Yield events as JSON and None at the end; only stop if the stream is silent too long or breaks a bound."""
         parser = EventParser(self.max_bytes)
         size = 0
+        # A stream that breaks a bound ends here without an error: the events so far are a result, and `complete` says
+        # that there may have been more.
         while size <= self.max_bytes:
             piece: bytes | None = None
             with anyio.move_on_after(self.seconds):
@@ -217,6 +219,8 @@ def _next_page(operation: Operation, answer: ApiAnswer, value: object, url: str)
 
 def _page_fields(answer: ApiAnswer, value: object) -> Iterator[tuple[str, str | int]]:
     """Yield candidates for the next page: the `Link` header, then the fields of the answer with usual names."""
+    # The header first, as it is standardised; the fields are a guess by usual names. A member of the answer itself
+    # hides one of the same name in an inner object.
     link = _link(answer.headers.get("link", ""))
     fields = object_or_empty(value)
     for name in ("links", "_links", "paging", "pagination", "meta"):

@@ -261,8 +261,9 @@ class OpenApiToolset(BaseToolset):
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> bool | None:
+        # Counted before the lock is waited for: one who enters meanwhile finds the count, and under the lock either the
+        # open sender or none. Shielded, and every wait of closing is bounded.
         self._users -= 1
-        # every wait of closing is bounded
         with anyio.CancelScope(shield=True):
             async with self._opening:
                 if not self._users:

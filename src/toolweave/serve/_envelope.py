@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from toolweave._json_types import as_object
+from toolweave._json_types import as_object, object_or_empty
 from toolweave.errors import RequestError
 from toolweave.protocol.codes import INVALID_PARAMS, UNSUPPORTED_VERSION
 from toolweave.protocol.logs import LEVELS
@@ -33,7 +33,7 @@ def checked_envelope(params: Mapping[str, Any], versions: Sequence[str]) -> Mapp
     Raises:
         RequestError: The envelope is incomplete (-32602), or of an unsupported revision (-32022).
     """
-    members = as_object(params.get("_meta")) or {}
+    members = object_or_empty(params.get("_meta"))
     for key, kind in ((PROTOCOL_VERSION, str), (CLIENT_CAPABILITIES, dict)):
         if not isinstance(members.get(key), kind):
             raise RequestError(f"params._meta must have {key!r}, {_KINDS[kind]}", code=INVALID_PARAMS)
@@ -87,7 +87,7 @@ def client_of_handshake(
     """
     return Client(
         version=result["protocolVersion"],
-        capabilities=as_object(params.get("capabilities")) or {},
+        capabilities=object_or_empty(params.get("capabilities")),
         info=as_object(params.get("clientInfo")),
         principal=principal,
         conversation=conversation,

@@ -52,7 +52,9 @@ class SamplingFallback:
         """Whether the server answers a question to a client that declared these capabilities."""
         if self.model is None or question.method != methods.SAMPLING_CREATE_MESSAGE:
             return False
-        return (self.model.always or not can_answer(question.needs(), declared)) and can_answer(question.needs(), _OURS)
+        if not can_answer(question.needs(), _OURS):
+            return False
+        return self.model.always or not can_answer(question.needs(), declared)
 
     def able(self, declared: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the capabilities that can be used for a client that declared these."""

@@ -222,7 +222,7 @@ class Listen:
         uris = _names(wanted, RESOURCE_SUBSCRIPTIONS)
         if uris and _offers(declared, "resources", "subscribe"):
             honoured[RESOURCE_SUBSCRIPTIONS] = uris
-            topics += [updated_topic(uri) for uri in uris]
+            topics += list(map(updated_topic, uris))
         return honoured, topics
 
     async def _admit(

@@ -148,7 +148,7 @@ class MemoryStore:
 
     def _written(self, changes: Sequence[Change]) -> Sequence[int] | None:
         # Before the lock, and before anything is changed: a value that is not JSON must not leave half of a write.
-        texts = [_text(change) for change in changes]
+        texts = list(map(_text, changes))
         with self._lock:
             now = self._expire()
             replacements: list[_Replacement] = []

@@ -260,7 +260,7 @@ class RedisStore:
             revisions = await self._call(WRITE, [*self._keys, self._channel], args)
         if revisions is None:
             return None
-        return [int(revision) for revision in revisions.split()]
+        return list(map(int, revisions.split()))
 
     async def _call(self, script: RedisScript, keys: Sequence[str], args: Sequence[str | bytes]) -> Any:
         link = self._enter()

@@ -213,6 +213,8 @@ class RedisConnections:
                     self.listeners.notify(said[2].decode(errors="replace"))
 
     async def _subscribed(self, channel: str) -> Any:
+        # In a loop: each await may be the moment in which another task finds a new primary, and signals are sent to
+        # the primary alone.
         while self._listener is None:
             primary = await self._find_primary()
             connection = await self._connect(primary)
@@ -374,6 +376,8 @@ class RedisConnections:
 
     async def _disconnect_all(self) -> None:
         """Drop all connections but the listener's: the idle ones now, those in use after their exchange."""
+        # A connection in use cannot be closed under its task. Its generation is old from here, so that it is dropped
+        # when it is given back.
         self._generation += 1
         free = self._free
         self._free = []
@@ -518,6 +522,7 @@ class _PipelinedCall:
 
     async def changed(self) -> None:
         """Wait until it is settled, or its caller has to send it."""
+        # No await between the caller's look at the state and this future, so a change cannot fall in between.
         self._change = asyncio.get_running_loop().create_future()
         await self._change
 
@@ -537,6 +542,8 @@ def _packed(parts: Sequence[str | bytes]) -> bytes:
 
 
 async def _drop(connection: Any) -> None:
+    # It is mostly broken, and this runs while an error or a cancellation is under way: neither may be replaced by a
+    # failure to close.
     with anyio.CancelScope(shield=True), contextlib.suppress(Exception):
         await connection.disconnect(nowait=True)
 
@@ -554,7 +561,7 @@ def is_failed_over(exc: BaseException) -> bool:
     """Whether a server is not the primary, so that its address may lead to another one by now."""
     if isinstance(exc, BaseExceptionGroup):
         group = cast("BaseExceptionGroup[BaseException]", exc)
-        return any(is_failed_over(one) for one in group.exceptions)
+        return any(map(is_failed_over, group.exceptions))
     return _FAILED_OVER.search(f"{type(exc).__name__} {exc}") is not None
 
 

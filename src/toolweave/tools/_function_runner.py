@@ -72,11 +72,15 @@ class Runner:
         except Exception:
             raise
         except BaseException as exc:
+            # `SystemExit` in a tool must not end the server, and a stray cancellation must not look like the caller's.
+            # Ours pass: swallowing those would make a task that cannot be cancelled.
             if _is_for_us(exc):
                 raise
             raise self._error(exc) from exc
 
     def _turns_in(self, threads: WorkerThreads) -> CallLimiter:
+        # By the threads of an event loop, and weakly: a limiter's waiting calls belong to one loop, and a function that
+        # is used in many short-lived loops, as in tests, must not keep them all.
         turns = self._turns.get(threads)
         if turns is None:
             from toolweave.tools._worker_threads import CallLimiter  # see above

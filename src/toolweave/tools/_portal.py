@@ -91,6 +91,8 @@ class Portal:
 
         In a process that was forked meanwhile it is not left: it is the parent's.
         """
+        # The process is remembered: a child that was forked within the block has a copy of it, without the thread and
+        # the loop. Leaving it there would wait for a thread that does not exist.
         process = os.getpid()
         manager = self._started().wrap_async_context_manager(entered)
         value = manager.__enter__()

@@ -109,6 +109,7 @@ def _replaced(result: ToolResult, policy: ResultPolicy) -> ToolResult:
 
 def _cut(text: str, policy: ResultPolicy, result_id: str | None) -> str:
     room = policy.max_chars - _NOTE
+    # Room for the note is set aside first: the whole, note included, has at most `max_chars`.
     head = _edge(text, int(room * policy.head))
     tail = _edge(text, len(text) - (room - head), later=True)
     how = ""
@@ -222,6 +223,8 @@ class ResultCache(BaseToolset):
         return None
 
     def _keep(self, owner: str | None, result_id: str, text: str) -> None:
+        # Expired texts go first, whoever's they are. Then the caller with the most loses its oldest: a caller that
+        # fills the cache drops its own texts, not those of others.
         now = self._clock()
         for other in tuple(self._texts):
             self._drop_expired(other, now)
@@ -234,6 +237,7 @@ class ResultCache(BaseToolset):
         self._offer()
 
     def _drop_expired(self, owner: str | None, now: float) -> None:
+        # All are kept equally long, and dictionaries keep their order: the first one expires first.
         texts = self._texts.get(owner)
         while texts and (oldest := next(iter(texts.items())))[1].until <= now:
             self._drop(owner, oldest[0])

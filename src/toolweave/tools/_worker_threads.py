@@ -80,6 +80,8 @@ class CallLimiter:
     def leave(self) -> None:
         """Release a slot to the next in the queue."""
         while self._waiting:
+            # The slot is handed on and never becomes free in between, so a new caller cannot overtake those that wait.
+            # One that was cancelled is done, and is passed over.
             turn = self._waiting.popleft()
             if not turn.done():
                 turn.set_result(None)
@@ -233,6 +235,8 @@ class WorkerThreads:
 
     def wake(self) -> None:
         """Let the event loop settle the ended calls; from a worker thread."""
+        # One call into the loop for many ended calls. Two threads may both see that it is not announced, which costs a
+        # second call that finds nothing; the loop clears the mark before it reads, so no ended call is overlooked.
         if self._done and not self._announced:
             self._announced = True
             try:
@@ -367,6 +371,8 @@ _of_loop: dict[asyncio.AbstractEventLoop, WorkerThreads] = {}
 
 async def _outcome(job: _ThreadCall) -> Any:
     """Wait for a call whose caller was cancelled, because its thread cannot be."""
+    # A new future, since the old one was cancelled with its caller. The thread may have ended the call between the two:
+    # then `end` is called once more, for the new one. All of it happens in the event loop, so nothing is in between.
     with anyio.CancelScope(shield=True):
         job.future = asyncio.get_running_loop().create_future()
         if job.ended:
@@ -443,6 +449,8 @@ class _WorkerThread(threading.Thread):
                     break
                 if not threading.main_thread().is_alive():
                     break
+        # Removing itself from the idle ones decides the race: if it is not there, `_hand` has taken it and is about to
+        # give it a call, so it waits for that instead of ending.
         try:
             threads.idle.remove(self)
         except ValueError:  # it was woken meanwhile

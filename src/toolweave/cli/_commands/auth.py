@@ -207,7 +207,7 @@ def logout(
 
             done += await sign_out(settings, at, server=name, store=store_of(settings))
         if as_json:
-            answer_json({"signed_out": [_signed_out_json(one) for one in done]})
+            answer_json({"signed_out": list(map(_signed_out_json, done))})
         else:
             answer("\n".join(map(_signed_out_text, done)) or "there were no sign-ins")
         return ExitCode.OK
@@ -234,7 +234,7 @@ def _loaded(config: ConfigOption) -> Any:  # a LoadedConfig, or None: names are 
     from toolweave.errors import ConfigError
 
     if config:
-        return merge_loaded([load_config(path) for path in config])
+        return merge_loaded(map(load_config, config))
     try:
         return default_config()
     except ConfigError:

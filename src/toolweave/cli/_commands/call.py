@@ -195,7 +195,7 @@ def _result_json(result: ToolResult, seconds: float) -> JsonObject:
     from toolweave.protocol.content import block_json  # late, as above
 
     return {
-        "content": [block_json(block) for block in result.content],
+        "content": list(map(block_json, result.content)),
         "structured_content": result.structured_content,
         "is_error": result.is_error,
         "error": result.require_error().to_dict() if result.is_error else None,

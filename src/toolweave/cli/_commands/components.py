@@ -289,7 +289,7 @@ def _show_diff(title: str, lines: Sequence[str]) -> None:
         return
     from toolweave.cli._render.views import difference, heading
 
-    show(heading(title), *(difference(line) for line in lines))
+    show(heading(title), *map(difference, lines))
 
 
 COMMAND = CommandGroup(

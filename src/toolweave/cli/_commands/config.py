@@ -43,7 +43,7 @@ def show_config(
 
     with _remarks_in_the_view():
         if config:
-            loaded = merge_loaded([load_config(path) for path in config])
+            loaded = merge_loaded(map(load_config, config))
         else:
             loaded = default_config()
     found = [] if config else _found(loaded)
@@ -54,7 +54,7 @@ def show_config(
         known = ", ".join(dict.fromkeys(entry.name for entry in loaded.entries)) or "none"
         raise CommandError(f"no entry is named {', '.join(server)}; there are: {known}")
     files = [*_files(loaded), *found]
-    rows = [_entry(entry) for entry in entries]
+    rows = list(map(_entry, entries))
     if as_json:
         answer_json({"files": files, "servers": rows, "warnings": list(loaded.warnings)})
     else:

@@ -427,7 +427,7 @@ def list_servers(target: AdminTarget) -> ExitCode:
     async def body(admin: GatewayAdmin) -> ExitCode:
         found = (await admin.status()).upstreams
         if target.as_json:
-            answer_json({"servers": [_json(one) for one in found]})
+            answer_json({"servers": list(map(_json, found))})
         else:
             _show_servers(found)
         return ExitCode.OK

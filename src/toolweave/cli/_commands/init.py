@@ -76,7 +76,7 @@ def _taken_from(editor: EditorSource) -> Json:
             servers.setdefault(item.name, item.value)
         inputs = {**found.inputs, **inputs}
     if not servers:
-        looked = ", ".join(str(path) for path in paths) or "it has no config file"
+        looked = ", ".join(map(str, paths)) or "it has no config file"
         raise CommandError(f"no servers of {editor.value} were found ({looked})")
     return {"mcpServers": servers, **({"inputs": list(inputs.values())} if inputs else {})}
 

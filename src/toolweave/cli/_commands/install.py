@@ -179,7 +179,7 @@ def _show(plan: InstallPlan) -> None:
     for remark in plan.notes:
         answer(f"note: {remark}")
     answer("")
-    show(*(difference(line) for line in plan.config.difference()))
+    show(*map(difference, plan.config.difference()))
 
 
 def _conclude(plan: InstallPlan, options: InstallOptions) -> None:
@@ -207,7 +207,7 @@ def _json(plan: InstallPlan, options: InstallOptions) -> Json:
         "path": str(plan.config.path),
         "entry": plan.entry,
         "inputs": plan.inputs,
-        "secrets": [str(path) for path in plan.secret_files],
+        "secrets": list(map(str, plan.secret_files)),
         "changed": plan.config.changed and not options.dry_run,
         "backup": str(plan.backup) if plan.backup else None,
         "dry_run": options.dry_run,

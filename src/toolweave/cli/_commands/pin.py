@@ -92,9 +92,7 @@ def write_pins(
                     locks.pin(fleet, name)
             locks.write()
             if as_json:
-                answer_json(
-                    {"locks": [str(path) for path in locks.paths], "left": _json(left), **_failures(fleet, locks)}
-                )
+                answer_json({"locks": list(map(str, locks.paths)), "left": _json(left), **_failures(fleet, locks)})
             else:
                 _show_changes(left)
                 for name in locks.readable(fleet):

@@ -117,7 +117,7 @@ async def _read(fleet: OpenServers, uri: str, as_json: bool) -> ExitCode:
     if as_json:
         from toolweave.protocol.content import resource_json  # late, as above
 
-        answer_json({"server": connection.name, "contents": [resource_json(block) for block in contents]})
+        answer_json({"server": connection.name, "contents": list(map(resource_json, contents))})
     else:
         _print(contents)
     return ExitCode.OK

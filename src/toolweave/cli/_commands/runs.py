@@ -228,7 +228,7 @@ def list_runs(
             }
             found = list(reversed(await some[which]()))[:limit]
         if as_json:
-            answer_json({"runs": [_run_json(one) for one in found]})
+            answer_json({"runs": list(map(_run_json, found))})
         elif found:
             from toolweave.cli._render.views import table  # late, as above
 

@@ -232,7 +232,7 @@ def _selection(options: ServeOptions) -> LoadedConfig:
     from toolweave.cli._screen import note  # late, as above
     from toolweave.config import load_config, merge_loaded
 
-    loaded = merge_loaded([load_config(path) for path in options.config])
+    loaded = merge_loaded(map(load_config, options.config))
     if loaded.gateway_sections:
         raise CommandError(
             f"{' and '.join(loaded.gateway_sections)}: 'toolweave serve' does not apply the section 'gateway', which "
@@ -316,7 +316,7 @@ def _started(options: ServeOptions) -> list[ServerConfig]:
     """Return the servers of the configs that would be served."""
     from toolweave.config import load_config, merge_loaded  # late, as above
 
-    servers = merge_loaded([load_config(path) for path in options.config]).servers
+    servers = merge_loaded(map(load_config, options.config)).servers
     return [config for name, config in servers.items() if name in (options.server or servers)]
 
 

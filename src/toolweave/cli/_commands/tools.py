@@ -46,7 +46,7 @@ def tools(
 
         async with open_fleet(await select(target)) as fleet:
             if as_json:
-                answer_json({"servers": fleet.servers_json(), "tools": [_tool_json(spec) for spec in fleet.specs]})
+                answer_json({"servers": fleet.servers_json(), "tools": list(map(_tool_json, fleet.specs))})
             else:
                 _show(fleet, schema, named_by_url=bool(target.url) and not target.server)
                 _note_skipped(fleet)

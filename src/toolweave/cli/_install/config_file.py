@@ -48,7 +48,7 @@ class EditedConfig:
         """Yield the lines of a diff; values that were there before are masked, as they may be secrets."""
         from toolweave.config._documents import without_values  # imports are late: not every command reads configs
 
-        known = {_bare(line) for line in self.text.splitlines()}
+        known = set(map(_bare, self.text.splitlines()))
         lines = difflib.unified_diff(
             self.text.splitlines(), self.new_text.splitlines(), str(self.path), str(self.path), lineterm="", n=2
         )

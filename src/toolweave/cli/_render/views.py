@@ -62,7 +62,7 @@ class FittingTable:
 
 def table(names: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[str] = ()) -> FittingTable:
     """Return a table of plain text cells; the columns in `right` are aligned to the right."""
-    return FittingTable(names, [[safe_text(cell) for cell in row] for row in rows], right=right)
+    return FittingTable(names, [list(map(safe_text, row)) for row in rows], right=right)
 
 
 def first_line(text: str) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from toolweave._json_types import Json, JsonObject, as_object
+from toolweave._json_types import Json, JsonObject, object_or_empty
 from toolweave.cli._exit_codes import CommandError
 from toolweave.cli._screen import note
 from toolweave.cli._serve.listen import secret_in
@@ -116,7 +116,7 @@ class SkippedOperations:
             )
             for one in self._toolset.problems
         )
-        meta = as_object(result.get("_meta")) or {}
+        meta = object_or_empty(result.get("_meta"))
         return {**result, "_meta": {**meta, **skipped_parts_meta(parts)}}
 
 

@@ -96,6 +96,8 @@ class EventChannel:
         named = event.data.decode("utf-8", "replace").strip()
         try:
             url = urljoin(self._settings.url, named)
+            # Messages carry the credentials of the config. A server that could name any URL here could have them sent
+            # to another host.
             if origin_of(url) != origin_of(self._settings.url):
                 raise self._refused(f"a URL of another origin for messages, {public_url(url)}; nothing is sent there")
         except ValueError:

@@ -135,7 +135,7 @@ def _plain(part: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
         alternatives = as_array(node.get("anyOf", node.get("oneOf")))
         if alternatives is None:
             break
-        others = [object_or_empty(one) for one in alternatives]
+        others = list(map(object_or_empty, alternatives))
         others = [one for one in others if one.get("type") != "null"]
         if len(others) != 1:
             return _joined(node, others)

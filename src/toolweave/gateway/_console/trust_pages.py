@@ -62,7 +62,7 @@ class TrustPages:
 
     async def pins(self, asked: ConsoleRequest, receive: Receive) -> ConsoleReply:
         """Show the differences from the pins, and the findings of the scan of definitions."""
-        found = [_pinned(client) for client in self._gateway.hub.clients.values()]
+        found = list(map(_pinned, self._gateway.hub.clients.values()))
         shown = [one for one in found if one.changes or one.problem or one.findings]
         return self._pages.page(asked, "pins.html", servers=shown, total=sum(len(one.changes) for one in found))
 
@@ -124,7 +124,7 @@ class TrustPages:
             "sign-ins.html",
             rows=rows,
             problems=problems,
-            callers=[_as_callers(one) for one in callers.configs.values()],
+            callers=list(map(_as_callers, callers.configs.values())),
         )
 
 

@@ -221,7 +221,7 @@ def _result(found: Completed | Iterable[Any] | None) -> Json:
         values = list(islice(found or (), _COUNTED))
         if len(values) < _COUNTED:
             total = len(values)
-    shown = [str(value) for value in values[:MAX_COMPLETIONS]]
+    shown = list(map(str, values[:MAX_COMPLETIONS]))
     if more is None:
         more = max(len(values), total or 0) > len(shown)
     return completion_json(shown, total=total, has_more=more)
