@@ -132,10 +132,19 @@ class Calls:
             elsewhere = self._listed_elsewhere(request, name)
             if elsewhere is not None:
                 return self._not_listed(request, name, elsewhere.server)
+            route = self._unlisted(request, name)
+        if route is None:
             return await self._local.methods(modern=request.modern)[methods.TOOLS_CALL](request)
         if self._slow is None or route.spec is None:
             return await self._call_at(route, request)
         return await self._slow.run(request, route.spec, partial(self._call_at, route))
+
+    def _unlisted(self, request: Request, name: str) -> Route | None:
+        """Return the route of something that no upstream lists; None where it stays unknown."""
+        server = self._unreached.holder_of_unlisted(request, name)
+        if server is None:
+            return None
+        return Route(server, name)
 
     def _listed_elsewhere(self, request: Request, name: str) -> Route | None:
         """Return the route of a tool without one for the caller that an upstream offers on another connection.
@@ -218,7 +227,7 @@ class Calls:
 
     async def _get_prompt(self, request: Request) -> Json:
         name = request.text("name")
-        route = await self._routes(request).prompt(name)
+        route = await self._routes(request).prompt(name) or self._unlisted(request, name)
         if route is None or not _may(request, "prompts", name, route):
             if route is None:
                 error = self._unreached.error_for_prompt(request, name)
@@ -259,6 +268,7 @@ class Calls:
         except ValueError as exc:
             raise RequestError(f"{request.method} needs 'ref': {exc}", code=INVALID_PARAMS) from None
         route = await (self._routes(request).prompt(name) if kind == "prompt" else self._routes(request).template(name))
+        route = route or self._unlisted(request, name)
         if route is None or not _may(request, "prompts" if kind == "prompt" else "resources", name, route):
             if kind == "prompt" and route is None:
                 error = self._unreached.error_for_prompt(request, name)

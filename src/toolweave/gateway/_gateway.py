@@ -17,6 +17,7 @@ import anyio.abc
 from toolweave._text import counted
 from toolweave.config import ServerConfig
 from toolweave.config._load import gateway_sections
+from toolweave.connect import ConnectionState
 from toolweave.gateway._caller_gateways import CallerGateways, InnerGateway
 from toolweave.gateway._caller_hubs import CallerHubs, GatewayCaller
 from toolweave.gateway._caller_requests import CallerLayer, CallerRequests
@@ -221,6 +222,7 @@ class Gateway(ServerRunners):
         self._disclosure = Disclosure(self.tools, "all")
         self._methods: dict[bool, Mapping[str, Method]] = {}
         self._served = 0
+        self._judges = False
         self._unheard: list[Callable[[], object]] = []
         self._pages_unheard: Callable[[], object] = _nothing
         self.perspectives: Perspectives = self._made_perspectives()
@@ -296,7 +298,7 @@ class Gateway(ServerRunners):
             stands_in=lambda: self._about.only is not None,
         )
         handshakes = self.perspectives.handshake.clients
-        down = UnreachedUpstreams(hub, self.serves_to_callers, self._view_prefix)
+        down = UnreachedUpstreams(hub, self.serves_to_callers, self._view_prefix, self._relays_unlisted)
         about = UpstreamCapabilities(hub, self.tools, self._info, instructions, handshakes=handshakes, unreached=down)
         self._about = about
         listen = Listen(
@@ -326,6 +328,20 @@ class Gateway(ServerRunners):
             tasks,
             listen,
         ]
+
+    def _relays_unlisted(self) -> str | None:
+        """Return the only upstream, if callers may use its unlisted offers, as they could at the server itself.
+
+        If anything judges offers by their definitions, one without a definition stays unknown: it would pass unjudged.
+        """
+        only = self._about.only
+        if only is None or self._judges or self._disclosure.mode != "all":
+            return None
+        config = only.config
+        chosen = any((config.include, config.exclude, config.shape, config.pins == "block"))
+        if chosen or only.state is not ConnectionState.READY:
+            return None
+        return only.name
 
     def _send_plain(self, request: Request) -> SentToolCall | None:
         """Send a plain call at once; those to the servers of one caller are completed by the gateway of all."""
@@ -436,6 +452,7 @@ class Gateway(ServerRunners):
         """
         before = self._disclosure.mode
         given = checked(middleware)
+        self._judges = any(getattr(one, "judges_offers", True) for one in given)
         self._disclosure = Disclosure(self.tools, before if disclosure is None else disclosure)
         if self._disclosure.mode == "all":
             outermost = ()
@@ -560,8 +577,8 @@ class Gateway(ServerRunners):
         spec = self.perspectives.find_tool(name)
         if spec is not None:  # a tool that the connection of some caller has, and the shared one has not
             return (Offered("tools", spec.name, spec.scopes, spec.server),)
-        if caller_servers(self.hub).configs:
-            return (Offered("tools", name, ()),)  # it may be a caller's own, which needs the scopes of its name, too
+        if caller_servers(self.hub).configs or self._relays_unlisted() is not None:
+            return (Offered("tools", name, ()),)  # it may exist without being listed, and needs the scopes of its name
         return found
 
     def offers_of(self, method: str, params: Mapping[str, Any]) -> Sequence[Offered]:

@@ -21,6 +21,7 @@ class InFlightRequests:
     """
 
     reads_results = False
+    judges_offers = False
     # a call on the fast path is counted by its connection as soon as it is accepted
     sees_plain_calls = False
 

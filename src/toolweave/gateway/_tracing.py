@@ -49,6 +49,7 @@ class CallerSpans:
     """
 
     reads_results = False
+    judges_offers = False
 
     def __init__(self, tracer: Tracer | None = None) -> None:
         self._tracer = tracer or trace.get_tracer("toolweave.gateway", VERSION)
@@ -87,6 +88,7 @@ class UpstreamSpans:
     """
 
     reads_results = False
+    judges_offers = False
 
     def __init__(self, tracer: Tracer | None = None) -> None:
         self._tracer = tracer or trace.get_tracer("toolweave.gateway", VERSION)

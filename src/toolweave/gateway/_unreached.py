@@ -33,13 +33,21 @@ class UnreachedUpstreams:
         hub: The upstreams.
         shows: Whether callers see anything of an upstream, by its name.
         prefix: Put before the names of tools by a virtual server.
+        relays_unlisted: Returns the upstream that gets requests for offers that are not listed, or None.
     """
 
-    def __init__(self, hub: Hub, shows: Callable[[str], bool], prefix: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        hub: Hub,
+        shows: Callable[[str], bool],
+        prefix: Callable[[], str],
+        relays_unlisted: Callable[[], str | None],
+    ) -> None:
         self._hub = hub
         self._down = down_servers(hub)
         self._shows = shows
         self._prefix = prefix
+        self._relays_unlisted = relays_unlisted
 
     def called(self, request: Request, name: str) -> Json | None:
         """Return the error result of a call whose tool is of such an upstream, or None."""
@@ -47,6 +55,15 @@ class UnreachedUpstreams:
         if reason is None:
             return None
         return _not_sent(request, reason)
+
+    def holder_of_unlisted(self, request: Request, name: str) -> str | None:
+        """Return the upstream that answers requests for an unlisted offer; None if the name stays unknown."""
+        server = self._relays_unlisted()
+        if server is None or request.client.may is not None:
+            return None
+        if name in self._hub.clients[server].withheld:
+            return None
+        return server
 
     def unlisted(self, request: Request, server: str, name: str) -> Json:
         """Return the error result of a call at an upstream whose connection for this caller cannot list its tools."""

@@ -101,6 +101,7 @@ class AuditLog(Value, frozen=True, kw_only=True):
     repr_exclude: ClassVar[frozenset[str]] = frozenset({"clock", "sink"})
     ports: ClassVar[frozenset[str]] = frozenset({"clock", "sink"})
     reads_results: ClassVar[bool] = False
+    judges_offers: ClassVar[bool] = False
     path: str | None = None
     sink: Callable[[bytes], object] | None = None
     arguments: Literal["shapes", "values", "none"] = "shapes"

@@ -102,6 +102,7 @@ class Observers:
     """
 
     reads_results: ClassVar[bool] = False
+    judges_offers: ClassVar[bool] = False
     # Whatever sends them reports their end.
     sees_plain_calls: ClassVar[bool] = False
 

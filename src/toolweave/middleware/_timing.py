@@ -40,6 +40,7 @@ class Timing(Value, frozen=True, kw_only=True):
     repr_exclude: ClassVar[frozenset[str]] = frozenset({"report"})
     ports: ClassVar[frozenset[str]] = frozenset({"report"})
     reads_results: ClassVar[bool] = False
+    judges_offers: ClassVar[bool] = False
     slow_seconds: float = 1.0
     report: Callable[[str, str | None, str, float], None] = _logged
 
