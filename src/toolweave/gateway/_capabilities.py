@@ -176,6 +176,17 @@ class UpstreamCapabilities:
             return only
         return None
 
+    @property
+    def unfiltered(self) -> str | None:
+        """The name of the only upstream, if it is ready and its entry chooses and changes none of its tools."""
+        only = self.only
+        if only is None or only.state is not ConnectionState.READY:
+            return None
+        config = only.config
+        if any((config.include, config.exclude, config.shape, config.pins == "block")):
+            return None
+        return only.name
+
     def _lists(self, clients: Mapping[str, McpConnection]) -> Mapping[str, Mapping[str, Any]]:
         found: dict[str, Json] = {}
         if offered(self._hub, "tools", clients=clients) or len(self._tools.snapshot()):

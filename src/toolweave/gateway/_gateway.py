@@ -17,7 +17,6 @@ import anyio.abc
 from toolweave._text import counted
 from toolweave.config import ServerConfig
 from toolweave.config._load import gateway_sections
-from toolweave.connect import ConnectionState
 from toolweave.gateway._caller_gateways import CallerGateways, InnerGateway
 from toolweave.gateway._caller_hubs import CallerHubs, GatewayCaller
 from toolweave.gateway._caller_requests import CallerLayer, CallerRequests
@@ -330,18 +329,8 @@ class Gateway(ServerRunners):
         ]
 
     def _relays_unlisted(self) -> str | None:
-        """Return the only upstream, if callers may use its unlisted offers, as they could at the server itself.
-
-        If anything judges offers by their definitions, one without a definition stays unknown: it would pass unjudged.
-        """
-        only = self._about.only
-        if only is None or self._judges or self._disclosure.mode != "all":
-            return None
-        config = only.config
-        chosen = any((config.include, config.exclude, config.shape, config.pins == "block"))
-        if chosen or only.state is not ConnectionState.READY:
-            return None
-        return only.name
+        """Return the upstream whose unlisted offers callers may use, or None: unlisted offers cannot be judged."""
+        return None if self._judges or self._disclosure.mode != "all" else self._about.unfiltered
 
     def _send_plain(self, request: Request) -> SentToolCall | None:
         """Send a plain call at once; those to the servers of one caller are completed by the gateway of all."""
