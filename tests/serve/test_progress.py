@@ -238,6 +238,28 @@ async def test_nothing_follows_a_cancelled_call_with_delayed_progress() -> None:
     assert amounts(peer) == list(range(BURST))
 
 
+async def test_a_client_that_takes_no_delayed_progress_does_not_hold_a_call_that_is_cancelled() -> None:
+    stuck = anyio.Event()
+
+    class Slow(Peer):
+        async def notify(self, method: str, params: Any) -> None:
+            if params["progress"] >= BURST:
+                stuck.set()
+                await anyio.sleep_forever()
+
+    async def flood(ctx: CallContext) -> str:
+        for amount in range(BURST + 1):
+            await ctx.progress(amount)
+        return "done"
+
+    server = serve(flood)
+    with anyio.fail_after(30):
+        async with server.running(), anyio.create_task_group() as callers:
+            callers.start_soon(partial(Slow().call, server, "flood", _meta={"progressToken": 0}))
+            await stuck.wait()
+            callers.cancel_scope.cancel()
+
+
 async def test_what_is_held_back_goes_out_in_its_time_though_the_handler_is_silent() -> None:
     reported = anyio.Event()
 
