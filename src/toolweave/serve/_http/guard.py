@@ -80,7 +80,8 @@ class Guard:
         self._body_bytes = body_bytes
         self._header_bytes = header_bytes
         self._header_count = header_count
-        self._verdicts_of_json = KeptVerdicts(partial(self.verdict, "POST"))
+        # Nearly all requests are JSON that is posted, with the same headers; all others are judged each time.
+        self._kept = {("POST", False): KeptVerdicts(partial(self.verdict, "POST"))}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one HTTP request."""
@@ -140,10 +141,11 @@ class Guard:
             reason = self._repeated_header(repeated)
             if reason is not None:
                 return reason
-        if method == "POST" and not forms:
-            refused = self._verdicts_of_json[judged_values(headers)]
-        else:
+        kept = self._kept.get((method, forms))
+        if kept is None:
             refused = self.verdict(method, JudgedHeaders(headers), forms=forms)
+        else:
+            refused = kept[judged_values(headers)]
         if refused is not None:
             return refused
         if method == "POST" and not self._takes_body(headers.get(b"content-length", b"0")):
