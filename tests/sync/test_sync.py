@@ -342,3 +342,42 @@ def test_what_was_opened_before_a_fork_is_refused_in_the_forked_process_at_once(
         assert server.call_tool("add", {"values": [1, 2]}).data.sum == 3
         assert hub.tools
     assert server.state is ConnectionState.CLOSED
+
+
+OPENED: dict[str, Callable[[], sync.SyncConnection | sync.SyncHub]] = {
+    "a connection": lambda: sync.connect_mcp(memory()),
+    "a hub": lambda: sync.connect_mcp_servers({"memory": memory()}),
+}
+
+
+@pytest.mark.parametrize("kind", OPENED)
+def test_what_a_block_closed_is_opened_again_by_the_next_block(kind: str) -> None:
+    opened = OPENED[kind]()
+    for _ in range(3):
+        with pytest.raises(ZeroDivisionError), opened:
+            assert [tool.execute({"a": 1, "b": 2}).text for tool in opened.tools] == ["3"]
+            raise ZeroDivisionError
+
+
+@pytest.mark.parametrize("kind", OPENED)
+def test_a_block_within_a_block_leaves_it_open(kind: str) -> None:
+    with OPENED[kind]() as opened:
+        with opened:
+            pass
+        assert [tool.execute({"a": 1, "b": 2}).text for tool in opened.tools] == ["3"]
+
+
+@pytest.mark.parametrize("kind", OPENED)
+def test_what_was_closed_by_hand_is_refused_by_a_block(kind: str) -> None:
+    opened = OPENED[kind]()
+    opened.close()
+
+    with pytest.raises(ConnectionClosedError), opened:
+        pass
+
+
+def test_a_block_with_a_client_of_a_hub_leaves_it_to_the_hub() -> None:
+    with sync.connect_mcp_servers({"memory": memory()}) as hub:
+        with hub.clients["memory"] as client:
+            assert client.state is ConnectionState.READY
+        assert hub.states() == {"memory": ConnectionState.READY}

@@ -47,6 +47,11 @@ class Openable(ABC):
     async def _close(self) -> None:
         """Close it for all users; idempotent, from any task, bounded."""
 
+    @property
+    def is_used(self) -> bool:
+        """Whether it was opened by `open()`, or a block with it was not left."""
+        return self._entered > 0 or self._kept
+
     async def open(self) -> None:
         """Open it until `close()`; see the class for its errors and waits."""
         running_loop()
@@ -93,8 +98,7 @@ class Openable(ABC):
 
     async def _release(self) -> None:
         """Close it after its last user."""
-        used = self._entered > 0 or self._kept
-        if used or self._closing is not None:
+        if self.is_used or self._closing is not None:
             return
         closed = self._closing = Future()
         try:

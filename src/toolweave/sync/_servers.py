@@ -168,20 +168,38 @@ OpenT_co = TypeVar("OpenT_co", McpConnection, Hub, covariant=True)
 
 
 class _OpenSyncToolset(SyncToolset[OpenT_co]):
-    """A toolset that is open from the beginning, until `close()` or the end of a `with` block."""
+    """A toolset that is open from the beginning, until `close()` or the end of the outermost `with` block.
+
+    A `with` block after that opens it again. Only `close()` is final.
+    """
+
+    def __init__(self, wrapped: OpenT_co, *, opened: bool = False) -> None:
+        super().__init__(wrapped)
+        # The code that opened it counts as its user, until a `with` block takes over.
+        self._opened = opened
+        if opened:
+            PORTAL.hold(wrapped)
 
     def close(self) -> None:
-        """Close it; idempotent, from any thread, bounded."""
+        """Close it, finally; idempotent, from any thread, bounded."""
+        self._opened = False
         PORTAL.run(self.wrapped.close)
         PORTAL.release(self.wrapped)
 
     def __enter__(self) -> Self:
+        if self._opened:
+            self._opened = False
+            return self
+        PORTAL.run(self.wrapped.__aenter__)
+        PORTAL.hold(self.wrapped)
         return self
 
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self.close()
+        PORTAL.run(lambda: self.wrapped.__aexit__(exc_type, exc, traceback))
+        if not self.wrapped.is_used:
+            PORTAL.release(self.wrapped)
 
 
 class SyncConnection(_OpenSyncToolset[McpConnection]):
@@ -283,14 +301,12 @@ class SyncHub(_OpenSyncToolset[Hub]):
 @with_signature_of(async_connect.connect_mcp)
 def connect_mcp(*args: Any, **kwargs: Any) -> SyncConnection:  # the parameters of the async one
     """Connect to one MCP server and return the open connection; same arguments as `toolweave.connect_mcp`."""
-    connection = PORTAL.run(lambda: async_connect.connect_mcp(*args, **kwargs))
-    PORTAL.hold(connection)
-    return SyncConnection(connection)
+    connection = PORTAL.run(lambda: async_connect.connect_mcp(*args, **kwargs).__aenter__())
+    return SyncConnection(connection, opened=True)
 
 
 @with_signature_of(async_hub.connect_mcp_servers)
 def connect_mcp_servers(*args: Any, **kwargs: Any) -> SyncHub:  # the same
     """Connect to many MCP servers at once; same arguments as `toolweave.connect_mcp_servers`."""
-    hub = PORTAL.run(lambda: async_hub.connect_mcp_servers(*args, **kwargs))
-    PORTAL.hold(hub)
-    return SyncHub(hub)
+    hub = PORTAL.run(lambda: async_hub.connect_mcp_servers(*args, **kwargs).__aenter__())
+    return SyncHub(hub, opened=True)
