@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 from tests.connect.scripted import Exchange, HttpScript, legacy_answer, listening, modern_answer
-from tests.connect.targets import MODERN, Json, connected, error, eventually, initialized, pid_of
+from tests.connect.targets import MODERN, ChannelServer, Json, connected, error, eventually, initialized, pid_of
 from tests.servers.fixtures import relay_command
 from toolweave import ConnectError, ConnectionLostError, Hub, ProtocolError, connect_mcp
 from toolweave.connect import ConnectionState
@@ -332,3 +332,45 @@ async def test_a_server_that_is_deployed_anew_in_another_era_is_reached_again(be
             assert [spec.name for spec in await connection.list_tools()]
     finally:
         await connection.close()
+
+
+async def test_a_server_that_lets_a_check_of_its_era_wait_is_not_checked_again_for_minutes() -> None:
+    refused: list[Json] = []
+
+    def script(message: Json) -> Json | None:
+        if message["method"] == "ping":
+            return None
+        if message["method"] == "tools/call" and refused:
+            return refused[0]
+        return legacy_answer(message)
+
+    server = ChannelServer(initialized(script))
+    async with connected(server) as connection:
+        for _ in range(3):
+            refused.clear()
+            # An accepted request makes the next check due, except after a check that had no response.
+            assert (await connection.call_tool("t")).text == "done"
+            refused.append(error(-32600, "not now"))
+            with pytest.raises(ProtocolError, match="not now"):
+                await connection.call_tool("t")
+    assert server.methods().count("ping") == 1
+
+
+async def test_a_call_that_a_replaced_server_refuses_over_a_pipe_is_sent_again() -> None:
+    replaced: list[bool] = []
+    carried_out: list[Json] = []
+
+    def script(message: Json) -> Json | None:
+        is_modern = "io.modelcontextprotocol/protocolVersion" in message.get("params", {}).get("_meta", {})
+        if is_modern != bool(replaced):
+            return error(-32022, "unsupported")
+        if message["method"] == "tools/call":
+            carried_out.append(message)
+        return modern_answer(message) if replaced else initialized(legacy_answer)(message)
+
+    async with connected(ChannelServer(script)) as connection:
+        await connection.call_tool("t")
+        replaced.append(True)
+        assert (await connection.call_tool("t")).text == "done"
+        assert connection.protocol_version == MODERN
+    assert len(carried_out) == 2
