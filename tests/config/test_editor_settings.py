@@ -248,3 +248,42 @@ def test_a_protection_beside_the_servers_that_is_not_applied_is_named(key: str, 
 )
 def test_what_is_applied_or_restricts_nothing_is_not_named(beside: dict[str, object]) -> None:
     assert load_config({"mcpServers": {"a": {"command": "x"}}, **beside}).warnings == ()
+
+
+@pytest.mark.parametrize("section", ["mcpServers", "servers", "mcp_servers"])
+@pytest.mark.parametrize("key", ["defualts", "defaults", "inptus", "timeout"])
+def test_an_unknown_key_beside_the_servers_is_named(section: str, key: str) -> None:
+    config = load_config({section: {"a": {"command": "x"}}, key: {"timeout": 3}})
+
+    assert config.warnings == (f"unknown key {key!r} beside the servers; not applied",)
+    assert list(config.servers) == ["a"]
+
+
+def test_many_unknown_keys_beside_the_servers_are_one_warning(tmp_path: Path) -> None:
+    path = tmp_path / "servers.json"
+    path.write_text(json.dumps({"servers": {"a": {"command": "x"}}, **{f"key{number}": 1 for number in range(7)}}))
+    (warning,) = load_config(path).warnings
+
+    assert warning.startswith(f"{path}: unknown keys 'key0', 'key1', ")
+    assert warning.endswith(", 2 more beside the servers; not applied")
+
+
+@pytest.mark.parametrize(
+    "beside",
+    [{"mcp": {"servers": {}}}, {"context_servers": {}}, {"$comment": "x", "_note": "x", "x-team": "x", "//": "x"}],
+)
+def test_settings_of_editors_and_comments_beside_the_servers_are_not_named(beside: dict[str, object]) -> None:
+    config = {"mcpServers": {"a": {"command": "x"}}, "theme": "dark", **beside}
+    if "$comment" in beside:
+        del config["theme"]
+
+    assert load_config(config).warnings == ()
+
+
+@pytest.mark.parametrize("name", [".claude.json", "claude_desktop_config.json", ".amazonq/mcp.json"])
+def test_settings_in_a_file_of_an_editor_are_not_named(name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps({"mcpServers": {"a": {"command": "x"}}, "theme": "dark"}))
+
+    assert load_config(path).warnings == ()

@@ -253,3 +253,17 @@ def test_an_option_behind_a_flag_without_a_value_is_shown(option: str) -> None:
     config = ServerConfig(name="a", command="x", args=["--use-token", option, "8080"])
 
     assert config.endpoint == f"x --use-token {option} 8080"
+
+
+@pytest.mark.parametrize(
+    "secret", ["s3cr3t/Key+with=odd&chars", "first=second", "first;token=second", "abc://user:second@host"]
+)
+@pytest.mark.parametrize("around", ["{}", '{{"k": "{}"}}', "run --conf {}", "k={}"])
+def test_a_secret_that_reads_like_an_assignment_or_a_url_is_masked_whole(secret: str, around: str) -> None:
+    config = ServerConfig(command="run", args=["--conf", around.format(secret)], env={"API_KEY": secret})
+
+    for shown in (repr(config), config.endpoint, json.dumps(config.to_dict())):
+        assert "s3cr3t" not in shown
+        assert "first" not in shown
+        assert "second" not in shown
+        assert "user" not in shown

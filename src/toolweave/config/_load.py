@@ -65,6 +65,10 @@ def _disabled_in(settings: JsonObject, path: Path) -> Iterator[tuple[str, str]]:
 
 MAX_ENTRIES = 10_000
 """Servers of one file, whose entries are checked before their owner is asked whether to trust it."""
+_MAX_UNKNOWN = 5
+_OF_EDITORS = frozenset(
+    {".claude.json", "claude_desktop_config.json", "settings.json", "config.json", "mcp-config.json"}
+)
 _LOG = logging.getLogger(__name__)
 _DOT_FOLDERS = (
     *(".vscode", ".cursor", ".gemini", ".codex", ".zed", ".roo", ".kiro", ".amazonq", ".mcp", ".config"),
@@ -219,6 +223,19 @@ class _ConfigLoader:
             "'exclude', 'confirm' or 'sandbox' into the entries of the servers"
         )
 
+    def warn_of_unknown(self, keys: list[str]) -> None:
+        """Warn of unknown keys beside the servers, in one line: a file of another program may have many."""
+        where = ""
+        if self._document.path:
+            where = f"{self._document.path}: "
+        shown = [repr(key) for key in keys[:_MAX_UNKNOWN]]
+        if len(keys) > _MAX_UNKNOWN:
+            shown.append(f"{len(keys) - _MAX_UNKNOWN} more")
+        noun = "keys"
+        if len(keys) == 1:
+            noun = "key"
+        self._log(f"{where}unknown {noun} {', '.join(shown)} beside the servers; not applied")
+
     def warn_of_empty_file(self) -> None:
         """Warn that a file has nothing in it: an editor that writes in place empties it first."""
         self._log(f"{self._document.path}: the file is empty, so there are no servers")
@@ -338,6 +355,8 @@ def load_document(
         loader.warn_of_empty_file()
     for key in found.unapplied:
         loader.warn_of_unapplied(key)
+    if found.unknown and not _is_of_editor(PurePath(document.path)):
+        loader.warn_of_unknown(found.unknown)
     if switched_off is None:
         switched_off = {}
     for item in found.items:
@@ -351,6 +370,13 @@ def load_document(
         entries=loader.entries,
         gateway_sections=_sections_of(found, document.path),
     )
+
+
+def _is_of_editor(path: PurePath) -> bool:
+    """Return whether a file is one of an editor's, so that the keys beside the servers are the editor's settings."""
+    if path.name in _OF_EDITORS:
+        return True
+    return path.parent.name.startswith(".")
 
 
 def _found_in(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -38,6 +39,10 @@ _OPENCODE_TYPES = ("local", "remote")
 GATEWAY_SECTION = "gateway"
 """The section with the settings of a gateway, which only a gateway applies."""
 _APPLIED = (GATEWAY_SECTION, "sandbox", "excludeMCPServers")
+_OWN_SECTIONS = frozenset({"mcpServers", "mcp_servers", "servers"})
+_COMMENT = "(?i)[^a-z]|x-|$"
+_ABOUT_THE_FILE = frozenset({"name", "version", "description", "title", "inputs", "pins", "permissions", "projects"})
+"""The keys beside the servers that are read, or have nothing to apply."""
 
 
 class FoundEntry(Value, frozen=True, kw_only=True):
@@ -58,6 +63,7 @@ class FoundServers(msgspec.Struct):
         excluded: Returns the reason why a list in the document excludes a server, or None.
         gateway: Whether the document has a section `gateway`, for `toolweave gateway`.
         unapplied: The keys beside the servers that read like protections and are not applied.
+        unknown: The other keys beside the servers that are not applied, in a document of our dialect.
     """
 
     items: list[FoundEntry] = msgspec.field(default_factory=list[FoundEntry])
@@ -66,6 +72,7 @@ class FoundServers(msgspec.Struct):
     excluded: Callable[[str], str | None] = lambda _: None
     gateway: bool = False
     unapplied: list[str] = msgspec.field(default_factory=list[str])
+    unknown: list[str] = msgspec.field(default_factory=list[str])
 
 
 def find_servers(
@@ -112,7 +119,21 @@ def find_servers(
         found.recognised = is_empty or len(found.items) > 0
     elif dialect == "generic":
         found.unapplied = list(_unapplied(top, found))
+        found.unknown = list(_unknown(top, found.unapplied))
     return found
+
+
+def _unknown(top: JsonObject, named: list[str]) -> Iterator[str]:
+    """Yield the unknown keys, except those that are named already, of a document of our dialect: its only sections are servers, at the top.
+
+    A document with other sections is one of an editor, whose settings are the editor's.
+    """
+    for path in SECTIONS:
+        if path[0] in top and path[0] not in _OWN_SECTIONS:
+            return
+    for key in sorted(top.keys() - _ABOUT_THE_FILE - _OWN_SECTIONS.union(_APPLIED, named), key=str):
+        if re.match(_COMMENT, str(key)) is None:
+            yield str(key)
 
 
 def _unapplied(top: JsonObject, found: FoundServers) -> Iterator[str]:

@@ -255,7 +255,7 @@ class ServerConfig(Value, frozen=True, kw_only=True):
         """The command line or URL as it may be shown, secrets masked."""
         if self.transport == "stdio":
             hide = self._hider()
-            return " ".join(_quoted(hide(word)) for word in mask_args((self.command, *self.args)))
+            return " ".join(map(_quoted, self._shown_args((self.command, *self.args), hide)))
         if self.server is not None:
             return f"in-process {type(self.server).__name__}"
         return self._hider()(mask_url(self.url)) or self.transport
@@ -333,8 +333,9 @@ class ServerConfig(Value, frozen=True, kw_only=True):
         entry = self.to_mapping()
         if reveal:
             return {key: _plain(value, _reveal_all) for key, value in entry.items()}
+        hide = self._hider()
         if self.args:
-            entry["args"] = mask_args(self.args)
+            entry["args"] = self._shown_args(self.args, hide)
         if self.command:
             entry["command"] = mask_args((self.command,))[0]
         if self.url:
@@ -342,7 +343,6 @@ class ServerConfig(Value, frozen=True, kw_only=True):
         for name in ("auth", "options", "shape"):
             if name in entry:
                 entry[name] = mask_options(entry[name])
-        hide = self._hider()
         return {key: _plain(value, hide) for key, value in entry.items()}
 
     def __eq__(self, other: object) -> bool:
@@ -364,6 +364,22 @@ class ServerConfig(Value, frozen=True, kw_only=True):
         for key in ("env", "headers", "claim_headers", "options", "confirm"):
             state[key] = _thawed(state[key])  # a read-only view does not pickle
         return _rebuild, (state,)
+
+    def _shown_args(self, words: Sequence[str], hide: Callable[[str | Secret], str]) -> list[str]:
+        """Return arguments with their secrets masked by place and by value.
+
+        A mask in the middle of a value hides it from the search for that value, and the rest would stay visible. So
+        both orders are tried, and an argument that they mask differently is masked as a whole.
+        """
+        by_place_first = map(hide, mask_args(words))
+        by_value_first = mask_args(list(map(hide, words)))
+        shown: list[str] = []
+        for one, other in zip(by_place_first, by_value_first, strict=True):
+            if one == other:
+                shown.append(one)
+            else:
+                shown.append(MASK)
+        return shown
 
     def _hider(self) -> Callable[[str | Secret], str]:
         """Return a function that masks the secrets in a text; they are looked for once, for all texts of a view."""

@@ -108,7 +108,7 @@ class _Notes:
         self.found: list[str] = []
 
     def __call__(self, value: str) -> str:
-        if value:
+        if value not in ("", MASK):  # what is masked already is found and needs no search
             self.found.append(value)
         return MASK
 
