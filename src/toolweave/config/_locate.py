@@ -40,6 +40,7 @@ GATEWAY_SECTION = "gateway"
 """The section with the settings of a gateway, which only a gateway applies."""
 _APPLIED = (GATEWAY_SECTION, "sandbox", "excludeMCPServers")
 _OWN_SECTIONS = frozenset({"mcpServers", "mcp_servers", "servers"})
+_SECTIONS_OF_EDITORS = frozenset(path[0] for path in SECTIONS) - _OWN_SECTIONS
 _COMMENT = "(?i)[^a-z]|x-|$"
 _ABOUT_THE_FILE = frozenset({"name", "version", "description", "title", "inputs", "pins", "permissions", "projects"})
 """The keys beside the servers that are read, or have nothing to apply."""
@@ -124,13 +125,12 @@ def find_servers(
 
 
 def _unknown(top: JsonObject, named: list[str]) -> Iterator[str]:
-    """Yield the unknown keys, except those that are named already, of a document of our dialect: its only sections are servers, at the top.
+    """Yield the unknown keys of a document of our dialect, except those in `named`.
 
-    A document with other sections is one of an editor, whose settings are the editor's.
+    A document with sections of another kind is an editor's, and so are its settings.
     """
-    for path in SECTIONS:
-        if path[0] in top and path[0] not in _OWN_SECTIONS:
-            return
+    if not _SECTIONS_OF_EDITORS.isdisjoint(top):
+        return
     for key in sorted(top.keys() - _ABOUT_THE_FILE - _OWN_SECTIONS.union(_APPLIED, named), key=str):
         if re.match(_COMMENT, str(key)) is None:
             yield str(key)
