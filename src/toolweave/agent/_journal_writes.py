@@ -100,6 +100,7 @@ class JournalWrites:
             return
         revisions = await self._written(changes, is_result=is_result)
         if revisions is None:
+            # Once more only: with our lease, a second refusal means that another process has written these entries.
             revisions = await self._store.write(await self._renewed(changes))
         if revisions is None:
             raise taken_over(self._run_id)
@@ -119,11 +120,14 @@ class JournalWrites:
         """
         added = self._changes
         self._changes = []
+        # In one write: a run that has ended never lacks an entry, and no lease stays behind for it.
         changes = [record_change(record, ttl=self._ttl), *added, *changes]
         signal = ended_signal(self._run_id)
         revisions = await self._lease.release_with(changes, signal=signal)
         if revisions is None:
             changes = await self._renewed(changes)
+            # The request changes the lease, so it is one reason for the first refusal. The run must end as cancelled
+            # then.
             if unless_cancelled and self._lease.cancel_requested:
                 return False
             revisions = await self._lease.release_with(changes, signal=signal)
@@ -154,6 +158,7 @@ class JournalWrites:
         try:
             return await self._write_until_done(changes, seconds=self._retry.seconds)
         except anyio.get_cancelled_exc_class():
+            # The effect of the call has happened. Without its result in the journal, a resumed run would not know that.
             with anyio.move_on_after(_CANCELLED_SECONDS, shield=True):
                 await self._write_until_done(changes, seconds=self._retry.seconds, is_repeated=True)
             raise
@@ -190,6 +195,7 @@ class JournalWrites:
                     raise
                 if not is_repeated:
                     _log.warning("run %s: its journal cannot be written, trying again: %s", self._run_id, exc)
+            # After any failure: the store may have made the write and lost the answer.
             is_repeated = True
             await anyio.sleep(pause)
             pause = min(_MAX_PAUSE, 2 * pause)

@@ -116,6 +116,7 @@ class AgentLifespan:
                 period = None
             if period is None:
                 period = self._begin(loop, after=None)
+            # Its toolsets are being closed already, so a new user needs a new period.
             elif period.ending.is_set():
                 period = self._begin(loop, after=period)
             period.users += 1
@@ -166,6 +167,7 @@ class LifespanPeriod:
         self._group: anyio.abc.TaskGroup | None = None
         self._waiting: list[tuple[Context, Callable[[], Coroutine[Any, Any, None]]]] = []
         self._held: dict[ToolsetSource, _OpenSource] = {}
+        # Held here: an event loop has only weak references to tasks.
         self._task = loop.create_task(self._run(), name=f"toolweave agent {name}")
 
     @property
@@ -189,6 +191,7 @@ class LifespanPeriod:
             self.cancels.remove(cancel)
             self._left.set()
             self._left = anyio.Event()
+        # Blocks that still hold a period which is being closed are not waited for: only runs are.
         is_closed = self._closing and not self.cancels
         if self.users <= 0 or is_closed:
             self.ending.set()
@@ -263,6 +266,8 @@ class LifespanPeriod:
     def _hold(self, source: ToolsetSource) -> _OpenSource:
         held = self._held.get(source)
         is_given_up = held is not None and held.over.is_set()
+        # A source that failed stays noted, so that each run gets its error at once and does not wait for the same
+        # timeout.
         if held is None or (self.endless and is_given_up):
             held = self._held[source] = _OpenSource()
             self.start_soon(partial(self._keep, source, held))

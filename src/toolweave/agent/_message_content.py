@@ -91,6 +91,8 @@ def part_members(part: object) -> JsonObject | None:
     dump = getattr(part, "model_dump", None)
     if not callable(dump):
         return None
+    # By alias, because the aliases are the names of the API. Models of libraries warn about values that an API sends
+    # anyway.
     return as_object(dump(by_alias=True, exclude_none=True, warnings=False))
 
 
@@ -173,6 +175,7 @@ def _from_url(url: object, name: str | None = None) -> ContentBlock | None:
 def _from_data(data: object, mime_type: object, name: str | None = None) -> ContentBlock | None:
     if not isinstance(data, str) or not isinstance(mime_type, str):
         return None
+    # Libraries differ in alphabet, padding and line breaks; providers accept the plain form only.
     data, _ = plain_base64(data)
     if mime_type.startswith("image/"):
         return ImageContent(data=data, mime_type=mime_type)

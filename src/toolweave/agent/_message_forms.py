@@ -182,6 +182,7 @@ def _user(members: JsonObject) -> tuple[Message, ...]:
 
 
 def _assistant(members: JsonObject) -> AssistantMessage:
+    # An error and no guess: without an id, a result could be given to the wrong one of two calls.
     if members.get("function_call") is not None:
         raise UnknownForm("'function_call' has no id that its result could name. Calls are in 'tool_calls'.")
     calls = [*_listed_calls(members, "tool_calls"), *_listed_calls(members, "invalid_tool_calls")]
@@ -276,6 +277,7 @@ def call_of(members: JsonObject, key: str, arguments: str, within: str | None = 
         return ToolCallPart(id=call_id, name=name, arguments=dict(given_object))
     if given is not None and not isinstance(given, str):
         given = json_text(given)
+    # Kept as text and not refused: a model may have written them so, and its history must stay what it was.
     read, malformed = read_arguments(text_or_empty(given))
     return ToolCallPart(id=call_id, name=name, arguments=read, malformed=malformed)
 

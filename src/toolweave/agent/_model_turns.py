@@ -113,6 +113,8 @@ class ModelTurns:
         recorded = await journal.turn(step)
         if recorded is None:
             finished = await self._observed(step, request)
+            # Before any call of the turn is made: a resumed run replays the turn instead of asking for another one with
+            # other calls.
             await journal.turn_finished(step, finished)
             # The span of a replayed turn was ended by the process that requested it.
             return finished
@@ -154,6 +156,7 @@ class ModelTurns:
                 return await self._streamed(step, replace(request, messages=tuple(sent)), used)
             except ModelError as exc:
                 shorter = trim_history(messages, keep=self._share / 2)
+                # Nothing shorter is left: the newest message alone is too long, and to send it again changes nothing.
                 if exc.kind != "too_long" or len(shorter) == len(sent):
                     raise
                 self._share /= 2
@@ -211,4 +214,5 @@ class ModelTurns:
                     case base.Finished():
                         self.partial = []
                         return replace(event, message=ids.finish(event.message))
+        # A stream that ends without `Finished` has no usage and perhaps half a call, so it does not count as a turn.
         raise ModelError("the turn broke off", model=self._model.name)

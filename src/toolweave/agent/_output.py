@@ -48,6 +48,7 @@ class Output:
         self._adapter: Any = None
         own = as_object(kind)
         if own is not None:
+            # A schema without a type may describe an object through `properties` or `$ref`, so it is not wrapped.
             self._wraps = own.get("type", "object") != "object"
         else:
             own = schema_of(kind, what="output_type")
@@ -74,6 +75,7 @@ class Output:
         The JSON may be in a code fence or between prose, and there may be drafts of it: the whole text counts if it
         fits, else the last candidate that does.
         """
+        # The whole text first: a text that is JSON may contain other JSON in its strings.
         value, wrong = self._parsed(text)
         if not wrong:
             return value, ()
@@ -134,6 +136,7 @@ def _candidates(text: str) -> Sequence[Any]:
         try:
             value, end = _DECODER.raw_decode(text, place)
         except json.JSONDecodeError as exc:
+            # What the decoder has read in vain. Without a bound, a text of brackets would take quadratic time.
             left -= exc.pos - place + 1
             place = _next_bracket(text, place + 1)
         except (ValueError, RecursionError):

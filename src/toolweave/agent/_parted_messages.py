@@ -53,6 +53,7 @@ def read_parts(members: JsonObject) -> ReadMessages | None:
         UnknownForm: A part is of no known form, or it is a system message.
     """
     parts = as_sequence(members.get("parts"))
+    # Pydantic AI's messages have `parts` as well as a `kind`, and are read elsewhere.
     if "kind" in members:
         return None
     if parts is None:
@@ -92,6 +93,7 @@ class PartedTurn:
 
     def add_part(self, part: AssistantPart) -> None:
         """Add a part of the model's turn."""
+        # Text after results is the model's next step. Calls may follow each other, with their results between them.
         if self._outcomes and not isinstance(part, ToolCallPart):
             self.end_step()
         self._parts.append(part)
@@ -246,6 +248,7 @@ def _read_older_ui_message(members: JsonObject) -> ReadMessages | None:
     reasoning = as_text(members.get("reasoning"))
     if reasoning and role == "assistant":
         turn.add_part(ThinkingPart(text=reasoning))
+    # A stable sort: calls of one step keep their order.
     for _, of_step in groupby(sorted(calls, key=_step_of), _step_of):
         turn.end_step()
         for call, where in of_step:
@@ -315,6 +318,7 @@ def _ui_file(members: JsonObject, where: str) -> ContentBlock:
 def _add_ui_call(turn: PartedTurn, members: JsonObject, where: str) -> None:
     """Add a call, and its result if it has ended."""
     state = text_or_empty(members.get("state"))
+    # Its arguments are incomplete, and no API accepts a call without a result.
     if state in _UNFINISHED:
         return
     given = members.get("input", members.get("args"))

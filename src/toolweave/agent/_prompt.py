@@ -133,6 +133,7 @@ class Prompt:
         messages = list(self._messages)
         if blocks:
             messages.append(UserMessage(content=tuple(blocks)))
+        # Most APIs refuse such a conversation, or continue the last answer as if it were unfinished.
         if not messages or isinstance(messages[-1], AssistantMessage):
             raise ValueError("the prompt ends with nothing to answer; give it a text")
         return tuple(messages)
@@ -145,11 +146,13 @@ class Prompt:
                 raise ValueError(f"the prompt's variable {name!r} has no value; there are {known}")
             return str(self.variables[name])
 
+        # In one pass, so that a value that contains `{{name}}` is not expanded: values may come from users.
         return _VARIABLE.sub(value, self.text)
 
 
 def _labelled(kind: str, name: str | None, block: ContentBlock) -> list[ContentBlock]:
     """Return a block with its name: text between tags, anything else after a line that names it."""
+    # A quotation mark would end the attribute, and a file's name could add others.
     attribute = "" if name is None else f' name="{name.replace(chr(34), chr(39))}"'
     if isinstance(block, (TextContent, EmbeddedResource)) and block.text is not None:
         return [TextContent(text=f"<{kind}{attribute}>\n{block.text}\n</{kind}>")]

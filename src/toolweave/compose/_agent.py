@@ -156,6 +156,8 @@ class Agent(Generic[OutT_co]):
                 output=None if output_type is None else Output(output_type),
             ),
             tools=self.tools,
+            # A model that the caller made may be in use elsewhere and is left open. Only one that was made here from a
+            # text is closed here.
             lifespan=AgentLifespan(name, finish=self._rest if isinstance(model, str) else None),
             sessions=SessionStates(policy),
             conversations=MemoryConversations() if self.durable is None else self.durable.conversations,
@@ -172,6 +174,8 @@ class Agent(Generic[OutT_co]):
             defer_tokens=defer_tools,
             history=history,
         )
+        # The periods that `async with` has entered, one for each block: a task may enter the agent while another block
+        # is still open.
         self._entered: list[LifespanPeriod] = []
         if mcp_servers is not None:
             self.add_mcp_servers(mcp_servers)
@@ -433,6 +437,8 @@ class Agent(Generic[OutT_co]):
         loaded = load_config(servers)
         for warning in loaded.warnings:
             _log.warning("%s", printable(str(warning)))
+        # A wrong entry of a file must not take the working servers along: its user did not write this call. An entry
+        # that stands in code is a mistake of the caller, who gets the error at once.
         if loaded.errors and (self._runtime.strict or not isinstance(servers, (str, PurePath, LoadedConfig))):
             raise next(iter(loaded.errors.values()))
         self._runtime.errors.update(loaded.errors)
@@ -464,6 +470,7 @@ class Agent(Generic[OutT_co]):
             ConfigError: The config cannot be right.
             TypeError: It is no server.
         """
+        # Before the check for `__await__`, which it has as well, and which is an error for everything else.
         if isinstance(server, UnopenedTools) and not isinstance(server, Toolset):
             return server.unopened()
         if hasattr(server, "__await__"):
@@ -502,6 +509,8 @@ class Agent(Generic[OutT_co]):
         """
         period = self._runtime.lifespan.period
         run = current_run()
+        # Up to the run of this agent that the caller belongs to, through agents that are called as tools. Waiting for
+        # its end from inside would be a deadlock.
         while run is not None and not self.runs(run):
             run = run.parent
         if period is not None:
@@ -525,6 +534,7 @@ class Agent(Generic[OutT_co]):
                 )
         except BaseException:
             period.leave()
+            # Waited for, so that an agent that could not be opened has no connection open when its error is raised.
             await period.ended()
             raise
         self._entered.append(period)
@@ -536,6 +546,7 @@ class Agent(Generic[OutT_co]):
         if not self._entered:
             return  # closed already
         period = self._entered.pop()
+        # Another block has entered the same period: only the last one to leave closes it, and cancels the runs in it.
         if period in self._entered:
             period.leave()
         else:
@@ -544,6 +555,8 @@ class Agent(Generic[OutT_co]):
     def _add_server(self, name: str, server: Any) -> None:
         """Add a server under its name, or under the literal prefix of its config."""
         found = self.mcp_toolset(server, name=name)
+        # `tool_prefix` of the config stands before the names as it is. The server's name would come in front of it and
+        # change the names that its owner chose.
         literal = isinstance(found, McpTools) and found.literal_prefix is not None
         self.add_mcp(found, prefix=None if literal else name, name=name)
 

@@ -90,6 +90,8 @@ class _SingleTool(McpTools):
 
     def _check(self, found: DiscoveredTools) -> None:
         if not found:
+            # Found out when it is mounted and not when it is called: the agent would otherwise run without its one
+            # tool, and its model would look for another way.
             (name,) = self._include
             names = [spec.original_name for spec in found.connection.snapshot()]
             text = f"server {self.name!r}: {unknown_tool(name, names)}"

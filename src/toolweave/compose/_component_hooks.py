@@ -37,6 +37,8 @@ class ComponentHooks(RunHooks):
 
     async def waiting(self) -> None:
         """End the tick."""
+        # Cleared before the hooks are called: one that raises ends the run, and `finished` must not end the same tick
+        # again.
         tick = self._tick
         self._tick = 0
         if tick:
@@ -61,5 +63,6 @@ class ComponentHooks(RunHooks):
 
     def _components(self) -> Sequence[McpTools]:
         extra = self._run.tools
+        # Read for each call: an agent's tools may be added and removed while a run is under way.
         sources = (*self._tools.sources, *(() if extra is None else extra.sources))
         return [source.live for source in sources if isinstance(source.live, McpTools)]

@@ -142,6 +142,7 @@ class McpTools(BaseToolset):
         self._prefix = tool_prefix
         self._client = client
         self.takes_questions = False
+        # A pool has connections for settings, not for names.
         if config is None and (client is None or isinstance(client, McpPool)):
             raise ConfigError("a component needs the config of its server, or a connection", server=server)
         if config is None:
@@ -181,6 +182,7 @@ class McpTools(BaseToolset):
             ConfigError: The merged config is invalid; nothing has changed then.
             ServerError: The new connection failed; the component has no tools then.
         """
+        # Before anything is unmounted, so that a config that is invalid costs nothing.
         config = self._merged(runtime_config)
         async with self._lock:
             self._config = config
@@ -204,6 +206,8 @@ class McpTools(BaseToolset):
 
     async def call(self, call: ToolCall, ctx: CallContext) -> ToolResult:
         """Call a tool; a component that is not mounted returns an error result."""
+        # A loop, because another update may have begun before this task runs again. Hooks of the update itself do not
+        # wait: the update waits for them.
         while self._settled is not None and _in_hook.get() is not self:
             await self._settled.wait()
         if self._view is None:
@@ -265,10 +269,13 @@ class McpTools(BaseToolset):
                     # A tracing program has loaded it.
                     view = traced(view)
                 self._view = view
+                # Before the first `_publish`: a change between the two is then published at once, instead of with the
+                # next one.
                 self._unsubscribe = view.subscribe(lambda _: self._publish())
                 self._publish()
                 with self._hook():
                     await self.hooks.call("on_mount", self)
+                # Last: until here every error closes the connection again, together with what `on_mount` may have used.
                 self._opened = opened.pop_all()
         except BaseException as exc:
             self._forget()
@@ -309,6 +316,8 @@ class McpTools(BaseToolset):
     def _publish(self) -> None:
         before = self._snapshot
         now = () if self._view is None else self._view.snapshot()
+        # Compared: a remount that ends with the same tools is no change for an agent, whose model would get all
+        # definitions again.
         if tuple(before) != tuple(now):
             self._snapshot = ToolSnapshot(now, version=before.version + 1)
             self._listeners.emit(ToolsChanged.between(before, self._snapshot))
@@ -374,5 +383,7 @@ def _chosen(
     if not exclude:
         return tuple(config.include), tuple(config.exclude)
     left = tuple(without(config.include, exclude))
+    # An empty `include` means all tools. If `exclude` removes every included one, the empty rest must not turn into
+    # that.
     denies_all = ANY_TOOL in config.exclude or bool(config.include and not left)
     return left, (*exclude, ANY_TOOL) if denies_all else exclude

@@ -103,6 +103,8 @@ class McpPool:
         finally:
             shared.users -= 1
             shared.left_at = anyio.current_time()
+            # Closed meanwhile, perhaps, by `close` or in favour of another identity; a connection that is gone is not
+            # moved.
             if identity in self._shared:
                 self._shared.move_to_end(identity)
             await self._evict()
@@ -139,8 +141,12 @@ class McpPool:
                 raise ConnectionClosedError("the pool is closed; make another one", server=config.name)
             if identity in self._shared or self._has_room():
                 shared = self._shared.setdefault(identity, _SharedConnection())
+                # Counted without yielding since the look-up: what has users is not evicted, so it is not closed under
+                # its caller.
                 shared.users += 1
                 return shared
+            # Closing took time, in which another task may have taken the room. So the state is looked at again from the
+            # start.
             if await self._made_room():
                 continue
             with anyio.CancelScope(deadline=deadline) as waiting:
@@ -167,6 +173,8 @@ class McpPool:
         """Close unused connections: never opened, left too long ago, or the oldest beyond `max_idle`."""
         idle = [(identity, shared) for identity, shared in self._shared.items() if not shared.users]
         since = anyio.current_time() - self._idle_seconds
+        # A hub without clients is a connection that failed to open. Kept, it would give the next user the same error
+        # without a new attempt.
         alive = [identity for identity, shared in idle if shared.hub.clients and shared.left_at >= since]
         kept = set(alive[max(0, len(alive) - self._max_idle) :])
         await self._end([identity for identity, _ in idle if identity not in kept])

@@ -67,6 +67,7 @@ class AgentRegistry:
             def chosen(spec: ToolSpec) -> bool:
                 return spec.name in names or not names.isdisjoint(spec.aliases)
 
+            # A filter and not a copy: a tool that appears later, as with a server that starts slowly, is there at once.
             agent.tools.add(filtered(self.tools, predicate=chosen))
         self._agents[name] = agent, wanted
         offered = self.tools.snapshot().by_name

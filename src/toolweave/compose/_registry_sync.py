@@ -15,6 +15,7 @@ def attach(toolset: Toolset, registry: ToolRegistry) -> Unsubscribe:
     unsubscribe = toolset.subscribe(attached.follow)
 
     def detach() -> None:
+        # First, so that a change which arrives meanwhile does not add tools again.
         unsubscribe()
         attached.remove_all()
 
@@ -47,5 +48,6 @@ class _RegistrySync:
     def _remove(self, name: str) -> None:
         mine = self._added.pop(name, None)
         there = None if mine is None else self._registry.get(mine.name)
+        # By identity: under the name there may now be a tool that somebody else has registered, and that stays.
         if mine is not None and there is not None and there.spec is mine.spec:
             self._registry.remove(mine.name)

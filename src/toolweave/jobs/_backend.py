@@ -64,6 +64,7 @@ class Backend:
             missing = (exc.name or "docket").partition(".")[0]
             raise StoreError(f"a queue of work needs {missing}: pip install 'toolweave[distributed]'") from None
         self.store: Store = store or _store(place, self.name, address)
+        # Kept beside `queue`, which is a port that has nothing to enter or leave.
         self._made = DocketQueue(
             place,
             name=self.name,

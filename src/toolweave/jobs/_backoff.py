@@ -52,6 +52,7 @@ class Backoff:
 
     async def wait_for(self, event: anyio.Event) -> None:
         """Wait for an event as long as `wait` would, but at least the first wait: a burst counts as one change."""
+        # The first wait is not cut short by the event: changes that follow each other closely are then read at once.
         rest = self._next - self._first
         self._next = longer(self._next)
         await self._sleep(self._first)
@@ -94,5 +95,6 @@ async def until(
     backoff = Backoff(sleep, first=first)
     async with listening(store, name) as listener:
         while (found := await look()) is None:
+            # A sure listener makes polling a safeguard only, so it is rare; without signals the polls are all there is.
             await listener.wait(last if listener.sure else backoff.next(), sleep)
     return found

@@ -119,6 +119,8 @@ class DocketQueue:
         Raises:
             StoreError: The queue cannot be reached.
         """
+        # The same bound as for `submit`, which replaces what is due later: a job that both left alone would wait for
+        # the wrong clock of a worker that has long ended.
         latest = datetime.now(UTC).timestamp() + _FAR_SECONDS  # noqa: TID251 - docket's own clock
 
         async def look() -> list[bytes | None]:
@@ -190,6 +192,8 @@ class DocketQueue:
     async def _worker(self, topic: str, handler: Handler, concurrency: int) -> TopicWorker:
         async def look() -> PlainDocket:
             async with self._docket(topic) as docket, docket.redis() as redis:
+                # A command that the server has to answer: docket connects lazily, and an address that is wrong should
+                # fail at the start and not with the first job.
                 await redis.exists(docket.stream_key)
             return docket
 
@@ -231,6 +235,7 @@ class DocketQueue:
                         if not is_failed_over(exc):
                             break
                     await anyio.sleep(_FAILOVER_PAUSE_SECONDS)
+        # The reason is the last error of the server, if there was one: it explains more than the timeout.
         except TimeoutError:
             pass
         except OSError as exc:

@@ -92,6 +92,8 @@ class Liveness:
     async def _is_dead(self, redis: Any, name: str, worker: JsonObject) -> bool:
         """Whether a worker is dead and holds jobs; one that is dead and holds none is forgotten."""
         here = _process_of(name)
+        # Workers of this machine are checked by their process, at once. Of others only silence shows that they may be
+        # dead.
         is_gone = here is not None and process_is_dead(here)
         idle_seconds = worker["idle"] / 1000
         is_silent = idle_seconds >= SILENT_SECONDS
@@ -174,6 +176,7 @@ class _Redeliver(FailureHandler["_Redeliver"]):
         else:
             again = _Again(_LONGEST, failed=True)
         execution.when = datetime.now(UTC) + timedelta(seconds=again.seconds)  # noqa: TID251 - docket's own clock
+        # A job that is postponed or handed back did not fail, so its next wait is not longer.
         execution.attempt += again.failed
         await in_plain(execution).schedule(
             replace=True, reschedule_message=execution.message_id, expected_generation=execution.generation

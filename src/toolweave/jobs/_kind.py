@@ -57,6 +57,8 @@ class JobCollections:
 
 def owner_prefix(owner: str) -> str:
     """Return how the keys of the submitted jobs of an agent or server begin."""
+    # Quoted, so that the slash is the only one: the jobs of `a` must not be found under the prefix of `a/b`, nor the
+    # reverse.
     return f"{quote(owner, safe='')}/"
 
 
@@ -132,6 +134,8 @@ class JobTopic:
         Raises:
             StoreError: The store or the queue cannot be reached.
         """
+        # Noted first: if this process dies between the two, a sweep of any worker finds the note and submits the job.
+        # The other order could lose the job together with the queue.
         await self.store.write([self.note(key, payload)])
         await self.queue.submit(self.job(key, payload))
 

@@ -97,6 +97,8 @@ class PlainDocket(Docket):
                 good.append((number, plain))
                 continue
             _log.warning("%s: a message was dropped: it is not a job of this version of Toolweave", self.name)
+            # Acknowledged and deleted: a message that stays pending would be delivered again, for ever, to every
+            # worker.
             await redis.xack(self.stream_key, self.worker_group_name, number)
             await redis.xdel(self.stream_key, number)
         return good
@@ -158,6 +160,7 @@ def _checked(message: Mapping[bytes, bytes]) -> Mapping[bytes, bytes] | None:
         **{name: message[name] for name in _TRACING if name in message},
         **{name: message[name] for name in (b"key", b"when", b"function", b"attempt")},
         b"generation": str(generation).encode(),
+        # A text that was checked, pickled here: docket unpickles these bytes, and nothing that came from Redis.
         b"args": pickle.dumps((text[b"args"],)),
         b"kwargs": _NOTHING,
     }

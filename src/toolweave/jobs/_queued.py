@@ -45,6 +45,7 @@ async def queued_jobs(
     """
     submitted: list[tuple[str, str, float]] = []
     async for note in iter_documents(store, notes.submitted):
+        # The first slash: the owner before it is quoted and has none.
         owner, _, key = note.key.partition("/")
         submitted.append((unquote(owner), key, float(as_number(object_or_empty(note.value).get("at")) or 0)))
     # The leases are read last: a job that was started in between has one by now.

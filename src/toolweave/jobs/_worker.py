@@ -105,6 +105,8 @@ class JobWorker(Generic[R]):
         elif deaths >= self._max_deaths:
             await kind.give_up(record, deaths)
             await kind.clean(record)
+        # One death may be a deployment or a machine that failed. Two of the same job make it likely that the job kills
+        # its worker, and jobs beside it would die with it.
         elif deaths >= _SUSPICIOUS_DEATHS:
             await self._perform_alone(record, job)
         else:
@@ -139,6 +141,7 @@ class JobWorker(Generic[R]):
             names = [(collection, key) for collection in (kind.records, topic.notes.leases) for key in gone]
             found = await topic.store.read(names)
             for key, record, lease in zip(gone, found[: len(gone)], found[len(gone) :], strict=True):
+                # A living lease: a worker has the job, although its delivery is in no queue any more.
                 if not is_living(lease) and await self._has_to_be_done(noted[key], record):
                     await topic.submit(key, noted[key].value["payload"])
                     lost += 1
@@ -198,6 +201,7 @@ async def work_jobs(
         StoreError: The backend cannot be reached at the start.
     """
     workers: list[JobWorker[Any]] = [one for one in handlers.values() if isinstance(one, JobWorker)]
+    # For all topics of the process: a job that kills it takes the jobs of the other topics along.
     share_suspicion(workers)
     failure: Exception | None = None
     async with backend, anyio.create_task_group() as tasks:

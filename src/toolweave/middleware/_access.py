@@ -148,16 +148,23 @@ class AccessRules(Value, frozen=True, kw_only=True):
     async def __call__(self, request: Request, call_next: CallNext) -> Json:
         """Answer a request as if the offers that the caller may not use did not exist."""
         view = self._state.view(request.client.identity)
+        # Before the target is looked up: a rule by server needs the owner of the offer, and an upstream that is not
+        # listed yet has named none. Unlearned, an offer would be judged as one of no server.
         if request.server is not None and request.method in _TO_LEARN:
             await request.server.learn_offers(request.method, request.params)
         target = target_of(request)
+        # Always allowed: a caller whose access was withdrawn must be able to end a subscription that it made before.
         if target is not None and request.method != methods.RESOURCES_UNSUBSCRIBE:
             verdict = view.verdict(target)
+            # The same error as for a name that does not exist: "forbidden" would confirm to a caller that a hidden
+            # offer is there.
             if not verdict.visible or (target.kind == "tools" and target.spec is None):
                 raise _unknown(request, target)
             if verdict.conditions and request.method in _WITH_ARGUMENTS and not verdict.allows(request):
                 return _refused(request, target)
         client = request.client
+        # Handed on for everything behind this middleware that lists or looks up offers, so that lists, completions and
+        # changes are filtered by the same decision as this request.
         request = request.replace(client=client.limited(_also(client.may, view, request.server, target)))
         if request.method == methods.SUBSCRIPTIONS_LISTEN:
             request = _without_hidden(request, view)
@@ -165,6 +172,7 @@ class AccessRules(Value, frozen=True, kw_only=True):
 
 
 def _unknown(request: Request, target: RequestTarget) -> RequestError:
+    # A completion has other words for an unknown reference, and a hidden prompt must get exactly those.
     if request.method == methods.COMPLETION_COMPLETE:
         return unknown_reference(*read_reference(request.object("ref")))
     name = request.text("uri" if target.kind == "resources" else "name")
@@ -262,6 +270,7 @@ class _Verdict:
             arguments = cast("Json", given)
         else:
             arguments = {}
+        # Denied and not skipped: a caller could otherwise pad the arguments until a rule about them is no longer read.
         if len(msgspec.json.encode(arguments)) > _LARGEST_ARGUMENTS:
             return False
         # Many servers take the text "5" for the number 5, which a condition about the number would not see.
@@ -271,6 +280,8 @@ class _Verdict:
         allowed = self.allowed
         for one in self.conditions:
             deny = one.rule.effect == "deny"
+            # Allowing rules are evaluated until one holds. Denying rules all are, since one of them wins over any that
+            # allow.
             if (deny or not allowed) and one.holds(facts):
                 if deny:
                     return False
@@ -325,6 +336,7 @@ class _Compiled:
             read = without_members(claims, *_VOLATILE)
         else:
             read = only_members(claims, self._claims)
+        # The issuer belongs to the key: two authorization servers may both have a subject of this name.
         who = (identity.client_id, identity.issuer, identity.subject, identity.scopes)
         return msgspec.json.encode((who, read), order="deterministic")
 
@@ -364,9 +376,12 @@ class _View:
         It is found as a request for it finds it, so that lists and requests are decided alike.
         """
         if kind == "tools":
+            # A tool may be called by an alias, so the rules judge the definition and not the name that the caller used.
             spec = None if lookup is None else lookup.find_tool(name)
             return self.verdict(RequestTarget(kind, (name,), (server,), spec)).visible
         same = asked is not None and asked.kind == kind and asked.names[0] == name
+        # The target of the request itself was found by its version or reference. A second look-up could find another
+        # one.
         if asked is not None and same:
             target = asked
         else:
@@ -374,12 +389,14 @@ class _View:
         if server is None:
             return self.verdict(target).visible
         places = [one for one in target.places() if server in one.servers]
+        # No server is known to have it. It is judged at the one that is about to be asked, not at all servers together.
         return any(self.verdict(one).visible for one in places or [RequestTarget(kind, (name,), (server,))])
 
     def verdict(self, target: RequestTarget) -> _Verdict:
         """Return the verdict of the rules on an offer; decided once for each definition."""
         key = (target.kind, target.names_at or target.names, target.servers)
         known = self._decided.get(key)
+        # By identity: a tool whose definition changed has other annotations perhaps, and is decided anew.
         if known is not None and known[0] is target.spec:
             return known[1]
         if len(self._decided) >= _MOST_DECISIONS:
@@ -400,14 +417,18 @@ class _View:
         by_arguments = list[_Condition]()
         for one in self._conditions:
             deny = one.rule.effect == "deny"
+            # A URI with dot segments may lead anywhere, so it fits every rule that denies and none that allows.
             if not one.rule.selects(target, odd=deny):
                 continue
+            # A read has no arguments. Its expression is evaluated with empty ones now, or the resource would count as
+            # allowed under a condition that nobody checks later.
             if one.by_arguments and target.kind != "resources":
                 by_arguments.append(one)
             elif one.holds(facts):
                 if deny:
                     return _HIDDEN
                 allowed = True
+        # A conditional denial hides nothing: with other arguments the call may be allowed.
         visible = allowed or any(one.rule.effect == "allow" for one in by_arguments)
         if visible:
             spec = target.spec if by_arguments else None

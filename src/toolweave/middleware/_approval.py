@@ -80,6 +80,7 @@ class UserApproval(Value, frozen=True, kw_only=True):
             target = None
         if target is None or target.spec is None:
             return await call_next(request)
+        # `confirm` of a server's config wins over a narrower `only`: its owner wrote it for this server.
         if not target.spec.needs_approval and not selected(self.only, target):
             return await call_next(request)
         question = Elicitation(self._question(request, target), key=_KEY)
@@ -95,7 +96,10 @@ class UserApproval(Value, frozen=True, kw_only=True):
 
     def _question(self, request: Request, target: RequestTarget) -> str:
         arguments = json.dumps(request.params.get("arguments") or {}, ensure_ascii=False)
+        # The model wrote the arguments: control characters could hide a part of them in the user's terminal.
         shown = shortened(printable(arguments), _LONGEST_SHOWN)
+        # `str.format` would read braces in the arguments as fields. The tool's name is replaced first, so that
+        # arguments which contain `{tool}` stay as they are.
         return self.message.replace("{tool}", target.names[0]).replace("{arguments}", shown)
 
     async def _asked(self, request: Request, question: Elicitation) -> bool:
@@ -127,7 +131,11 @@ class UserApproval(Value, frozen=True, kw_only=True):
             kept = signer.open(request, request.params[REQUEST_STATE])
         responses = dict(request.object(INPUT_RESPONSES))
         answer = responses.pop(_KEY, None)
+        # A signed state with this member exists only after an approval. Later rounds of the same call are those of the
+        # tool, and the user is not asked twice.
         if _INNER not in kept:
+            # An answer without our state answers no question of ours: a client could otherwise send the approval with
+            # the first request, before any user has seen it.
             if answer is None or REQUEST_STATE not in request.params:
                 _check(question, request)
                 asked = {_KEY: input_request(question.method, question.params(modern=True))}
@@ -137,6 +145,7 @@ class UserApproval(Value, frozen=True, kw_only=True):
         result = await call_next(request.replace(params=_inner_params(request.params, kept.get(_INNER), responses)))
         if result.get("resultType") != INPUT_REQUIRED:
             return result
+        # The tool's own state is carried inside ours, because the client returns one state only.
         state = signer.seal(request, {_INNER: result.get(REQUEST_STATE)})
         return {**result, INPUT_REQUESTS: result.get(INPUT_REQUESTS, {}), REQUEST_STATE: state}
 

@@ -47,6 +47,7 @@ class _AppendedFile:
             OSError: It cannot be written.
         """
         file = self._opened
+        # Compared for each line: a program that rotates logs renames the file, and sends no signal to this process.
         if file is None or not file.is_at(self._path):
             file = self._opened = _Descriptor(self._path)
             self._is_torn = False
@@ -63,6 +64,8 @@ class _Descriptor:
     """An open file, which is closed with the last reference to it."""
 
     def __init__(self, path: str) -> None:
+        # Appended, so that lines of several processes are not written over each other. Readable by the owner alone,
+        # because arguments may be in it.
         self.number = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         weakref.finalize(self, os.close, self.number)
         found = os.fstat(self.number)
@@ -127,9 +130,12 @@ class AuditLog(Value, frozen=True, kw_only=True):
         if not (fits(self.methods, request.method) if self.methods else request.method != methods.PING):
             return await call_next(request)
         line = self._begun(request)
+        # Before the call and not only after it: an effect must not exist for which the log has no line, even if this
+        # process dies during the call.
         if self.required and not self._write({**line, "outcome": "begun"}):
             raise RequestError("the request was not made: the audit log cannot be written", code=INTERNAL_ERROR)
         began = time.perf_counter()
+        # Assumed until the call returns: a cancellation leaves through `finally` alone, and is logged as one.
         line["outcome"] = "cancelled"
         try:
             result = await call_next(request)
@@ -164,12 +170,14 @@ class AuditLog(Value, frozen=True, kw_only=True):
         if self.arguments != "none" and "arguments" in request.params:
             given = request.params["arguments"]
             line["arguments"] = given if self.arguments == "values" else shape_of(given)
+        # Last, so that the members of the operator win over those that a request has filled.
         line.update(self.extra)
         return line
 
     def _write(self, line: Json) -> bool:
         sink = cast("Callable[[bytes], object]", self.sink)
         try:
+            # Lenient: a lone surrogate or a NaN in the arguments must not be a way to stay out of the log.
             sink(encode_value(line, errors="replace", allow_nan=True) + b"\n")
         except Exception as exc:
             # Boundary: a sink may be anybody's; a call is not lost without a word.
@@ -192,4 +200,5 @@ def _second_text(seconds: int) -> str:
 def _client(info: Mapping[str, Any] | None) -> Json | None:
     if info is None:
         return None
+    # Cut, because a client chooses these texts and every one of its lines has them.
     return {name: str(info.get(name, ""))[:LONGEST_NAME] for name in ("name", "version")}

@@ -58,6 +58,7 @@ class _Entries:
         if kept.until <= now:
             self._drop(key)
             return None
+        # The order of the dictionary is the order of use, from which `put` forgets.
         self._found.move_to_end(key)
         return kept
 
@@ -140,22 +141,29 @@ class ResponseCache(Value, frozen=True, kw_only=True):
         params = request.params
         if method not in methods.CACHEABLE and method != methods.TOOLS_CALL:
             return False
+        # A round of input or a task belongs to one call: its result given to another call would answer questions that
+        # nobody was asked.
         if not _UNCACHED.isdisjoint(params):
             return False
+        # Other metadata reaches the upstream, which may answer by it. Trace context differs for each request and
+        # changes no result.
         if not _TRACE.issuperset(forwarded_meta(request)):
             return False
         if method != methods.TOOLS_CALL:
+            # Results of earlier revisions have no `ttlMs`, so nothing says how long they are valid.
             return request.modern
         if self.tools_seconds <= 0:
             return False
         target = target_of(request)
         if target is None or target.spec is None:
             return False
+        # Only an explicit hint: a call that has an effect must be made each time, whatever it returns.
         is_read_only = target.spec.hint("readOnlyHint") is True
         return is_read_only and selected(self.tools, target)
 
     def _lifetime(self, request: Request, result: Mapping[str, Any]) -> float:
         """Return the seconds that a result may be kept."""
+        # A question to the user or a task is the state of one call, and an error may be gone at the next try.
         is_complete = result.get("resultType", "complete") == "complete" and "task" not in result
         if not is_complete or is_failed(result):
             return 0.0
@@ -166,13 +174,17 @@ class ResponseCache(Value, frozen=True, kw_only=True):
     def _opened(self, kept: _CachedResult) -> Json:
         result = cast("Json", decode_json(kept.text))
         if kept.timed:
+            # Counted down, or each cache on the way would start the lifetime again and results would be older than
+            # their server allows.
             result["ttlMs"] = max(0, int((kept.until - self.clock()) * 1000))
         return result
 
 
 def _question(request: Request) -> bytes:
     """Return all that a result depends on but its caller."""
+    # `_meta` has a new progress token each time. Metadata that may change the result has excluded the request before.
     params = without_members(request.params, "_meta")
+    # A server may offer other content to a client with other capabilities, so they belong to the key.
     capabilities = request.client.capabilities
     return msgspec.json.encode((request.method, request.client.version, params, capabilities), order="deterministic")
 
@@ -184,5 +196,6 @@ def _caller(client: Client) -> bytes | None:
         if client.key is None:
             return None
         return client.key.encode()
+    # Without these, each renewal of a token would begin an empty cache.
     claims = without_members(identity.claims, *_VOLATILE)
     return msgspec.json.encode((client.principal, identity.scopes, claims), order="deterministic")

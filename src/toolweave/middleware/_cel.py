@@ -37,6 +37,8 @@ class Expression:
         self.text = text
         self.reads = _NAMES
         self._compiled = _compiled(text, self.reads)
+        # The package does not list the names that an expression reads. Compiling without a name fails exactly if it is
+        # read, and happens once for each rule.
         for name in _NAMES:
             try:
                 self._compiled = _compiled(text, without := self.reads - {name})
@@ -81,6 +83,8 @@ def _compiled(text: str, names: Collection[str]) -> Any:
         # Boundary: the package says nothing of its errors.
         raise ValueError(f"'when' does not compile: {exc}") from None
     kind = compiled.return_type()
+    # Refused at the start: a number or a text is never `True`, so a rule that allows by it would never fit, without a
+    # word.
     if kind not in (cel.Type.BOOL, cel.Type.DYN):
         raise ValueError(f"'when' must be true or false; this is {kind.name()}")
     return compiled

@@ -71,6 +71,7 @@ class _Shared(NamedTuple):
         if name == "approval" and self.state_keys is not None:
             return {"state_keys": tuple(self.state_keys)}
         if name in ("budget", "rate_limit") and self.store is not None:
+            # Named by the place in the file: replicas with the same file share a count, two limits in one file do not.
             return {"store": StoreLimits(self.store, name=where, watch=self.watch)}
         return {}
 
@@ -91,6 +92,7 @@ def _made(entry: Any, where: str, shared: _Shared) -> Middleware:
 
 
 def _built(kind: type[Value], options: Mapping[Any, Any], ports: Mapping[str, Any], *, where: str) -> Any:
+    # Ports are objects of the program. From a file, a text in their place would fail only at the first request.
     own: frozenset[str] = getattr(kind, "ports", frozenset[str]())
     known = [name for name in kind.__struct_fields__ if name not in own]
     types = get_type_hints(kind)
@@ -120,6 +122,7 @@ def _own(name: str, options: Mapping[Any, Any], where: str) -> Any:
         found: Any = import_module(module)
         for part in path.split("."):
             found = getattr(found, part)
+        # A class is no middleware yet, even without options; a function without options is one already.
         if options or isinstance(found, type):
             make: Callable[..., Any] = found
             found = make(**options)

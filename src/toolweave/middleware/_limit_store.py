@@ -63,8 +63,10 @@ class MemoryLimits:
         """Take one token; see `LimitStore`."""
         now = self._clock()
         tokens, since = self._buckets.pop(key, (burst, now))
+        # The wall clock may be set back: no tokens are taken away for that.
         tokens = min(burst, tokens + max(0.0, now - since) * rate)
         wait = 0.0 if tokens >= 1 else (1 - tokens) / rate
+        # Popped above and inserted again, which makes it the most recently used: the first one is the one to forget.
         self._buckets[key] = (tokens if wait else tokens - 1, now)
         if len(self._buckets) > self._max_keys:
             self._buckets.popitem(last=False)
@@ -75,6 +77,8 @@ class MemoryLimits:
         now = self._clock()
         current = int(now // period)
         counted, uses = self._counters.pop(key, (current, 0))
+        # Uses of an earlier period do not count. The counter is reset at its next use, so nothing has to run at the end
+        # of a period.
         if counted != current:
             uses = 0
         full = uses >= limit

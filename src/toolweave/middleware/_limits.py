@@ -58,6 +58,8 @@ class _Limit(Value, frozen=True, kw_only=True):
         if not selected(self.only, target) or target is None:
             return None
         parts: Any = [self._part(name, request, target) for name in self.by]
+        # As JSON and not joined by a separator: with one, the names `a:b` and `c` could share a count with `a` and
+        # `b:c`.
         return msgspec.json.encode((type(self).__name__, self.by, parts)).decode()
 
     def _part(self, name: LimitKey, request: Request, target: RequestTarget) -> str:
@@ -65,6 +67,7 @@ class _Limit(Value, frozen=True, kw_only=True):
             return request.client.key or ""
         if name == "server":
             return target.servers[0] or ""
+        # A template counts in place of its URIs: each URI would be a new bucket that is full.
         return f"{target.kind}:{target.names[-1]}"
 
 
@@ -90,6 +93,7 @@ class RateLimit(_Limit, frozen=True, kw_only=True):
         """Answer a request, or refuse it."""
         key = self.key(request)
         if key is not None:
+            # A bucket below one token would never let a call through, as with half a call a second.
             burst = max(1.0, self.calls if self.burst is None else self.burst)
             wait = await self.store.take(key, rate=self.calls / self.seconds, burst=burst)
             if wait > 0:
@@ -125,6 +129,7 @@ class CallBudget(_Limit, frozen=True, kw_only=True):
 
 
 def _refusal(limit: str, wait: float) -> RequestError:
+    # Rounded up: a client that waits exactly this long must not come too early by a fraction.
     seconds = math.ceil(wait * 1000) / 1000
     data = {"retryable": True, "retryAfterMs": math.ceil(wait * 1000)}
     return RequestError(f"too many calls: {limit}; try again in {seconds:g} s", code=INTERNAL_ERROR, data=data)

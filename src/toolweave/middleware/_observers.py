@@ -117,6 +117,7 @@ class Observers:
         try:
             result = await call_next(request)
         except BaseException as exc:
+            # A cancellation is a `BaseException`. It is reported and raised again like any other.
             outcome = "error" if isinstance(exc, Exception) else "cancelled"
             report(self.observers, _end(request, subject, began, outcome, exception=exc))
             raise

@@ -41,6 +41,7 @@ def outcome_of(result: Mapping[str, Any]) -> str:
 def first_text(result: Mapping[str, Any]) -> str:
     """Return the first text in a result, which says of a failed tool why."""
     content: Any = result.get("content")
+    # Results of the fast path leave their content as JSON text. Only failed calls get here, so it is seldom read.
     if isinstance(content, msgspec.Raw):
         try:
             content = value_of(content)
@@ -94,6 +95,7 @@ def shape_of(value: object, depth: int = _DEEPEST) -> Any:
     if not isinstance(value, dict):
         return word_of(type(value))
     members = cast("Json", value)
+    # A caller chooses the names of members: without bounds it could fill the log with them.
     if depth == 0 or len(members) > _MOST_MEMBERS:
         return f"object({len(members)})"
     return {name[:LONGEST_NAME]: shape_of(one, depth - 1) for name, one in members.items()}

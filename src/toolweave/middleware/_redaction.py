@@ -112,11 +112,14 @@ class Redaction(Value, frozen=True, kw_only=True):
         """Answer a request with a redacted result."""
         if request.method not in _RESULTS or not self._concerns(request):
             return await call_next(request)
+        # Rules in front of this middleware have judged the arguments as sent; everything behind it, the tool included,
+        # gets the redacted ones.
         if self.arguments and "arguments" in request.params:
             redacted = self._value(request.params["arguments"])
             request = request.replace(params={**request.params, "arguments": redacted})
         if not self.results:
             return await call_next(request)
+        # Progress, log messages and questions leave while the call runs, not with its result.
         request = request.replace(line=_RedactedLine(request.line, self._value))
         try:
             return self._value(await call_next(request))
@@ -126,6 +129,7 @@ class Redaction(Value, frozen=True, kw_only=True):
     def _concerns(self, request: Request) -> bool:
         """Whether a request is one of those selected; results of tasks and notifications may be of any."""
         target = target_of(request)
+        # In doubt it is redacted: a result that cannot be assigned to an offer may be of a selected one.
         return target is None or selected(self.only, target)
 
     def _text(self, text: str) -> str:
@@ -139,6 +143,8 @@ class Redaction(Value, frozen=True, kw_only=True):
         if isinstance(value, str):
             return self._text(value)
         if isinstance(value, msgspec.Raw):
+            # A part that was left as JSON text may have its secrets in escapes (`\u0040`), which no pattern would
+            # match.
             return self._value(decode_json(value))
         items = as_sequence(value)
         if items is not None:
@@ -147,6 +153,8 @@ class Redaction(Value, frozen=True, kw_only=True):
         if members is None:
             return value
         kept = _PLUMBING
+        # Only in a block of content is `data` base64. A member of this name in structured content is a text like any
+        # other.
         if "mimeType" in members:
             kept = _PLUMBING | _ENCODED
         return {name: one if name in kept else self._value(one) for name, one in members.items()}

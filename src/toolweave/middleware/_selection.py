@@ -109,6 +109,7 @@ def found_target(lookup: OfferLookup | None, kind: OfferKind, name: str) -> Requ
         names.setdefault(offer.server, {name: None})[offer.name] = None
     if not names:
         return RequestTarget(kind, (name,))
+    # Dictionaries as ordered sets: the first server is the one that would be asked first.
     together = dict.fromkeys(chain.from_iterable(names.values()))
     return RequestTarget(kind, tuple(together), tuple(names), None, tuple(map(tuple, names.values())))
 
@@ -151,6 +152,8 @@ class OfferSelection(Value, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         if not self.names:
             return True
         if target.kind == "resources":
+            # Servers compare URIs in their own ways, and many decode them. An encoded or capitalized spelling must not
+            # pass by a rule that denies the plain one.
             plain = [unquote(name).casefold() for name in target.names]
             if any(map(_DOTS.search, plain)):
                 return odd

@@ -97,8 +97,11 @@ class StoreLimits:
 
         def count(before: list[float] | None, now: float) -> Counted:
             tokens, since = (burst, now) if before is None else (before[0], before[1])
+            # Clocks of processes differ: a writer that is ahead must not make the others take tokens away.
             tokens = min(burst, tokens + max(0.0, now - since) * rate)
             wait = 0.0 if tokens >= 1 else (1 - tokens) / rate
+            # Never back in time: the seconds between a slow and a fast clock would be credited again by the next
+            # process.
             return [tokens if wait else tokens - 1, max(since, now)], wait
 
         found = await self._counted(f"rate:{key}", count, ttl=burst / rate + _LEAST_TTL)
@@ -144,11 +147,14 @@ class StoreLimits:
             self._lose(exc, asked_at)
             return None
         finally:
+            # Keys are made of callers and offers, so locks that nobody uses would pile up. One that has waiters is
+            # still in use.
             if not turn.locked() and not turn.statistics().tasks_waiting:
                 self._turns.pop(name, None)
 
     def _is_away(self) -> bool:
         """Return whether to count alone; False also makes the present call the one that tries again."""
+        # The watch knows first, and asking it costs nothing; a call would wait for its timeout to find out.
         if self._watch is not None and self._watch.away is not None:
             return True
         if self._lost_at is None:
@@ -158,6 +164,7 @@ class StoreLimits:
         now = anyio.current_time()
         if now < self._ask_again_at:
             return True
+        # Moved before the try is made, so that calls which arrive meanwhile do not try.
         self._ask_again_at = now + self._pause
         return False
 
@@ -179,8 +186,10 @@ class StoreLimits:
     async def _written(
         self, name: str, count: Callable[[list[float] | None, float], Counted], ttl: float
     ) -> float | None:
+        # From memory first: if no other process has counted meanwhile, a count is one write and no read.
         known = self._known.get(name)
         for _ in range(_MOST_TRIES):
+            # Counted again with each try, by the value and the time as they are then.
             value, wait = count(None if known is None else known.value, self._clock())
             if wait > 0:
                 # Nothing is taken; and what is known here is no less than there is.
@@ -203,6 +212,7 @@ class StoreLimits:
         return _Known([float(one) for one in value], found.revision)
 
     def _note(self, name: str, known: _Known) -> None:
+        # Only values that this process has written itself: they carry the revision to replace next.
         self._known[name] = known
         self._known.move_to_end(name)
         if len(self._known) > _MOST_KEYS:

@@ -154,6 +154,7 @@ class MemoryStore:
             replacements: list[_Replacement] = []
             for number, (change, text) in enumerate(zip(changes, texts, strict=True), 1):
                 old = self._entry(change.collection, change.key)
+                # All expectations are checked before anything is replaced: nothing has to be undone.
                 if not _is_expected(change, old):
                     return None
                 new = None
@@ -215,6 +216,7 @@ class MemoryStore:
         for replacement in replacements:
             documents += (replacement.new is not None) - (replacement.old is not None)
             size += replacement.growth
+        # Only a write that grows the store is refused: deleting and shrinking has to be possible in a full one.
         has_too_many = documents > 0 and self._documents + documents > self._max_documents
         is_too_large = size > 0 and self._bytes + size > self._max_bytes
         if has_too_many or is_too_large:
@@ -258,6 +260,8 @@ class MemoryStore:
         while self._expiring and self._expiring[0][0] <= now:
             _, revision, collection, key = heapq.heappop(self._expiring)
             entry = self._entry(collection, key)
+            # An entry of the heap may be of an earlier write of the key. The revision shows that this is the one that
+            # expires.
             if entry is not None and entry.revision == revision:
                 self._remove(collection, key, entry)
         # documents that are written again and again
@@ -291,4 +295,5 @@ def _size(key: str, entry: _StoredDocument | None) -> int:
 
 
 def _document(key: str, entry: _StoredDocument) -> Document:
+    # Decoded for each reader: two of them never share a value that one of them may change.
     return Document(key=key, value=json.loads(entry.text), revision=entry.revision, expires_at=entry.expires_at)

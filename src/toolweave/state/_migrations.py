@@ -54,6 +54,7 @@ class CheckedFile:
         """
         if writes and not self._writable:
             raise StoreError(f"{self._path} can only be read: the file, its folder or its file system is read-only")
+        # A deleted file stays usable for the process that has it open, so writes would succeed and be lost.
         if _identity(self._path) != self._identity:
             raise StoreError(
                 f"{self._path} was deleted, emptied or replaced while it was open; put it back, or close the store and "
@@ -73,6 +74,7 @@ def open_database(path: Path, busy_seconds: float) -> tuple[sqlite3.Connection, 
     """
     if not path.exists():
         _make_file(path)
+    # SQLite takes an empty file for a new database. Runs that were lost would look as if they had never been.
     elif not path.stat().st_size:
         raise StoreError(
             f"{path} is empty, and no store ever is: it was emptied, or its disk was full; "
@@ -96,6 +98,7 @@ def open_database(path: Path, busy_seconds: float) -> tuple[sqlite3.Connection, 
 @contextmanager
 def writing(connection: sqlite3.Connection) -> Generator[None, None, None]:
     """Run the block in one transaction, which other processes see whole or not at all."""
+    # The lock for writing at once: a transaction that reads first could not get it later without failing.
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -211,6 +214,7 @@ def _write_ahead(connection: sqlite3.Connection, busy_seconds: float) -> None:
         try:
             connection.execute("PRAGMA journal_mode = WAL")
         except sqlite3.OperationalError as exc:
+            # The low byte is the primary code; extended codes have the same one.
             if exc.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
                 raise
             time.sleep(0.01)
@@ -227,6 +231,7 @@ def _migrate(connection: sqlite3.Connection, path: Path) -> None:
             for statement in statements:
                 connection.execute(statement)
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        # In the same transaction as the statements: the version never names a layout that is not there.
         connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
 
 

@@ -93,6 +93,8 @@ class RedisStore:
 
     def within(self, seconds: float) -> RedisStore:
         """Return the same store, over the same connections, whose calls end after so many seconds."""
+        # A shallow copy: the table of connections and its lock are the same objects, so both stores use the same
+        # connections.
         other = copy(self)
         other._wait_seconds = min(seconds, self._wait_seconds)  # noqa: SLF001 - its own kind
         return other
@@ -207,6 +209,8 @@ class RedisStore:
     async def listening(self, name: str) -> AsyncGenerator[SignalListener, None]:
         """Listen to a name's signals during the block, of all processes; none arrive while the server is away."""
         async with self._used() as link:
+            # Subscribed before the block begins, so that no signal is lost between the first read in it and the first
+            # wait.
             sure = await link.subscribe(self._channel)
             async with link.listeners.listening(
                 name, sure=sure, receive=lambda: link.receive_signals(self._channel)
@@ -227,6 +231,7 @@ class RedisStore:
         """
         async with self._used() as link:
             if link.users == 1:
+                # A script and not a PING: a user without the right to run scripts is found out at the start.
                 await link.call(GET, self._keys[:1], ["", "none"], again=False)
             link.users += 1
         return self
@@ -249,6 +254,7 @@ class RedisStore:
 
     async def _write(self, changes: Sequence[Change], signal: str = "") -> Sequence[int] | None:
         self._writes += 1
+        # From the first write on, so that a process that writes once also takes its share.
         sweeps = "1" if self._writes % _SWEEP_EACH == 1 else ""
         # The token makes the write idempotent: a connection that breaks after sending says nothing of whether it was
         # done.
@@ -256,6 +262,8 @@ class RedisStore:
         for change in changes:
             args += _arguments(change)
         revisions: bytes | None = None
+        # A script that has been sent runs in any case. A caller that left before the answer could not know whether it
+        # wrote.
         with anyio.CancelScope(shield=True):
             revisions = await self._call(WRITE, [*self._keys, self._channel], args)
         if revisions is None:
@@ -322,6 +330,8 @@ def _name(collection: str, key: str) -> tuple[bytes, bytes]:
     """
     try:
         head = collection.encode()
+        # The length in front keeps collections apart: without it, `a` with the key `b:c` and `a:b` with the key `c` had
+        # one name.
         head = b"%d:%b:" % (len(head), head)
         return head, head + key.encode()
     except UnicodeEncodeError as exc:

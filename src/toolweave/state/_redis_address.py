@@ -117,6 +117,8 @@ class RedisAddress:
             if self.service is not None:
                 options.pop("host", None)
             return options
+        # Raised outside `except`, so that the original error, whose text may hold a secret of the URL, is not its
+        # context.
         raise problem
 
     def __repr__(self) -> str:
@@ -244,6 +246,7 @@ def _secrets(found: list[str | None]) -> tuple[str, ...]:
     forms: list[str] = []
     for secret in found:
         if secret:
+            # In both forms: errors of the client show the decoded one, errors about the URL the other.
             forms += [secret, unquote(secret)]
     return tuple(forms)
 

@@ -27,6 +27,7 @@ class Sentinels:
     def __init__(self, service: SentinelService, options: dict[str, Any], wait_seconds: float) -> None:
         self._service = service
         self._options = options
+        # So that all of them together take half of the time, and a Sentinel that is away leaves some for the others.
         self._seconds = max(0.1, wait_seconds / (2 * len(service.hosts)))
         self._manager: Any = None
 

@@ -33,6 +33,8 @@ def _read(accept: bytes) -> frozenset[bytes]:
     found: set[bytes] = set()
     for part in accept.lower().split(b","):
         media_range, *parameters = part.split(b";")
+        # A weight of 0 excludes the type (RFC 9110, 12.4.2). Any other weight only orders, and there is one type to
+        # choose from.
         if not any(_NOT_ACCEPTABLE.fullmatch(parameter.strip()) for parameter in parameters):
             found.add(media_range.strip())
     return frozenset(found)

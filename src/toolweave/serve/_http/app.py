@@ -264,6 +264,7 @@ class HttpApp:
             ConfigError: The path is that of the app's own endpoint or health check, or the endpoint's server has an
                 authorization, which would be ignored.
         """
+        # An error and not a warning: the owner of the mounted server believes that it is protected by this.
         if served.auth is not None and served.auth is not self._build.settings.auth:
             raise ConfigError(
                 f"the server at {path!r} has an `auth`, which would be ignored; give it to the app around it"
@@ -312,6 +313,7 @@ class HttpApp:
                 await stack.enter_async_context(build.settings.auth.running())
             auth = build.settings.auth
             dispatcher = await stack.enter_async_context(self._answering(self.path, build.served, auth))
+            # Last: until then, requests are answered by `_not_running`, and not by a half of the app.
             self._app = build.app(dispatcher, self._route_of)
             try:
                 yield
@@ -342,6 +344,8 @@ class HttpApp:
             finally:
                 self._served.remove(answering)
                 if sessions is not None:
+                    # Before the tasks are cancelled: requests that wait for an answer of their client get an error that
+                    # says why.
                     sessions.end_all()
                 tasks.cancel_scope.cancel()
 
@@ -389,6 +393,7 @@ class HttpApp:
                 await send({"type": "lifespan.startup.complete"})
                 started = True
                 await receive()
+        # Everything, because an ASGI server that gets neither "complete" nor "failed" waits for ever.
         except BaseException as exc:
             phase = "shutdown" if started else "startup"
             await send({"type": f"lifespan.{phase}.failed", "message": f"{type(exc).__name__}: {exc}"})
@@ -509,6 +514,7 @@ class _AppParts:
                 responses=ResponseMaker(spawner, self._bounds, streams),
             )
         shared = served.peers if sessions is not None else None
+        # A stateless endpoint has no sessions, so messages of other processes about them have nobody here.
         with nullcontext() if shared is None else shared.serving(path, legacy.deliver):
             yield dispatcher
 
@@ -534,6 +540,8 @@ class _AppParts:
         """Return the authorization of an endpoint at another path: below the app's own it is a resource by itself."""
         auth = self.settings.auth
         own = self.settings.path
+        # A token for one resource must not open another one (RFC 8707), so an endpoint below has a resource identifier
+        # by itself.
         if auth is not None and path.startswith(f"{own}/"):
             return auth.below(path.removeprefix(own))
         return auth
@@ -549,6 +557,8 @@ class _AppParts:
         settings = self.settings
         public: dict[str, App] = {}
         if auth is not None:
+            # Counted before the token is checked: the check costs work, and a caller without a valid token could ask
+            # for it without a bound.
             app = self.shares.before_authorization(auth.authorized(app))
         elif settings.auth is not None:
             app, public = settings.auth.protect(app)
@@ -564,6 +574,8 @@ class _AppParts:
         """
         settings = self.settings
         fast = dispatcher.fast_path
+        # What stands between has to see every request. The fast path is behind it then, and saves only the rest of the
+        # way.
         has_layers = settings.auth is not None or bool(settings.middleware)
         inner: App = dispatcher
         if fast is not None and has_layers:

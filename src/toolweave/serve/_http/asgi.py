@@ -74,6 +74,7 @@ def path_of(scope: Scope) -> str:
     """Return the path of a request below where the app is mounted."""
     path: str = scope["path"]
     root: str = scope.get("root_path", "")
+    # Servers and frameworks differ in whether `path` contains `root_path`.
     if root and path.startswith(root):
         return path[len(root) :] or "/"
     return path
@@ -93,6 +94,7 @@ async def respond(send: Send, status: int, text: str = "", headers: Iterable[tup
         head = [(b"content-type", b"text/plain; charset=utf-8")]
     else:
         head = []
+    # A 204 must not have the header (RFC 9110, 8.6).
     if status != 204:
         head.append((b"content-length", b"%d" % len(body)))
     await send({"type": "http.response.start", "status": status, "headers": [*head, *headers], TOGETHER: True})
@@ -114,6 +116,7 @@ async def read_body(receive: Receive, limit: int) -> bytes | None:
     size = len(body)
     while size <= limit:
         message = await receive()
+        # Half a body is not a request: nothing of it is acted on.
         if message["type"] != "http.request":
             return b""
         parts.append(message.get("body", b""))

@@ -47,6 +47,7 @@ async def answer_batch(
         return {"type": "http.disconnect"}
 
     async def one(message: StrictMessage) -> None:
+        # Bounded: 100 messages in one POST must not hold more of the server than a few clients do.
         async with turns:
             await serve(message, nothing_more, _MessageResponse(joint).take)
 
@@ -74,6 +75,8 @@ class _MessageResponse:
         """Receive an ASGI message of the response: events are passed on at once, any other body when it is complete."""
         if message["type"] == "http.response.start":
             self._status = message["status"]
+            # By the content type, which is known before the body: events are for the client now, a text only when it is
+            # whole.
             self._events = dict(message.get("headers", ())).get(b"content-type", b"").startswith(b"text/event-stream")
             return
         chunk: bytes = message.get("body", b"")
@@ -114,6 +117,7 @@ class _JointResponse:
             await self.event(b"event: message\r\ndata: " + body + b"\r\n\r\n")
         elif is_message:
             self._answers.append(body)
+        # The first one stands for the batch if no member has an answer: one response has one status.
         elif status >= 400 and self._refusal is None:
             self._refusal = (status, body)
 

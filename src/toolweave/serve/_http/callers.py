@@ -77,6 +77,8 @@ class Callers:
         texts = [value.decode("latin-1") for name, value in scope["headers"] if name == b"x-forwarded-for"]
         for text in reversed(",".join(texts).split(",")):
             named = _without_port(text.strip())
+            # Anything else than an address was not written by the trusted proxy behind it, so what stands before it is
+            # not believed either.
             if _address(named) is None:
                 break
             host = named
@@ -95,6 +97,7 @@ def _network(text: str) -> _Network:
 def _address(host: str) -> _Address | None:
     """Return an address, as IPv4 if it is one mapped into IPv6; None for a text that is not an address."""
     try:
+        # Without the zone (`%eth0`), which is a name of this machine and not a part of the client.
         address = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:
         return None
@@ -118,6 +121,7 @@ def _without_port(text: str) -> str:
     """Return the address of an entry such as `192.0.2.1:4711` or `[2001:db8::1]:4711`."""
     if text.startswith("["):
         return text[1:].partition("]")[0]
+    # An IPv6 address without brackets has more colons and no port: nothing is taken off it.
     host, _, port = text.rpartition(":")
     if ":" not in host and host and port.isdigit():
         return host

@@ -162,6 +162,7 @@ class HttpConnection(asyncio.Protocol):
         self._client = _address(transport.get_extra_info("peername"))
         self._server = _address(transport.get_extra_info("sockname"))
         self._state.connections.add(self)
+        # It may close this connection at once, if there are too many: so the transport is checked below.
         self._state.opened.add(self)
         if transport.is_closing():
             return
@@ -178,6 +179,7 @@ class HttpConnection(asyncio.Protocol):
         for exchange in (self._running, self.newest):
             if exchange is not None:
                 exchange.disconnect()
+        # A task that waits for room in the output buffer would otherwise wait for a connection that is gone.
         self.resume_writing()
         # Each of these refers to this connection, which would otherwise be left to the garbage collector.
         self._queued.clear()
@@ -206,6 +208,7 @@ class HttpConnection(asyncio.Protocol):
             self._skip_chunk = False  # a pipelined head may share its first chunk with the request before
         else:
             self._head_bytes += len(data)
+        # By the bytes that arrived and not by the parsed headers: a single endless header is never parsed.
         if self._head_bytes > self._state.limits.header_bytes:
             self._refuse(_TOO_LARGE)
         elif self._head_timer is None:
@@ -313,10 +316,13 @@ class HttpConnection(asyncio.Protocol):
             return
         self._is_upgrade = parser.should_upgrade()
         version = parser.get_http_version()
+        # Connections of HTTP/1.0 are closed in any case: few clients keep them, and proxies disagree about how.
         keep_alive = version != "1.0" and parser.should_keep_alive() and not self._state.is_closing
         scope = self._scope(parser.get_method(), version)
         exchange = HttpExchange(scope, self, keep_alive=keep_alive, expects_continue=self._expects_continue)
         app = self._state.app
+        # Asked again now, with a whole head: connections may have been closed since, and otherwise the client gets a
+        # status and not a reset.
         if self.is_excess and self._state.opened.refuses(self):
             app = _busy
         before = self.newest
@@ -377,6 +383,7 @@ class HttpConnection(asyncio.Protocol):
         self._running = exchange
         task = self._loop.create_task(exchange.run(app))
         self._state.tasks.add(task)
+        # Held until its end: the event loop has only a weak reference to a task.
         task.add_done_callback(self._state.tasks.discard)
 
     def exchange_ended(self) -> None:
@@ -416,6 +423,7 @@ class HttpConnection(asyncio.Protocol):
 
     def _newest_complete(self) -> HttpExchange | None:
         """Forget a queued request whose body is incomplete, and return the last one before it."""
+        # A queued request is not running yet, so it can be forgotten without an effect.
         if self.newest is not None and self.newest.more_body and self._queued:
             self._queued.pop()
             if self._queued:

@@ -245,6 +245,8 @@ class HttpDispatcher:
     async def _other(self, scope: Scope, receive: Receive, send: Send, work: anyio.CancelScope) -> None:
         """Serve a request other than POST: those of sessions."""
         method = scope["method"]
+        # Without the header, a server has to assume 2025-03-26 (Streamable HTTP of 2025-06-18, protocol version
+        # header).
         version = dict(scope["headers"]).get(b"mcp-protocol-version", _BATCHING)
         if version not in _HANDSHAKE:  # a modern client only posts
             await respond(send, 405, "Method Not Allowed", [(b"allow", b"POST")])
@@ -289,6 +291,7 @@ class HttpDispatcher:
             return
         headers = dict(scope["headers"])
         messages = message if isinstance(message, list) else [message]
+        # Before `Accept` and the envelope: a caller without the scopes learns nothing else about its request.
         refusal = self._gate.refusal(scope, _operations(messages))
         accepts = isinstance(message, list) or self.acceptable(headers.get(b"accept", b""))
         if refusal is None and accepts and isinstance(message, StrictMessage) and _is_modern(message, headers):
@@ -335,6 +338,7 @@ class HttpDispatcher:
             raise RequestError(f"Invalid request: {why}", code=INVALID_REQUEST)
         raw = scope["headers"]
         headers = dict(raw)
+        # A notification has no envelope, so the header alone names its revision.
         if message.id is msgspec.UNSET:
             version = headers.get(b"mcp-protocol-version", b"")
             if version != _VERSION:
@@ -372,6 +376,7 @@ class HttpDispatcher:
             refused = "batches are of revision 2025-03-26 only"
         elif len(members) > MOST:
             refused = f"a batch has at most {MOST} messages"
+        # Before any member is handled: a batch that is refused must have had no effect.
         elif len(messages) < len(members) or not all(map(_may_be_batched, messages)):
             refused = "every member of a batch must be a message, and none may be 'initialize'"
         elif any(_is_modern(one, {}) for one in messages):
@@ -386,6 +391,8 @@ class HttpDispatcher:
             if message.id is msgspec.UNSET or message.is_answer:
                 await self._legacy.post(message, scope, receive, send, work)
                 return
+            # Each request counts by itself, or a batch would be a way around the share of a caller. Notifications and
+            # answers cost too little to be counted.
             place = self.requests.places.enter_as(batch.caller)
             if place is None:
                 await self._refuse_busy(scope, send, member=message.id)
@@ -401,9 +408,12 @@ class HttpDispatcher:
         """Answer a request that was read and checked."""
         exchange.request_id = call.id
         if call.method == methods.SUBSCRIPTIONS_LISTEN:
+            # It may stay open for hours: when connections are scarce, the oldest streams of the caller that holds the
+            # most are ended first.
             note_stream(scope, work)
         client = client_of(call.params["_meta"], identity_of(scope), may_of(scope))
         request = Request(call.method, call.params, client, exchange, call.id, VisibleHeaders(scope["headers"]))
+        # The fast path has sent the call already. Sent again here, it would have its effect twice.
         request.sent = scope.get(SENT)
         try:
             await exchange.fill(self._endpoint.answer(request))
@@ -430,6 +440,8 @@ def _may_be_batched(message: StrictMessage) -> bool:
 
 def _is_modern(message: StrictMessage, headers: Headers) -> bool:
     """Whether a message is of the modern era, or of an unknown one, by its header or its envelope."""
+    # An unknown revision is treated as modern, because its error lists the supported ones (-32022). The legacy error
+    # does not.
     if headers.get(b"mcp-protocol-version", _BATCHING) not in _HANDSHAKE:
         return True
     if message.id is msgspec.UNSET or not isinstance(message.method, str):

@@ -104,6 +104,7 @@ class MemoryEventStore:
         if last_event_id not in self._events:
             return None
         stream = self._events[last_event_id][0]
+        # By number and not by position: events of other streams lie between, and older ones may have been dropped.
         after = int(last_event_id)
         for event_id, (of, message) in list(self._events.items()):
             if of == stream and int(event_id) > after and message is not None:
@@ -190,6 +191,7 @@ class EventStream:
             await self._prime(retry)
 
     async def _prime(self, retry: int | None) -> None:
+        # Stored although it has no data: the client can resume after it even if no message has been written yet.
         event_id = await self._kept(None)
         wait = b"" if retry is None else b"retry: %d\r\n" % retry
         if event_id is not None and self._sink is not None:
@@ -209,6 +211,7 @@ class EventStream:
         """Keep one message, and write it where the stream is carried."""
         async with self._lock:
             self.ended = self.ended or last
+            # Stored before it is written: a client that loses the connection during the write can still get it.
             event_id = await self._kept(message.decode(), last=last)
             if self._sink is not None:
                 await self._sink.write(event_of(message, event_id), last=last)
@@ -270,6 +273,7 @@ _MAX_KEY = 200
 
 def stream_label(key: RequestId) -> str | None:
     """Return a new name for the stream that answers a request; None for an id that is too long for that."""
+    # JSON may have lone surrogates in a string, and the id has to come back unchanged.
     text = str(key).encode("utf-8", "surrogatepass")
     if len(text) > _MAX_KEY:
         return None
@@ -323,6 +327,8 @@ class NotificationStream(EventStream):
 
     def push(self, method: str, params: Mapping[str, Any]) -> None:
         """Queue a notification; never waits."""
+        # By method and URI: "the list has changed" is the same if it is said twice, a change of another resource is
+        # not.
         self._waiting[method, str(params.get("uri", ""))] = method, params
         self.deliver()
 

@@ -162,6 +162,8 @@ class HttpExchange:
         """Return the next event of the request; see ASGI."""
         if self._expects_continue and not self._carrier.transport.is_closing():
             self._expects_continue = False
+            # Sent when the app asks for the body, and not at once: a request that is refused by its headers never has
+            # its body sent.
             self._carrier.transport.write(_CONTINUE)
         if not (self._is_ready or self.disconnected or self.response_complete):
             self._carrier.resume_reading()
@@ -185,6 +187,7 @@ class HttpExchange:
         Raises:
             RuntimeError: The message is not the one that is due, or its head or length is wrong.
         """
+        # Awaited before each part, so a client that does not read holds one part in memory, not the whole response.
         if self._carrier.is_write_paused and not self.disconnected:
             await self._carrier.writable()
         if self.disconnected:
@@ -231,6 +234,8 @@ class HttpExchange:
         framing = self.framing
         if framing is Framing.LENGTH:
             left = self._remaining - len(body)
+            # Checked before anything is written: more bytes than declared would be read as the beginning of the next
+            # response.
             if left < 0:
                 raise RuntimeError("the response is longer than its Content-Length")
             if left and is_last:
@@ -281,6 +286,7 @@ class HttpExchange:
 
     def _framing(self, status: int, length: int | None, *, is_chunked: bool) -> Framing:
         """Return how the body of a response is framed, by its headers."""
+        # First, whatever the headers say: such a response ends with its head (RFC 9112, 6.3).
         if status in _BODILESS or self.scope["method"] == "HEAD":
             return Framing.NO_BODY
         if is_chunked:
@@ -288,6 +294,7 @@ class HttpExchange:
         if length is not None:
             self._remaining = length
             return Framing.LENGTH
+        # HTTP/1.0 has no chunks (RFC 9112, 6.1), so the end of the connection is the end of the body.
         if self.scope["http_version"] == "1.0":
             self.keep_alive = False
             return Framing.CLOSE
@@ -311,6 +318,7 @@ def _line(name: bytes, value: bytes) -> bytes:
     key = name.lower()
     line = b"%b: %b\r\n" % (key, value)
     if key not in _DECIDING and len(line) <= _MAX_LINE:
+        # Values may come from clients, so they must not decide how much memory this takes.
         if len(_LINES) >= _MAX_LINES:
             _LINES.clear()
         _LINES[(name, value)] = line

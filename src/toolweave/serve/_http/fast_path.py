@@ -135,6 +135,7 @@ class _ByClient(msgspec.Struct, frozen=True, eq=False):
     def cancel(self) -> None:
         """End it."""
         reply = self.exchange.reply
+        # A cancellation that crosses the answer on the way does nothing.
         if reply is None or not reply.answered:
             self.exchange.cancelled = True
             self.exchange.stop()
@@ -280,6 +281,7 @@ class FastPath:
         headers = dict(raw)
         if len(headers) != len(raw):
             return None
+        # A missing length does not pass here: a chunked body is read by the full path, which bounds it.
         if not self._guard.takes_size(headers, headers.get(b"content-length", b"")):
             return None
         modern = self._judged[judged_values(headers)]
@@ -298,6 +300,8 @@ class FastPath:
 
     def _passes(self, headers: JudgedHeaders) -> bool:
         """Whether every check passes that depends on these headers alone."""
+        # Pages of browsers need CORS headers in the response, and chunks a bound while they are read: both are for the
+        # full path.
         if b"origin" in headers or b"transfer-encoding" in headers:
             return False
         return self._guard.verdict("POST", headers) is None and self._acceptable(headers.get(b"accept", b""))
@@ -338,6 +342,7 @@ class FastPath:
 
     def _send(self, calls: SendsCalls, exchange: _FastExchange, plain: _Plain, scope: Scope) -> SentCall | None:
         """Send a call, if that can be done at once."""
+        # The token decides what the client may do, and the client that is kept for equal envelopes has none.
         if self._gate.authorizes:
             client = self._client(plain, scope)
         else:
@@ -363,6 +368,7 @@ class FastPath:
         if self._sessions is None:
             return None
         session = self._sessions.find(named.decode("latin-1"), principal(scope))
+        # An id that is in use is an error, with a message that the full path has.
         if session is None or key in session.running:
             return None
         return session
@@ -441,6 +447,7 @@ class FastPath:
         if not exchange.late or exchange.task is None:
             return False
         exchange.settled = True
+        # Taken back before anything is awaited, or the response would also be cancelled.
         exchange.task.uncancel()
         with anyio.move_on_after(_LAST_SECONDS, shield=True):
             if exchange.aborted:
@@ -456,6 +463,7 @@ class FastPath:
         if answer is None:
             if not (exchange.aborted or exchange.cancelled):
                 return False
+            # The upstream is notified that nobody waits any more; then the client gets an error that says why.
             await sent.give_up()
             await self._broken_off(exchange, self._response(exchange, anyio.CancelScope(), receive, send))
             return True

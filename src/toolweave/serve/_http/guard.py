@@ -92,6 +92,7 @@ class Guard:
             if path == self._paths.health:
                 await _health(scope, send)
                 return
+            # `/mcp/` is the endpoint, too: not every client follows a redirect with its POST.
             if path.rstrip("/") != self._paths.endpoint.rstrip("/"):
                 route = self._paths.route_of(path)
                 if route is None:
@@ -191,6 +192,7 @@ class Guard:
 
     async def _preflight(self, headers: Headers, send: Send) -> None:
         """Answer a CORS preflight: with the allowed methods and headers, or without CORS headers."""
+        # A preflight has no token, so it cannot be left to the authorization.
         if not self._origins.shares(headers.get(b"origin", b"")):
             await respond(send, 403, "CORS is not enabled for this origin")
             return
@@ -206,6 +208,7 @@ class Guard:
         app = self._paths.public.get(path)
         if app is None:
             await respond(send, 404, "Not Found")
+        # Also for public documents: the URLs in them would be believed under a name that an attacker chose.
         elif not self._origins.serves(dict(scope["headers"]).get(b"host")):
             await respond(send, 421, "This host name is not served here")
         else:
@@ -227,6 +230,7 @@ def _is_accepted(kind: bytes, *, forms: bool) -> bool:
 
 def _is_json(kind: bytes) -> bool:
     media, _, parameters = kind.lower().partition(b";")
+    # JSON is UTF-8 (RFC 8259, 8.1). Another charset would be decoded wrongly, and quietly.
     if b"charset" in parameters:
         charset = parameters.strip().partition(b"=")[2].strip(b'"')
     else:
@@ -241,6 +245,7 @@ def _is_form(kind: bytes) -> bool:
 def _parameters(headers: Headers) -> bytes:
     """Return the headers of mirrored arguments that a preflight asks for; their names are the server's own choice."""
     asked = headers.get(b"access-control-request-headers", b"").lower().split(b",")
+    # Only the prefix of the protocol is answered: echoing every requested header would allow all of them.
     names = [name.strip() for name in asked if name.strip().startswith(b"mcp-param-")]
     return b"".join(b", " + name for name in names if name.replace(b"-", b"").isalnum())
 

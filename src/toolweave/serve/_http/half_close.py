@@ -64,6 +64,7 @@ class HalfClose:
             return False
         newest.keep_alive = False
         if newest.more_body:
+            # Its body stays incomplete for ever: the app must not wait for the rest.
             newest.disconnected = True
         if not self._is_probed:  # the end is received once more when reading is resumed
             self._is_probed = True
@@ -82,6 +83,7 @@ class HalfClose:
             if newest.disconnected:  # the rest of its body never comes
                 connection.transport.close()
                 return
+            # An interim response is possible only before the final one, and HTTP/1.0 has none (RFC 9110, 15.2).
             if not newest.response_started and newest.scope["http_version"] == "1.1":
                 connection.transport.write(_PROBE)
         self._schedule_probe()

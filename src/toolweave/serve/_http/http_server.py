@@ -131,11 +131,15 @@ def bind(host: str, port: int, *, reuse_port: bool = False) -> socket.socket:
     family, kind, protocol, _, address = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)[0]
     bound = socket.socket(family, kind, protocol)
     try:
+        # Windows would let another program take the port over with this option; elsewhere it only skips the wait after
+        # a restart.
         if sys.platform != "win32":
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if reuse_port:
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         if family == socket.AF_INET6:
+            # The default differs between systems. A server that is bound to IPv6 should not answer IPv4 on some of
+            # them.
             bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # asyncio sets it only on its own sockets
         bound.bind(address[:2])
@@ -243,6 +247,7 @@ class _HttpServer:
 
     async def _finish_calls(self) -> None:
         """Close idle connections, and the others with their responses; cancel calls that take too long."""
+        # Streams end before connections are closed: their clients get an orderly end and reconnect elsewhere.
         await self._app.drain()
         self._close_connections()
         with anyio.move_on_after(self._app.limits.shutdown_seconds) as patience:
@@ -269,6 +274,7 @@ class _HttpServer:
         with anyio.move_on_after(_GRACE_SECONDS):
             while state.connections or state.tasks:
                 await anyio.sleep(_POLL_SECONDS)
+        # Only now: a call that is cancelled by its scope can still answer, and a task that is cancelled cannot.
         for task in list(state.tasks):
             task.cancel()
         with anyio.move_on_after(_GRACE_SECONDS):

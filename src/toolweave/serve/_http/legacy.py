@@ -140,7 +140,9 @@ class LegacyHttp:
     async def _take(self, message: StrictMessage, session: HttpSession | None, send: Send) -> None:
         """Acknowledge a notification or an answer, and act on it."""
         if session is not None and self._peers is not None and not _is_for(session, message):
+            # Forwarded before it is acknowledged: after a 202 the client does not send it again.
             await self._to_peers(self._peers.forward(session.id, message))
+        # Before it is acted on, so that the acknowledgement does not wait for the effect.
         await respond(send, 202, headers=[] if session is None else [session.header])
         if session is not None:
             self._act(session, message)
@@ -160,6 +162,7 @@ class LegacyHttp:
 
     async def _initialize(self, key: RequestId, params: Mapping[str, Any], scope: Scope, send: Send) -> None:
         """Answer a handshake; a successful one begins a session, or restarts the session that it names."""
+        # Room is made before the endpoint is asked: a handshake that cannot get a session has no effect there.
         session = await self._new_session(scope)
         client = Client(version="", principal=principal(scope), identity=identity_of(scope))
         request = Request(methods.INITIALIZE, params, client, _Mute(), key, VisibleHeaders(scope["headers"]))
@@ -178,6 +181,7 @@ class LegacyHttp:
             session.client = session.latest = client_of_handshake(
                 params, result, conversation=session.name, principal=session.principal
             )
+            # A session that is restarted keeps its id, which other processes know already.
             if self._peers is not None and _SESSION not in dict(scope["headers"]):
                 try:
                     session.id = self._peers.issue(session.client, self._path)
@@ -185,6 +189,7 @@ class LegacyHttp:
                 except RequestError as exc:
                     await respond_error(send, 200, key, exc)
                     return
+            # Last: a session whose handshake failed is never open.
             self._sessions.add(session)
             headers = [session.header]
         await respond_json(send, 200, body, headers)
@@ -198,6 +203,8 @@ class LegacyHttp:
                 may=may_of(post.scope),
                 identity=identity_of(post.scope),
             )
+        # The id names the request in cancellations and in its stream. Of two running requests with one id,
+        # neither could be cancelled.
         elif post.id in session.running:
             raise _Refused(400, "Invalid request: a request with this id is still running")
         else:
@@ -250,6 +257,7 @@ class LegacyHttp:
 
     async def _remembered(self, request: Request, session: HttpSession, peers: SessionPeers) -> Json:
         result = await self._endpoint.answer(request)
+        # After the endpoint has accepted it: a level or a subscription that was refused is not repeated elsewhere.
         await peers.remember(session.id, StrictMessage("2.0", method=request.method, params=dict(request.params)))
         return result
 
@@ -266,6 +274,8 @@ class LegacyHttp:
             if session is not None:
                 if session.can_resume:
                     after = headers.get(_RESUME, b"").decode("latin-1")
+                # One stream for notifications in a session: with two of them, each notification would have to be sent
+                # on only one.
                 if not after and session.notifications.carried:
                     raise _Refused(409, "Conflict: Only one SSE stream is allowed per session")
         except _Refused as exc:
@@ -426,6 +436,7 @@ class LegacyHttp:
         """Keep the streams of a session for other processes, where they and the session have a store for them."""
         if peers is None or peers.events is None:
             return
+        # A store that the owner of the app gave keeps the events already.
         if self._streams and session.store is None:
             session.share(peers.events)
 

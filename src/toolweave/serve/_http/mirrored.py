@@ -23,9 +23,11 @@ class MirroredArguments:
         else:
             schema = self._schema_of(name)
         if schema is None:
+            # Callers choose names, so unknown ones leave nothing behind.
             self._known.pop(name, None)
             return ()
         known = self._known.get(name)
+        # By identity: a tool that was replaced under the same name has another schema object.
         if known is None or known[0] is not schema:
             if len(self._known) >= _MAX_KNOWN:
                 self._known.clear()  # of tools that came and went

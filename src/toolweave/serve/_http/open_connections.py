@@ -118,6 +118,7 @@ class OpenConnections:
         else:
             found = connection
             self._figures.refused += 1
+        # Forgotten now and not when the socket is closed: the numbers have to be right for the next connection.
         self.remove(found)
         found.give_way()
 
@@ -154,6 +155,7 @@ class OpenConnections:
         held = self._shares.of(newcomer)
         is_largest = newcomer != _PROXIES
         for address, number in self._shares.largest_first():
+            # A proxy carries many callers, so its connections are never closed for holding the most.
             if address in (newcomer, _PROXIES):
                 continue
             if number < held:

@@ -65,10 +65,13 @@ class Origins:
         scheme, _, authority = text.partition("://")
         if scheme not in ("http", "https"):
             return False
+        # Pages of this machine, such as developer tools on another port. A program that can serve them runs here
+        # anyway.
         if self.local and _without_port(authority) in _LOOPBACK:
             return True
         if self._every_host:  # then the Host header says nothing about whose page it is
             return False
+        # The page comes from this server itself. `Host` can be believed for that, since `serves` has checked it.
         return authority == host.decode("latin-1").lower()
 
     def shares(self, origin: bytes) -> bool:
@@ -107,6 +110,7 @@ def _without_port(authority: str) -> str:
 def _origin(text: str) -> str:
     parts = urlsplit(text)
     is_web = parts.scheme in ("http", "https") and bool(parts.hostname)
+    # Browsers send an origin without a path: one with a slash at its end would never be equal to it.
     if not is_web or text != f"{parts.scheme}://{parts.netloc}":
         raise ConfigError(f"{text!r} is not an origin; expected scheme://host or scheme://host:port, without a path")
     return text.lower()

@@ -101,6 +101,7 @@ def plain_call_of_session(body: bytes) -> PlainToolCall | None:
         return None
     given = call.params
     meta = call.params.meta
+    # An envelope makes it a modern request, whose headers have to be checked against it.
     if meta is not None and PROTOCOL_VERSION in meta:
         return None
     if given.arguments is msgspec.UNSET:
@@ -117,6 +118,8 @@ def _may_be_too_deep(body: bytes) -> bool:
 
 def _names(header: bytes | None, name: str) -> bool:
     """Whether a header names a tool without being decoded."""
+    # A name with other characters is encoded in the header, and one that begins like an encoded word has to be. The
+    # full path decodes them.
     return header == name.encode("utf-8", "replace") and name.isascii() and name[:2] != "=?"
 
 
@@ -151,6 +154,7 @@ def _sender(text: bytes) -> _Sender | None:
         return None
     if ENVELOPE.issuperset(meta):
         return _kept(text, meta)
+    # In a fixed order, so that equal envelopes have equal bytes whatever else stands between their members.
     envelope = {name: meta[name] for name in _ORDERED if name in meta}
     key = encode_value(envelope)
     known = _envelopes.get(key) or _kept(key, envelope)

@@ -107,6 +107,7 @@ class EventResponse:
         # Notifications, comments and the answer come from several tasks; a chunk of one must not be inside another's.
         if self._lock is None:
             self._lock = anyio.Lock()
+        # Around the lock as well: a writer that waits for one which a client stalls is stalled by the same client.
         with self._cancel_if_stalled():
             async with self._lock:
                 if self._done:
@@ -223,6 +224,7 @@ class PostResponse(EventResponse):
     def begin(self) -> None:
         """Note that the body was read: its timeout ends, and the time until the client is watched begins."""
         self._reading = False
+        # The timer has fired for the body already. A new one is needed, or the client would never be watched.
         if self._slow_body:
             self._late.cancel()
             self._late = asyncio.get_running_loop().call_later(self._bounds.moment, self._watch)
@@ -269,6 +271,7 @@ class PostResponse(EventResponse):
 
     async def broken_off(self) -> None:
         """Answer for cancelled work, in case the client is still connected."""
+        # The status has been sent, so an error can only be the end of the stream.
         if self._started or self._done:
             await self.end()
             return
@@ -305,6 +308,7 @@ class PostResponse(EventResponse):
         if self._reading:
             self._slow_body = True
             rest = self._bounds.body - self._bounds.moment
+            # Cancelled and not only answered: the read of the body is what waits, and it ends in no other way.
             self._late = asyncio.get_running_loop().call_later(rest, self._work.cancel)
         else:
             self._tasks.start_soon(self._watched)
@@ -314,6 +318,7 @@ class PostResponse(EventResponse):
         with anyio.CancelScope() as self._watching:
             if not self._closed:
                 await self.until_gone()
+                # A client that leaves after the whole response has cancelled nothing.
                 if not (self._done or self._closed):
                     self._disconnected()
 

@@ -160,6 +160,7 @@ class RestView:
                     return
                 tools += page.tools
                 cursor = page.following
+                # One beyond the maximum is enough: the document says then that there are more.
                 if cursor is None or len(tools) > MAX_TOOLS:
                     break
             info = self._dispatcher.server_info
@@ -205,6 +206,7 @@ class _CallResponse(PostResponse):
     async def result(self, result: Json) -> None:
         """Answer with a result; that of a failed tool is an error."""
         kind = result.get("resultType", "complete")
+        # These are for clients of MCP. The server's name in each response would be noise in a REST API.
         shown = without_members(result, "resultType", "_meta")
         members: Json = result.get("_meta") or {}
         meta = without_members(members, SERVER_INFO)
@@ -214,6 +216,8 @@ class _CallResponse(PostResponse):
             await self._refuse(409, INPUT_REQUIRED, _ASKING)
         elif result.get("isError") is True:
             status, code = (422, "invalid_arguments")
+            # Checked only for a failed call: the tool's own words decide in every other case, and the check costs as
+            # much as a call.
             if self.fits():
                 status, code = (502, "tool_error")
             await self._write(status, {"error": {"code": code, "message": _text(result)}, **shown})
@@ -359,6 +363,7 @@ _ERROR: Json = {
 
 def _operation_id(name: str) -> str:
     """Return the name of a tool as an identifier; one with other characters gets a part of its digest."""
+    # Two names may become one here, such as `a.b` and `a/b`; the digest keeps them apart.
     legal = re.sub(r"[^A-Za-z0-9_-]", "_", name)
     if legal == name:
         return legal
@@ -371,6 +376,7 @@ def _embedded(schema: Any, name: str, schemas: Json) -> Json | None:
     if members is None:
         return None
     try:
+        # With `$id` the schema is a base by itself, and its references are relative to that wherever it stands.
         schemas[name] = members if "$id" in members else _moved(members, f"{_COMPONENTS}{name}")
     except RecursionError:
         return None  # it could not be read
@@ -413,6 +419,7 @@ def _status_of(error: RequestError) -> tuple[int, str]:
     if error.retry_after is not None:
         return 429, "too_many_requests"
     if error.code == INVALID_PARAMS:
+        # The protocol has one code for unknown tools and for wrong parameters, so the text has to distinguish them.
         if error.message.startswith("Unknown tool"):
             return (404, "not_found")
         return (400, "invalid_request")

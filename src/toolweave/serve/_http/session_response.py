@@ -69,6 +69,7 @@ class SessionResponse(PostResponse):
             return
         stream = self._stream = session.stream(self.request_id)
         if stream is not None:
+            # A response whose client has left carries nothing more: the events are kept for the one that comes back.
             stream.carry(None if self._done else self)
             if session.polls:
                 await stream.prime(self._retry)
@@ -110,6 +111,7 @@ class SessionResponse(PostResponse):
         await self.end()
 
     def _status(self, error: RequestError) -> int:
+        # In this era, errors of a request are responses like any other; other statuses are about the transport.
         return 200
 
     async def _answer(self, status: int, body: bytes) -> None:
