@@ -72,7 +72,6 @@ def probes(client: Plain) -> dict[str, Probe]:
         "an id that is a text": client.call("echo", {}, key="é\n"),
         "an id that is a fraction": client.call("echo", {}, key=1.5),
         "an id that is null": client.call("echo", {}, key=None),
-        "an unknown tool": client.call("none", {}),
         "a name that is no text": (client.call("echo", {})[0].replace(b'"name": "echo"', b'"name": 7'), {}),
         "an unknown member": client.call("echo", {}, future={"a": [1]}),
         "a token of progress": client.call("echo", {}, _meta={**META, "progressToken": 1}),
