@@ -203,7 +203,7 @@ async def test_of_entries_with_a_fault_the_first_one_is_named_and_the_others_are
             return False
         header = {"type": "object", "properties": {"x": {"type": "object", "x-mcp-header": "X"}}}
         plain: Json = {"type": "object"}
-        schemas: list[tuple[str, Any]] = [("t", plain), ("text", "x"), ("header", header), ("t", []), ("t", plain)]
+        schemas: list[tuple[str, Any]] = [("t", plain), ("text", "x"), ("header", header), ("t", 5), ("t", plain)]
         tools = [{"name": name, "inputSchema": schema} for name, schema in schemas]
         await exchange.respond_json(200, {"jsonrpc": "2.0", "id": message["id"], "result": {"tools": tools}})
         return True
@@ -218,7 +218,7 @@ async def test_of_entries_with_a_fault_the_first_one_is_named_and_the_others_are
         "tool 't' left out",
         "tool 't' left out",
     ]
-    reasons = ("is not an object but str", "x-mcp-header", "is not an object but list", "a second tool of this name")
+    reasons = ("is not an object but str", "x-mcp-header", "is not an object but int", "a second tool of this name")
     assert all(reason in problem for problem, reason in zip(problems, reasons, strict=True))
 
 

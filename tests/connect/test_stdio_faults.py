@@ -111,13 +111,13 @@ CASES = {
     "no_tools": Case(offers="", lacks="echo add", echo="no tool 'echo'", kind=ErrorKind.NOT_FOUND),
     "non_object_schema": Case(
         problems=(
-            "tool 'schema_true' left out: its inputSchema is not an object but bool",
-            "tool 'schema_list' left out: its inputSchema is not an object but list",
             "tool 'schema_text' left out: its inputSchema is not an object but str",
             "tool 'schema_string_type' left out: its inputSchema does not describe an object but 'string'",
+            "tool 'schema_true': its definition has an 'inputSchema' that is not an object",
+            "tool 'schema_list': its definition has an 'inputSchema' that is not an object",
         ),
-        offers="echo add schema_null schema_empty schema_missing",
-        lacks="schema_true schema_list schema_text schema_string_type",
+        offers="echo add schema_null schema_empty schema_missing schema_true schema_list",
+        lacks="schema_text schema_string_type",
     ),
     "notification_storm": FINE,
     "odd_names": Case(offers="echo add sl/ash dot.ted co:lon ünïcode a__b -dash"),
@@ -137,7 +137,7 @@ CASES = {
     "tool_not_object": Case(problems=tuple(f"tool number {n} left out: it is not an object" for n in (3, 4, 5, 6))),
     "tool_without_name": Case(problems=tuple(f"tool number {n} left out: it has no name" for n in (3, 4, 5))),
     "tools_missing": Case(degraded="its answer to tools/list has no list 'tools'", offers=""),
-    "tools_not_list": Case(degraded="its answer to tools/list has no list 'tools'", offers=""),
+    "tools_not_list": Case(offers="echo", problems=("its answer to tools/list has 'tools' that is not a list",)),
     "wrong_id": Case(echo="it sent an invalid answer: its id is '987654', which no request had", kind=INVALID),
 }
 
