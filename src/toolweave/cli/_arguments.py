@@ -76,6 +76,7 @@ def as_utf8(word: str) -> str:
     Raises:
         CommandError: The word is not UTF-8.
     """
+    # Python decodes arguments by the locale, and bytes that it cannot decode become surrogates (PEP 383).
     if word.isascii() or not any("\udc80" <= char <= "\udcff" for char in word):
         return word
     try:
@@ -242,6 +243,7 @@ def _kind(value: object) -> str:
 def _path(key: str, schema: JsonObject, root: JsonObject) -> tuple[str, ...]:
     first, _, rest = key.partition(".")
     is_dotted = first != "" and rest != ""
+    # A parameter may have a dot in its own name, which then counts.
     if not is_dotted or property_schema(schema, key, root):
         return (key,)
     owner = property_schema(schema, first, root)

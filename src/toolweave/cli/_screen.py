@@ -84,6 +84,7 @@ def question_shown(question: str, repeat: Callable[[], object]) -> Generator[Non
 def _write_below(text: str) -> None:
     """Write whole lines to standard error, below a question that waits."""
     global _repeat_question
+    # Cleared before it is called: it writes by itself, and must not come back here.
     repeat = _repeat_question
     _repeat_question = None
     if repeat is None:

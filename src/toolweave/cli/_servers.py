@@ -178,6 +178,7 @@ def _brief(text: str) -> str:
 @asynccontextmanager
 async def open_fleet(selection: LoadedConfig, *, callbacks: Callbacks | None = None) -> AsyncGenerator[OpenServers]:
     """Open these servers and wait until each is ready or has failed; a failing one stops no other."""
+    # `settled` waits instead, with a line on the terminal.
     async with connect_mcp_servers(selection, wait=0, callbacks=callbacks or Callbacks()) as hub:
         fleet = OpenServers(hub, selection)
         await fleet.settled()

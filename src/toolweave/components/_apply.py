@@ -53,6 +53,7 @@ def apply_changes(changes: Sequence[FileChange]) -> None:
     try:
         pairs = [_stage(change, folders, staged) for change in changes]
         for change, (new, old) in zip(changes, pairs, strict=True):
+            # Before the rename, so that Ctrl-C between the two is also undone.
             done.append((change.path, old))
             if new is not None:
                 new.replace(change.path)
@@ -88,8 +89,10 @@ def _stage(change: FileChange, folders: list[Path], staged: list[Path]) -> tuple
         with new.open("wb") as stream:
             stream.write(change.after)
             stream.flush()
+            # Before the rename: after a power failure, the name could otherwise stand for an empty file.
             os.fsync(stream.fileno())
         if old is None:
+            # Temporary files are private, and a source file has to be as readable as any other of the user's.
             new.chmod(_NEW_FILE & ~_umask())
         else:
             shutil.copymode(change.path, new)

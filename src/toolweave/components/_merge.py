@@ -96,6 +96,7 @@ def _unchanged(base: Sequence[str], mine: Sequence[str], theirs: Sequence[str]) 
 
     The last one is empty, at the end of each text.
     """
+    # With `autojunk`, lines that are frequent in a long file, such as empty ones, would match nothing.
     lefts = SequenceMatcher(None, base, mine, autojunk=False).get_matching_blocks()
     rights = SequenceMatcher(None, base, theirs, autojunk=False).get_matching_blocks()
     left = right = 0

@@ -199,6 +199,7 @@ def _updated(
         text = merged.marked("yours", label)
         return [_to(replace(step, action=Action.CONFLICT, why=why), new, form, text=text)]
     side = step.path + SIDE
+    # A file beside it from an earlier update may have the user's work in it, so another text is never overwritten.
     if on_conflict == "side" and text_of(disk.get(side, new.encode())) == new:
         mine_kept = _to(replace(step, action=Action.CONFLICT, why=f"{why}; see {side}"), new, form, text=merged.mine())
         beside = FileStep(path=side, action=Action.CREATE, before=disk.get(side), after=disk.get(side, new.encode()))

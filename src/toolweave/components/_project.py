@@ -265,6 +265,8 @@ class Project:
         plan = plan_add(wanted.files, originals, disk, overwrite=overwrite)
         current = plan.originals == dict(wanted.files)
         copied = self.lock.components.get(name)
+        # While one file has an older text, the component counts as the older version, so that an update brings the
+        # rest.
         if current or copied is None:
             version = wanted.version
         else:
@@ -327,6 +329,7 @@ class Project:
             lock = lock.with_component(job.component, copied)
         manifest_bytes = manifest.dump()
         lock_bytes = lock.dump()
+        # Together with the manifest and the lock: without its lock, a copied file would look like one of the user's.
         apply_changes(
             [
                 *changes,

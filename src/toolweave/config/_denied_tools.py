@@ -161,6 +161,7 @@ def rules_of_claude(project: Path, home: Path) -> DeniedTools:
     """
     folder = project / ".claude"
     found: list[ToolRule] = []
+    # The denials of all files add up: none of them can take back another's.
     for path in (home / ".claude" / "settings.json", folder / "settings.json", folder / "settings.local.json"):
         place = f"'permissions.deny' in {path}"
         for rule in array_or_empty(object_or_empty(read_object(path).get("permissions")).get("deny")):

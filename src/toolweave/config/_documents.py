@@ -90,6 +90,7 @@ def read_object(path: Path) -> JsonObject:
         ConfigError: As `read_document`.
     """
     try:
+        # A named pipe or a device is not opened: it could block, or have no end.
         is_there = stat.S_ISREG(path.stat().st_mode)
     except (FileNotFoundError, NotADirectoryError):
         is_there = False
@@ -184,6 +185,7 @@ def _decoded(data: bytes, path: str) -> str:
     else:
         encoding = "utf-8-sig"
     try:
+        # Lines are counted by line feeds, here and in the parsers.
         return data.decode(encoding).replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
@@ -351,6 +353,7 @@ def _count_nodes(node: yaml.Node, seen: dict[int, int]) -> int:
 def _yaml_lines(node: yaml.Node, path: KeyPath, lines: dict[KeyPath, list[int]]) -> None:
     import yaml  # the caller has it
 
+    # No key of an entry lies deeper.
     if len(path) > 6:
         return
     if isinstance(node, yaml.MappingNode):

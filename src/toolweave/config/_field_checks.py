@@ -86,6 +86,7 @@ def _choice(*choices: str) -> Check:
 
 def _allowed(value: object, field: str) -> tuple[str, ...]:
     names = check_texts(value, field)
+    # An empty list offers everything, so that all readers have one form of it.
     if ANY_TOOL in names:
         return ()
     return names

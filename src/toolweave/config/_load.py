@@ -51,6 +51,7 @@ def _disabled_by_gemini(path: Path) -> Iterator[tuple[str, str]]:
 
 def _disabled_by_claude(project: Path, home: Path) -> Iterator[tuple[str, str]]:
     folder = project / ".claude"
+    # One of the files is enough: nothing starts that its owner may have switched off.
     for path in (home / ".claude" / "settings.json", folder / "settings.json", folder / "settings.local.json"):
         yield from _disabled_in(read_object(path), path)
     own = home / ".claude.json"

@@ -353,6 +353,7 @@ class ServerConfig(Value, frozen=True, kw_only=True):
         return all(getattr(self, name) == getattr(other, name) for name in names)
 
     def __hash__(self) -> int:
+        # A part is enough for a hash, and other fields hold mappings, which cannot be hashed.
         return hash((self.name, self.transport, self.command, tuple(self.args), self.url))
 
     def __repr__(self) -> str:

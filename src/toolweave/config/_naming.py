@@ -232,6 +232,7 @@ def package_of(command: str, args: Sequence[str]) -> tuple[str, str]:
         return "", ""
     if program in _CONTAINERS:
         image, colon, tag = subject.rpartition(":")
+        # A colon before a slash belongs to the port of a registry.
         if colon and "/" not in tag:
             return (image, tag)
         return (subject, "")

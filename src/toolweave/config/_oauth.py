@@ -203,6 +203,7 @@ class OAuth(Value, frozen=True, kw_only=True):
         return {**self.options, **settings}
 
     def __hash__(self) -> int:
+        # A part is enough for a hash, and `options` may hold lists, which cannot be hashed.
         return hash((self.grant, self.issuer, self.client_id, self.client_metadata_url, self.principal, self.scopes))
 
     def __repr__(self) -> str:
@@ -213,6 +214,7 @@ class OAuth(Value, frozen=True, kw_only=True):
         return f"OAuth({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
 
     def __reduce__(self) -> tuple[Any, ...]:
+        # The view of the options cannot be pickled.
         return _rebuild, ({**msgspec.structs.asdict(self), "options": dict(self.options)},)
 
 

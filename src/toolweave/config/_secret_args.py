@@ -369,6 +369,7 @@ def _read_command(text: str, hide: Hide, depth: int) -> None:
         return
     lexer = shlex.shlex(text, posix=True, punctuation_chars=True)
     lexer.whitespace_split = True
+    # A `#` may be part of a URL or a password, and what follows it has to be read.
     lexer.commenters = ""
     try:
         words = list(lexer)

@@ -58,6 +58,7 @@ class TrustedFiles:
         holding = {entry.path for entry in ready if entry.name in wanted}
         found: list[LoadedFile] = []
         for file in loaded.files:
+            # The user's own files need no question: who can write these can start programs anyway.
             is_project_file = file.kind == PROJECT and file.path in holding
             if is_project_file and not self.trusts(file):
                 found.append(file)
@@ -132,4 +133,5 @@ def write_privately(path: Path, data: bytes, *, mode: int = 0o600) -> None:
 
 
 def _key(path: Path) -> str:
+    # Where the file really is: a link that leads to another file later does not take the trust along.
     return str(path.resolve())

@@ -135,6 +135,8 @@ def _tool_class() -> type[Any]:
         def _run(self, /, **arguments: Any) -> Any:
             arguments = _own_arguments(self, arguments)
             _ask(self, arguments)
+            # In this thread, because the bridge runs the call in another context, which does not have the graph's
+            # stream.
             ctx = _context(self)
             return self.bridge.run(lambda: _run(self, arguments, ctx), instead="use `await tool.ainvoke(...)`")
 
@@ -167,6 +169,7 @@ def _ask(tool: Any, arguments: JsonObject) -> None:
     """
     if not tool.needs_approval(arguments):
         return
+    # A graph that can be interrupted has imported it, so its absence is the answer, without the cost of the import.
     if "langgraph.types" not in sys.modules:
         raise RuntimeError(_NOBODY.format(tool.name))
     from langchain_core.tools import ToolException

@@ -51,6 +51,7 @@ class OpenAIResponsesTools:
 
         Names are legal for the API and lead back to the tools; the dictionaries are the caller's to add to.
         """
+        # Copies, because the definitions are cached and shared by all listings.
         return [cast("FunctionToolParam", {**one}) for one in self._listing.now().definitions]
 
     @property

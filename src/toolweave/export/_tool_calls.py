@@ -63,6 +63,7 @@ async def run_calls(
             results[place] = one
         else:
             waiting.append((place, one))
+    # One for each server, so that a slow server does not delay the calls to others.
     limits: defaultdict[str | None, anyio.CapacityLimiter] = defaultdict(lambda: anyio.CapacityLimiter(AT_ONCE))
 
     async def run(place: int, call: ToolCall, server: str | None) -> None:

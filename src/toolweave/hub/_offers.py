@@ -332,6 +332,7 @@ class HubOffers:
                     if _subscribes(connection) and allowed(connection.name):
                         tasks.start_soon(one, connection, own)
         except BaseException:
+            # Those that have agreed already must not send updates that nobody can end.
             unsubscribe()
             raise
         if errors and not ends:
@@ -448,6 +449,7 @@ class HubOffers:
             try:
                 contents = await connection.read_resource(own, version=version, timeout=timeout)
             except (ServerError, ToolError) as error:  # others may have it
+                # All servers but one are expected not to have it. Any other error explains the failure better.
                 if not isinstance(error, ProtocolError) or error.code not in _UNKNOWN:
                     failed = error
                 continue

@@ -187,6 +187,7 @@ class SkillTools(RoutingToolset):
             allowed = self._approve(skill)
             if inspect.isawaitable(allowed):
                 allowed = await allowed
+        # Anything else that counts as true, such as a text with a reason, is not a yes.
         if allowed is not True:
             raise ToolError(f"skill {name!r} was not approved", kind=ErrorKind.DENIED)
         self._approved.add(skill.fingerprint)

@@ -88,6 +88,7 @@ class BundleArchive:
             for path, member in self._files.items():
                 target = made.joinpath(*path.parts)
                 target.parent.mkdir(parents=True, exist_ok=True)
+                # Nothing else of the mode is the publisher's to give, such as setuid or write access for all.
                 is_executable = (member.external_attr >> 16) & 0o111
                 mode = 0o755 if is_executable else 0o644
                 left -= self._write(member, target, mode, left)
@@ -156,6 +157,7 @@ def _check_directory(data: bytes) -> None:
     Raises:
         RegistryError: The list has no end or is too long, or the archive is of the 64-bit kind.
     """
+    # The last one, as `zipfile` finds it: any other would have this check judge another list.
     end = data.rfind(_END, max(0, len(data) - _END_BYTES - _MAX_COMMENT))
     is_cut_off = len(data) - end < _END_BYTES
     if end < 0 or is_cut_off:
@@ -200,6 +202,7 @@ def _is_portable(path: PurePosixPath, name: str) -> bool:
 def _check(member: zipfile.ZipInfo) -> None:
     name = shown(member.orig_filename)
     kind = stat.S_IFMT(member.external_attr >> 16)
+    # 0 is in archives that were made on Windows.
     if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
         raise RegistryError(f"the bundle has a link or a device, {name!r}; only files and folders are unpacked")
     if member.flag_bits & _ENCRYPTED:

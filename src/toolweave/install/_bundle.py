@@ -119,6 +119,7 @@ class ServerBundle:
         if platforms and sys.platform not in platforms:
             names = ", ".join(map(shown, platforms))
             raise RegistryError(f"the bundle {shown(self.manifest.name)!r} is for {names}, not for {sys.platform}")
+        # Checked before anything is written: otherwise a config would get an entry that never starts.
         entry = self.manifest.server.entry_point
         if str(PurePosixPath(entry)) not in self._archive:
             raise RegistryError(f"the bundle's entry point {shown(entry)!r} is not in it")
@@ -157,6 +158,7 @@ class ServerBundle:
         try:
             self._archive.unpack(folder)
             if self.manifest.server.type == "binary":
+                # Archives that were made on Windows have no modes.
                 folder.joinpath(*PurePosixPath(self.manifest.server.entry_point).parts).chmod(0o755)
         except OSError as exc:
             raise RegistryError(f"cannot unpack to {str(folder)!r}: {exc.strerror or exc}") from None

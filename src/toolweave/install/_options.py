@@ -185,6 +185,7 @@ def _escaped(part: str | SecretWord, name: str, before: str) -> str | SecretWord
     if not before:
         return part
     text = part if isinstance(part, str) else _revealed(part)
+    # The third slash of a URL ends its host.
     is_in_host = before.count("/") < 3
     if is_in_host:
         if text and not re.fullmatch(r"[A-Za-z0-9.-]+", text):

@@ -138,6 +138,7 @@ def _plain(what: str, before: list[LaunchWord], after: list[LaunchWord], env: li
 def _container(what: str, before: list[LaunchWord], after: list[LaunchWord], env: list[str]) -> list[LaunchWord]:
     given = {value for flag, value in pairwise(before) if flag in (("-e",), ("--env",))}
     line: list[LaunchWord] = [("run",)]
+    # The protocol needs standard input to stay open. Each start would leave a container behind.
     line += ((flag,) for flag in ("-i", "--rm") if (flag,) not in before)
     for name in env:
         if (name,) not in given:
@@ -151,6 +152,7 @@ def _dnx(what: str, before: list[LaunchWord], after: list[LaunchWord], env: list
     if ("--yes",) not in before:
         line.append(("--yes",))
     if after:
+        # Otherwise the runner would read the server's words as its own options.
         line += (("--",), *after)
     return line
 

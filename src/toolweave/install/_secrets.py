@@ -66,6 +66,7 @@ def _file_name(name: str) -> str:
     digest = hashlib.sha256(name.encode()).hexdigest()[:8]
     if re.fullmatch(r"[A-Za-z0-9_]{1,100}", name):
         return name
+    # With a digest, because two names may become the same plain one, and would share a file.
     return f"{_plain(name)}-{digest}"
 
 

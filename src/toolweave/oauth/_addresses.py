@@ -22,6 +22,7 @@ _COMPATIBLE = IPv6Network("::/96")
 def kind_of_address(text: str) -> AddressKind:
     """Return the kind of an address; a text that is not an address is `special`."""
     try:
+        # The interface of a link-local address follows a percent sign.
         address = ip_address(text.partition("%")[0])
     except ValueError:
         return "special"

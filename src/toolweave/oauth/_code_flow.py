@@ -79,6 +79,7 @@ def begin(
     if thumbprint is not None:
         wanted["dpop_jkt"] = thumbprint
     parts = urlsplit(endpoint)
+    # The endpoint keeps its own query (RFC 6749, 3.1), which cannot set a parameter of the request.
     kept = [(name, value) for name, value in parse_qsl(parts.query, keep_blank_values=True) if name not in wanted]
     query = urlencode([*kept, *wanted.items()])
     url = urlunsplit((parts.scheme, parts.netloc, parts.path, query, ""))
@@ -99,6 +100,7 @@ def redeemed(
     state = response.state or ""
     if not secrets.compare_digest(state.encode(), request.state.encode()):
         raise FetchFailed("the redirect does not belong to this sign-in: its 'state' is another one", final=True)
+    # Without `iss`, the redirect of another server could pass for this one's (RFC 9207, 2.4).
     if response.issuer is None and server.authorization_response_iss_parameter_supported is True:
         raise FetchFailed("the redirect does not say which authorization server it comes from ('iss')", final=True)
     if response.issuer is not None and response.issuer != server.issuer:

@@ -67,6 +67,7 @@ async def discover(
         return AuthServerInfo(
             resource=resource_of(url), server=await _unnamed(fetch, settings, url, lenient=lenient), lenient=lenient
         )
+    # Otherwise a hostile server could have a token made for another server, and get it (RFC 9728, 3.3).
     if not covers(found.resource, url):
         text = f"its metadata are those of {shown_url(found.resource)!r}, another resource: refusing to sign in"
         raise FetchFailed(text, final=True)
@@ -95,6 +96,8 @@ async def _protected_resource(
         answer = await fetch.get(candidate, "its metadata")
         if answer.status == 200:
             return answer.decoded(ProtectedResource)
+        # A server that is down has not denied that it has metadata, and another URL could name another authorization
+        # server.
         if answer.status >= 500:
             raise FetchFailed(f"its metadata did not come: HTTP {answer.status}", final=False)
     return None
@@ -142,6 +145,8 @@ async def _named(fetch: GuardedFetch, settings: OAuth, issuers: Sequence[str], h
         try:
             return await _published(fetch, issuer)
         except FetchFailed as exc:
+            # Only a server that does not answer is passed over. One whose metadata are wrong must not be replaced in
+            # silence.
             if exc.final:
                 raise
             _log.info("the authorization server %s: %s", shown_url(issuer), exc)

@@ -95,6 +95,7 @@ def shown_url(url: str) -> str:
     """Return a foreign URL as it may be shown: without its query, printable, not too long."""
     try:
         parts = urlsplit(url)
+        # Without a user and a password, which a URL may also carry.
         text = urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
     except ValueError:
         text = "an invalid URL"

@@ -77,6 +77,7 @@ async def _polled(endpoint: TokenEndpoint, found: AuthServerInfo, answer: Device
 
     The caller bounds the whole: the code expires.
     """
+    # A server that names 0 would otherwise be asked without a pause.
     pause = min(max(answer.interval, 1.0), _MAX_PAUSE)
     form = {
         "grant_type": f"{_URN}:grant-type:device_code",
@@ -91,6 +92,7 @@ async def _polled(endpoint: TokenEndpoint, found: AuthServerInfo, answer: Device
             if exc.code not in ("authorization_pending", "slow_down"):
                 raise
             if exc.code == "slow_down":
+                # For this and all later requests (RFC 8628, 3.5).
                 pause += _SLOWER
         except FetchFailed as exc:
             if exc.final:
@@ -164,6 +166,7 @@ async def _id_jag(fetch: GuardedFetch, settings: OAuth, found: AuthServerInfo, s
         "subject_token_type": f"{_URN}:token-type:id_token",
     }
     answer = await provider.request(_with_scopes(form, scopes))
+    # Any other token, such as one for the provider itself, must not be sent to the server.
     if answer.issued_token_type != _ID_JAG:
         raise FetchFailed("the identity provider gives another token than the ID-JAG that was asked for", final=True)
     return answer.access_token

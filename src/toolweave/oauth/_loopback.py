@@ -126,6 +126,7 @@ class LoopbackListener:
         if found is None:
             return False
         state = (found.state or "").encode(errors="replace")
+        # In constant time: other programs of this machine can send guesses and measure the response.
         if not hmac.compare_digest(state, self._state.encode()):
             return False
         if self._found is None:
@@ -134,6 +135,7 @@ class LoopbackListener:
 
     async def _answer(self, stream: anyio.abc.ByteStream) -> None:
         async with stream:
+            # Closed unread: another program must not use up the descriptors of this one, and a browser tries again.
             if self._strangers >= _MAX_STRANGERS:
                 return
             self._strangers += 1
@@ -147,6 +149,7 @@ class LoopbackListener:
                 pass
             finally:
                 self._strangers -= 1
+                # After the page was sent, because the end of the sign-in closes the listener.
                 if status == 200:
                     self._arrived.set()
 
@@ -156,6 +159,7 @@ class LoopbackListener:
             return 431, _NOT_A_BROWSER
         if not head.complete:
             return 400, _NOT_A_BROWSER
+        # A web page may let its own name resolve to this machine (DNS rebinding). Its requests carry that name.
         if head.hosts != [self.redirect_uri.split("/")[2].encode()]:
             return 421, "This address is not served here."
         path, _, query = head.target.partition(b"?")
@@ -196,6 +200,7 @@ def _response_of(query: str) -> AuthorizationResponse | None:
     found = dict(pairs)
     if len(found) != len(pairs):
         return None
+    # Exactly one of the two is there (RFC 6749, 4.1.2).
     if ("code" in found) == ("error" in found):
         return None
     if "iss" in found:

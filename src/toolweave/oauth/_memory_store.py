@@ -26,6 +26,7 @@ class MemoryTokenStore:
 
     async def save(self, record: TokenRecord) -> None:
         """Store a record, replacing the one with its key."""
+        # Removed first, so that the newest record is the last.
         self._records.pop(record.key, None)
         self._records[record.key] = record
 

@@ -89,6 +89,7 @@ def covers(resource: str, url: str) -> bool:
     if named.fragment or named.query not in ("", asked.query):
         return False
     folder = named.path.rstrip("/")
+    # With the slash: `/mcp-other` is not below `/mcp`.
     return asked.path.rstrip("/") == folder or asked.path.startswith(f"{folder}/")
 
 

@@ -117,6 +117,7 @@ async def register(
     method = first_of(_METHODS, server.token_endpoint_auth_methods_supported, _BASIC)
     wanted: dict[str, object] = {
         "client_name": settings.client_name,
+        # The default `web` excludes redirects to this machine (OpenID Connect Registration, 2).
         "application_type": "native",
         "grant_types": [_GRANT_TYPES[settings.grant], _REFRESH],
         "token_endpoint_auth_method": method,

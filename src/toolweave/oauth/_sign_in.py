@@ -195,6 +195,8 @@ class SignIn:
             if record.registration is None:
                 return "the client it was issued to is not known"
             endpoint = self._endpoint(found.server, record.registration, await self._read_key(record))
+            # The refresh token first: it lives longer, and its revocation should end the access tokens of the grant as
+            # well (RFC 7009, 2.1), even if the second request fails.
             if record.refresh_token:
                 await endpoint.revoke(record.refresh_token, "refresh_token")
             await endpoint.revoke(record.access_token, "access_token")
@@ -323,6 +325,7 @@ class SignIn:
         if key is not None:
             thumbprint = key.thumbprint
         async with AsyncExitStack() as stack:
+            # Before the registration, because the port of the listener is part of the redirect URI that is registered.
             listener, kept = await self._listener(stack, kept)
             client = given or kept
             if client is None:
@@ -367,6 +370,7 @@ class SignIn:
                 endpoint = self._endpoint(found.server, registration, await self._read_key(record))
                 tokens = endpoint.bound(await endpoint.request(form))
             except TokenRefused as exc:
+                # After any other error, such as of a server that is down, the refresh token can still be used.
                 if exc.code not in _DROPPING:
                     raise FetchFailed(str(exc), final=False) from None
                 known: ClientRegistration | None = registration
@@ -375,6 +379,7 @@ class SignIn:
                     known = None
                 await self._store.save(record.replace(refresh_token=None, registration=known, saved_at=time.time()))
                 return None
+        # Without a new refresh token, the old one stays valid (RFC 6749, 6).
         tokens = tokens.replace(refresh_token=tokens.refresh_token or refresh_token)
         client = endpoint.registration
         return await self._saved(record.key.issuer, tokens, record.scopes, client, None, record.dpop_key)
@@ -403,6 +408,7 @@ class SignIn:
         expires_at = None
         if tokens.seconds is not None:
             expires_at = now + tokens.seconds
+        # An omitted scope means that all the requested ones were granted (RFC 6749, 5.1).
         if tokens.scope is not None:
             scopes = tokens.scope.split()
         if key is not None:

@@ -114,6 +114,7 @@ class TokenEndpoint:
             raise FetchFailed("its authorization server has no token endpoint", final=True)
         answer = await self.post(self.server.token_endpoint, "the token endpoint", form)
         tokens = answer.decoded(TokenResponse)
+        # It becomes part of a header, which a line break in it would end.
         if not _TOKEN.fullmatch(tokens.access_token):
             raise FetchFailed("the token endpoint returned no token", final=True)
         return tokens
@@ -125,6 +126,7 @@ class TokenEndpoint:
             FetchFailed: The tokens have another type.
         """
         wanted = "Bearer" if self.key is None else _DPOP
+        # A token that is not bound although a proof was sent could be used by anybody who gets hold of it.
         if tokens.token_type.lower() != wanted.lower():
             text = f"the token endpoint gives a token of type {quoted(tokens.token_type)!r} instead of {wanted!r}"
             raise FetchFailed(f"{text}: it is not used", final=True)
@@ -151,6 +153,8 @@ class TokenEndpoint:
             if 200 <= answer.status < 300:
                 return answer
             refusal = _refusal(answer, what, sent)
+            # Metadata may name methods that the server does not accept, or omit the one that it does. The one that
+            # works is stored with the registration.
             if refusal.code in CLIENT_REFUSALS and self.other_method is not None:
                 self.registration = self.registration.replace(method=self.other_method)
                 self.other_method = None
@@ -250,8 +254,10 @@ def _refusal(answer: FetchedAnswer, what: str, sent: Mapping[str, str]) -> Token
         text += f": {body.error_description}"
     for name in _SECRET_FIELDS:
         value = sent.get(name, "")
+        # Shorter texts occur by chance.
         if len(value) >= _HIDDEN_FROM:
             text = text.replace(value, "***")
+    # Even with an OAuth error in it: an overloaded server has not judged the token, which must not be dropped.
     if temporary:
         raise FetchFailed(f"{what} answers HTTP {answer.status}: {quoted(text)}", final=False)
     return TokenRefused(body.error, f"{what} refuses: {quoted(text)}")

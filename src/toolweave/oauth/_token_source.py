@@ -90,6 +90,7 @@ class TokenSource:
             ConnectError: The token has expired, and could not be renewed now.
             StoreError: The store cannot be read.
         """
+        # A token is for one resource (RFC 8707): a redirect or an endpoint on another host never gets it.
         if origin_of(url) != self._origin:
             return {}
         if not self._looked:
@@ -115,6 +116,9 @@ class TokenSource:
         challenges = parse_challenges(challenge.headers.get("www-authenticate", ""))
         errors = {each.parameters.get("error") for each in challenges}
         sent = _token_in(challenge.sent)
+        # The proof was refused, not the token (RFC 9449, 9). The nonce is read from the proof that was sent, because a
+        # concurrent response may have replaced the stored one since. With the same nonce, the server would refuse
+        # again.
         if self._key is not None and "use_dpop_nonce" in errors:
             changed = self._way.nonces.get(self._origin) != _nonce_in(challenge.sent)
         elif challenge.status != 403:
@@ -122,6 +126,7 @@ class TokenSource:
         elif "insufficient_scope" in errors:
             changed = await self._step_up(challenge, sent, challenges)
         else:
+            # A 403 without `insufficient_scope` is about the operation (RFC 6750, 3.1): no other token changes it.
             changed = False
         if changed:
             return self._made(challenge.method, challenge.url)
@@ -152,6 +157,8 @@ class TokenSource:
         if record.expires_at is not None:
             left = max(0.0, record.expires_at - record.saved_at)
             self._end = record.expires_at
+            # Before its end, so that a token does not expire on the way. Only a share of a short life: with the full
+            # margin, a token of 20 s would be renewed for each request.
             self._due = record.expires_at - min(_MARGIN_SECONDS, _MARGIN_SHARE * left)
 
     def _made(self, method: str, url: str) -> Mapping[str, str]:
@@ -187,6 +194,7 @@ class TokenSource:
         found = self._found
         if record is None or found is None:
             return
+        # A refresh token is sent to its issuer alone: another server could use it there.
         if found.server.issuer != record.key.issuer:
             return
         if record.refresh_token is None and not self._signs_in_alone:
@@ -288,6 +296,7 @@ class TokenSource:
             return False
         if await self._found_elsewhere(sent):
             return True
+        # The new token replaces the current one, so it also needs the scopes of that one.
         union = tuple(dict.fromkeys((*self._current_scopes(), *more)))
         if not self._way.can_ask:
             missing = self._way.missing_person(more, status=403)

@@ -73,6 +73,7 @@ class AsgiSender:
         self._ending.set()
         if owner is not None:
             with anyio.CancelScope(shield=True):
+                # Both waits are bounded: an application that ignores its cancellation must not keep the caller.
                 await asyncio.wait([owner], timeout=_LIFESPAN_SECONDS)
                 owner.cancel()
                 await asyncio.wait([owner], timeout=_END_SECONDS)
@@ -94,10 +95,12 @@ class AsgiSender:
         if origin != self._origin:
             raise ToolError("the application redirects to another server", kind=ErrorKind.NOT_SENT)
         exchange = _Exchange(request)
+        # Each request gets a shallow copy of the lifespan's state, as ASGI requires.
         self._group.start_soon(exchange.run, self._app, dict(self._state))
         try:
             await exchange.begun.wait()
         except BaseException:
+            # The caller was cancelled, which the application sees as the disconnection of a client.
             exchange.close()
             raise
         if exchange.failure is not None and not exchange.status:

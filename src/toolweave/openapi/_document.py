@@ -87,6 +87,7 @@ class ApiDocument:
         Raises:
             UnusablePart: It leads nowhere, or out of the document.
         """
+        # A pointer in a fragment is percent-encoded (RFC 6901, 6).
         text = unquote(ref) if isinstance(ref, str) else ""
         if not text.startswith("#/"):
             shown = shortened(str(ref), _MAX_SHOWN)
@@ -209,6 +210,7 @@ def _name(name: object) -> str:
 def _yaml(text: bytes, shown: str) -> Any:
     import yaml  # most documents are JSON
 
+    # Much faster, but not in every build of PyYAML.
     base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     # YAML 1.1 reads more than JSON has: a date, and `on` and `no` as booleans. In a document of an API they are texts.
     resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}

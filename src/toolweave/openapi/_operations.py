@@ -373,6 +373,7 @@ class OperationReader:
             at = f"{pointer}/schema"
         read = self._inputs.read(schema, at, arguments.needed)
         style = as_text(node.get("style")) or _STYLES[location]
+        # Without a value there would be no path, whatever the document says.
         required = location == "path" or node.get("required") is True
         argument = arguments.add(name, location, read, required=required, description=_text(node, "description"))
         explode = node.get("explode")
@@ -411,6 +412,7 @@ class OperationReader:
             else:
                 complete = False
         accept = _accept(types)
+        # With one success of unknown form, the output schema would refuse results that are right.
         if not (complete and schemas and self.output_schemas):
             return None, accept
         try:
@@ -465,6 +467,7 @@ def _described(
     if operation.get("deprecated") is True:
         parts.append("Deprecated.")
     hints: Json = {"readOnlyHint": method in _READS}
+    # By RFC 9110, 9.2.2. A POST may be idempotent as well, but nothing says so, and effects are not guessed.
     if method in ("PUT", "DELETE"):
         hints["idempotentHint"] = True
     if method == "DELETE":
@@ -516,6 +519,7 @@ def _accept(types: Iterable[str]) -> str:
     listed = sorted(types, key=lambda kind: not is_json(kind))
     if not listed:
         return "*/*"
+    # Documents are often incomplete: a server must not refuse a request for a type that is not listed (406).
     return ", ".join([*listed, "*/*;q=0.1"])
 
 

@@ -42,6 +42,8 @@ def request_parts(operation: Operation, arguments: JsonObject) -> RequestParts:
             value = json_text(value)
         if one.location == "path":
             text = in_path(one.name, value, style=one.style, explode=one.explode)
+            # It would make another path: `/pets/..` is `/`. Percent-encoding does not help, because dots are unreserved
+            # (RFC 3986, 2.3).
             if not text.strip(".;"):
                 raise UnusableArgument(f"/{one.argument}", "is part of a path, where it cannot be empty or only dots")
             made.path = made.path.replace(f"{{{one.name}}}", text)

@@ -202,6 +202,7 @@ def _failure(answer: ApiAnswer, body: bytes, kind: str, through: str) -> ToolRes
         error_kind = ErrorKind.AUTH_REQUIRED
     else:
         error_kind = ErrorKind.EXECUTION_FAILED
+    # Only 429 promises that nothing was done (RFC 6585, 4). After a 503 this is not known.
     return ToolResult.failure(ToolError(message, kind=error_kind, code=status, retryable=status == 429, data=data))
 
 

@@ -317,6 +317,7 @@ def _django_methods(view: Any) -> Sequence[str]:
         return [method for method in _METHODS if hasattr(owner, method)]
     required = _required_methods(view)
     if required is None:
+        # A view that is exempt from the check of forms is meant for programs that post to it.
         if getattr(view, "csrf_exempt", False):
             return ["get", "post"]
         return ["get"]

@@ -240,6 +240,7 @@ def _moved(request: ApiRequest, status: int, location: str) -> ApiRequest:
         stays = False
         is_http = False
         url = ""
+    # At 301 and 302, clients may turn a POST into a GET (RFC 9110, 15.4.2), which would be another operation.
     follows = method in _SAFE
     if stays and status in _KEEPS_METHOD:
         follows = True

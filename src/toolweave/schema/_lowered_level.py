@@ -69,6 +69,7 @@ def with_lost_constraints(out: SchemaNode, lost: list[str], *, beside_ref: bool)
     if lost:
         in_words = f"({'; '.join(dict.fromkeys(lost))})"
         out["description"] = f"{out['description']} {in_words}" if out.get("description") else in_words
+    # These APIs refuse or ignore what stands beside `$ref`.
     if "$ref" in out and len(out) > 1 and not beside_ref:
         return {"anyOf": [{"$ref": out.pop("$ref")}], **out}
     return out

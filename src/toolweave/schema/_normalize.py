@@ -199,6 +199,7 @@ def accept_null(node: SchemaNode) -> None:
         return
     node["type"] = list(dict.fromkeys([*types_of(node), "null"]))
     values = node.get("enum")
+    # `enum` restricts null like any other value, which `nullable` did not mean.
     if isinstance(values, list) and None not in values:
         node["enum"] = [*values, None]
 

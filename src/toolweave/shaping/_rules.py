@@ -165,6 +165,7 @@ class _RuleRun:
                 name = rule.name
             else:
                 name = match.expand(rule.name)
+            # A replacement may repeat a group of a name that the server chose.
             name = self._prefix + name[:_MAX_NAME]
             if name != spec.name:
                 changes["name"] = name

@@ -163,6 +163,7 @@ class _Rewriting:
         if change.value is msgspec.UNSET or argument is True:
             return True
         definitions = only_members(self._root, DEFINITIONS)
+        # With the definitions, to which the argument's schema may refer.
         check = usable_validator({**definitions, "allOf": [argument]})
         if check is None:
             # The schema as a whole cannot be used either, and nothing is checked.
@@ -204,6 +205,8 @@ class _Rewriting:
                 always += 1
             if change.sent == "default":
                 by_default += 1
+        # A model may leave out an argument with a default, so the lower bound counts it. It may also give it, so the
+        # upper bound does not.
         for key, fewer in (("minProperties", always + by_default), ("maxProperties", always)):
             bound = out.get(key)
             if isinstance(bound, int) and fewer:

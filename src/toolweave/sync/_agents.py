@@ -28,6 +28,8 @@ class SyncRun:
 
     def __init__(self, wrapped: Run) -> None:
         self.wrapped = wrapped
+        # A forked process does not have the portal's thread, so a wait for it would never end. `check_process` raises
+        # instead.
         self._process = os.getpid()
 
     @property
@@ -50,6 +52,7 @@ class SyncRun:
         """Start the run, if it has not started."""
         check_process("a run", self._process)
 
+        # In the portal, because the tasks of a run belong to the event loop that starts it.
         async def start() -> None:
             self.wrapped.start()
 
@@ -82,6 +85,7 @@ class SyncRun:
     def _decide(self, decide: Callable[[], bool]) -> bool:
         check_process("a run", self._process)
 
+        # In the portal: a decision wakes a task, which only its own event loop may do.
         async def decided() -> bool:
             return decide()
 

@@ -144,6 +144,8 @@ class SyncToolset(Generic[ToolsetT_co]):
     def changes(self) -> Generator[ToolsChanged, None, None]:
         """Iterate over the changes of the tools; none is lost between this call and the first iteration."""
 
+        # Subscribed before this returns. A generator would only subscribe at its first step, and miss what changes
+        # until then.
         async def follow() -> Any:
             return changes(self._wrapped)
 
@@ -198,6 +200,7 @@ class _OpenSyncToolset(SyncToolset[OpenT_co]):
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
         PORTAL.run(lambda: self.wrapped.__aexit__(exc_type, exc, traceback))
+        # Blocks may be nested or be in several threads, and the last one to end closes it.
         if not self.wrapped.is_used:
             PORTAL.release(self.wrapped)
 

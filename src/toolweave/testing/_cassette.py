@@ -96,6 +96,7 @@ def read_cassette(path: Path) -> tuple[str, list[Entry]]:
     except FileNotFoundError:
         raise FileNotFoundError(f"there is no cassette {str(path)!r}; record one with record(target, path)") from None
     entries: list[Entry] = []
+    # Not `splitlines`, which also splits at U+2028 and others that a JSON string may hold.
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue

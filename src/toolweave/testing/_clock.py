@@ -56,6 +56,7 @@ class FakeClock:
         if seconds <= 0:
             await anyio.lowlevel.checkpoint()
             return
+        # The number orders those that wake at the same time: the first to sleep wakes first.
         sleeper = (self._now + seconds, next(self._numbers), anyio.Event())
         bisect.insort(self._sleepers, sleeper, key=lambda one: one[:2])
         self._tell()
@@ -77,6 +78,7 @@ class FakeClock:
         if seconds < 0:
             raise ValueError(f"a clock does not go back; seconds must not be negative: {seconds!r}")
         until = self._now + seconds
+        # Tasks that are about to sleep do so first, and count from the earlier time.
         await _turns()
         while self._sleepers and self._sleepers[0][0] <= until:
             self._now, _, wake = self._sleepers.pop(0)

@@ -36,6 +36,7 @@ def stdio_faults() -> Generator[Callable[..., list[str]]]:
             with suppress(ProcessLookupError):
                 # A child of the server has no mark, but its group.
                 group = os.getpgid(pid)
+                # A server without its own group is in that of the tests, which must survive.
                 os.kill(pid, signal.SIGKILL) if group == os.getpgrp() else os.killpg(group, signal.SIGKILL)
 
 

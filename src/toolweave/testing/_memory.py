@@ -102,6 +102,7 @@ class MemoryServer:
             logging=True,
         )
         self._server.speak(protocol)
+        # The pause spares clients of real servers. A test would only wait for it.
         self._server.changes.debounce = 0
         self._script = ReactionScript()
         self._responder = ScriptedResponder(self._server.endpoint, self._script, self._hang_up)
@@ -306,6 +307,7 @@ class MemoryServer:
                 del self._open[visit]
 
     def _hang_up(self, conversation: str | None) -> None:
+        # A copy, because a conversation that ends removes itself.
         for visit, loop in tuple(self._open.items()):
             if conversation in (None, visit.conversation.name):
                 _on(loop, visit.hang_up)
@@ -315,6 +317,7 @@ class MemoryServer:
             sent: Any = json.loads(text)
         except ValueError:
             return
+        # A list is a batch, which clients of 2025-03-26 may send.
         for message in cast("list[Any]", sent) if isinstance(sent, list) else [sent]:
             if isinstance(message, dict) and "method" in message:
                 members = cast("Json", message)
@@ -326,6 +329,7 @@ class MemoryServer:
                     conversation=conversation,
                 )
                 self.requests.append(received)
+        # Replaced before it is set: a waiter that does not find its message yet must wait for the next one.
         heard = self._heard
         self._heard = anyio.Event()
         heard.set()
@@ -339,6 +343,7 @@ class _WatchedChannel:
         self._note = note
 
     async def send(self, message: bytes) -> None:
+        # First, because the response may be there before `send` returns, and a test looks at `requests` then.
         self._note(message)
         try:
             await self._client.send(message)

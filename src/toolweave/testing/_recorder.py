@@ -72,6 +72,7 @@ class Recorder:
                     if wire.over:
                         self.note("end", {})
         finally:
+            # Also after an error: a server that refuses a connection is worth a recording.
             self._save(config)
 
     def note(self, what: str, value: Mapping[str, Any]) -> None:

@@ -269,6 +269,7 @@ class _ReplayWire:
         exchange = self._tape.find(method, sent, self._server)
         again = exchange.played
         exchange.played = True
+        # A real wire yields here, so that cancellation and other tasks also get their turn in a replay.
         await anyio.lowlevel.checkpoint()
         for message in () if again else exchange.told:
             await self.tell(message, meta.get("progressToken"))
@@ -280,12 +281,14 @@ class _ReplayWire:
             else:
                 self._over.set()
         if outcome is None:
+            # The recorded server did not respond, so the client's own timeout has to end the wait, as it did then.
             await anyio.sleep_forever()
         elif outcome.get("failed", {}).get("over"):
             await self._over.wait()
         return self._outcome(cast("Entry", outcome))
 
     async def notify(self, method: str, params: Mapping[str, Any]) -> None:
+        # A real wire yields at each message too: cancellation and other tasks get their turn as they would there.
         await anyio.lowlevel.checkpoint()
 
     @property
@@ -305,6 +308,7 @@ class _ReplayWire:
             with contextlib.suppress(ProtocolError):
                 await self._peer.request(message["method"], params)
             return
+        # Each request has a new token: with the recorded one, the progress would belong to no request.
         if "progressToken" in params:
             params["progressToken"] = token
         self._peer.notification(message["method"], params)

@@ -139,6 +139,7 @@ class ScriptedResponder:
                 raise RequestError(reaction.error["message"], code=reaction.error["code"], data=reaction.error["data"])
             case "crash":
                 self._hang_up(request.client.conversation)
+                # Until the end of the conversation cancels it: a crash must not send a response.
                 await anyio.sleep_forever()
             case "hang":
                 await anyio.sleep_forever()

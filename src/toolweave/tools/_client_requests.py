@@ -117,6 +117,7 @@ def _field(schema: JsonObject, definitions: JsonObject) -> Json:
     if _nullable(found):
         some = [option for option in found.pop("anyOf") if option != {"type": "null"}]
         found = {**(some[0] if len(some) == 1 else {}), **found}
+        # A form has no null: an optional field is left out instead.
         if found.get("default", ...) is None:
             del found["default"]
     reference = found.pop("$ref", None)

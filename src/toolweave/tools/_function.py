@@ -354,6 +354,8 @@ class FunctionToolset(BaseToolset):
         """
         schema = self.spec.output_schema
         try:
+            # The derived schema is for the dumped value. A schema that the author gave is for the value as it is
+            # returned.
             if schema is not None and schema is self._signature.output_schema:
                 return ToolResult.of_json(self._signature.dump(value))
             return ToolResult.of(value)

@@ -48,4 +48,5 @@ def joined_instructions(parts: Iterable[tuple[str, str | None]]) -> str | None:
 
 
 def _quoted(text: str) -> str:
+    # Each line, by all line ends that there are, so that no text can leave its quotation and speak for another server.
     return "\n".join(f"> {line}" for line in text.splitlines())

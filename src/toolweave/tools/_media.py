@@ -149,6 +149,7 @@ def _of_bytes(data: bytes, mime_type: str | None = None, uri: str | None = None)
 
 def _of_path(path: Path, mime_type: str | None = None, uri: str | None = None) -> Payload:
     size = path.stat().st_size
+    # Before it is read: a file of gigabytes must not be in memory first.
     if size > LARGEST:
         raise ToolError(
             f"file {path.name!r} has {size:,} bytes, a result carries up to {LARGEST:,}; return a ResourceLink to it",
@@ -173,6 +174,7 @@ def _type(path: Path, data: bytes) -> str:
         data.decode()
     except UnicodeDecodeError:
         return BINARY
+    # A NUL is valid UTF-8, but text files do not have it.
     if b"\0" in data:
         return BINARY
     return "text/plain"
@@ -184,6 +186,7 @@ def _is_image(value: object) -> bool:
 
 def _of_image(image: Any) -> Payload:  # duck-typed
     written = io.BytesIO()
+    # As it was read: a photo is several times larger as PNG, and every other image would lose by JPEG.
     if image.format == "JPEG" and image.mode in {"L", "RGB", "CMYK"}:
         image.save(written, format="JPEG")
     else:

@@ -54,6 +54,7 @@ def clean(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
+        # UTF-16 joins the halves of a pair that were sent apart. Only those that stay alone are replaced.
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return text
 

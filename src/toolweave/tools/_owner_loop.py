@@ -82,6 +82,7 @@ class OwnerLoop:
         if loop is None:
             return work
         if self._process != os.getpid():
+            # Otherwise Python would warn the user of a coroutine that was never awaited.
             work.close()
             raise WrongLoopError(
                 f"it was opened in process {self._process}, before a fork; connect in this process ({os.getpid()})",
@@ -106,6 +107,8 @@ class OwnerLoop:
             return await asyncio.wrap_future(there)
         except asyncio.CancelledError:
             task = asyncio.current_task()
+            # It is the caller's own cancellation only if its task is being cancelled. Otherwise the other loop has
+            # ended with the work in it.
             if task is not None and task.cancelling():
                 raise
             raise ConnectionClosedError("its event loop has ended", server=self._name) from None

@@ -131,12 +131,14 @@ class Portal:
 
     def _started(self) -> BlockingPortal:
         with self._lock:
+            # Two threads may be the first at once, and the process has one loop.
             if self._portal is None:
                 from anyio.from_thread import start_blocking_portal
 
                 self._running = start_blocking_portal(name=_THREAD)
                 self._portal = self._running.__enter__()
                 self._thread = self._portal.start_task_soon(threading.current_thread).result()
+                # Registered once, although a portal may be started again after `close`.
                 atexit.unregister(self.close)
                 atexit.register(self.close)
             return self._portal
@@ -145,6 +147,7 @@ class Portal:
         """Reset, in a process without its thread: the first one, and each forked one."""
         # Collected, it would wait for a thread that is not there.
         _of_parents.append(getattr(self, "_running", None))
+        # Another thread of the parent may have held the old one at the fork, and would never release it here.
         self._lock = threading.Lock()
         self._forget_all()
 

@@ -88,6 +88,7 @@ class RefusedTools:
         if strict and before is OfferedForm.WHOLE:
             offer = OfferedForm.NOT_STRICT
         else:
+            # A tool that was not strict was not refused for that, so this form is skipped.
             offer = max(OfferedForm(before + 1), OfferedForm.SIMPLIFIED)
         self._refusals[_key(spec)] = DefinitionRefusal(offer, reason)
         consequence = {

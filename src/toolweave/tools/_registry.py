@@ -87,6 +87,7 @@ class ToolRegistry(RoutingToolset):
         self._version = 0
         for item in tools:
             self._insert(item, on_conflict)
+        # All the tools that it begins with are its first version.
         self._version = min(self._version, 1)
 
     def add(self, item: Tool | Callable[..., Any], *, on_conflict: OnConflict | None = None) -> Tool:
@@ -210,6 +211,7 @@ class ToolRegistry(RoutingToolset):
         else:
             result = await super().call(call.replace(name=alias.target), ctx)
         meta = {**result.meta, DEPRECATED: notice}
+        # A gateway sends the server's result from `raw`, so the notice also has to be there.
         raw = result.raw
         if isinstance(raw, dict):
             raw = {**cast("dict[str, Any]", raw), "_meta": meta}

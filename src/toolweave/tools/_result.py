@@ -238,6 +238,7 @@ def _blocks(value: Any, fallback: Callable[[Any], Any] | None) -> tuple[ContentB
         return (cast("ContentBlock", value),)
     if isinstance(value, (list, tuple)):
         items = cast("Sequence[Any]", value)
+        # One item of each type decides, because a list may have a million numbers.
         one_of_each: dict[object, Any] = {type(item): item for item in items}
         if not any(map(_is_content, one_of_each.values())):
             return None

@@ -172,6 +172,7 @@ def _placed(written: Path, folder: Path, stem: str, suffix: str) -> Path:
 def _move(written: Path, path: Path) -> None:
     try:
         os.link(written, path)
+    # An `OSError` as well, but the caller tries the next name.
     except FileExistsError:
         raise
     except OSError:

@@ -91,6 +91,7 @@ class ToolIndex:
             if name not in self._documents:
                 self._add(name, spec)
         self._order = {name: number for number, name in enumerate(snapshot.by_name)}
+        # Exact, so that the order of the tools does not change the scores.
         self._total = math.fsum(document.length for document in self._documents.values())
         self._snapshot = snapshot
 

@@ -82,6 +82,7 @@ def member_of(values: Any, name: str) -> Any:  # a claim, or what a state holds
     for part in name.split("."):
         if isinstance(value, Mapping):
             value = cast("Mapping[str, Any]", value).get(part)
+        # A config must not read private attributes of a state, such as `__dict__`.
         elif part.startswith("_"):
             value = None
         else:

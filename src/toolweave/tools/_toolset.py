@@ -53,6 +53,7 @@ class ToolSnapshot(Sequence[ToolSpec]):
         if spec is not None:
             return spec
         if self._aliases is None:
+            # Reversed, so that of two tools with one alias the first one gets it.
             self._aliases = {alias: spec for spec in reversed(self._specs) for alias in spec.aliases}
             for versions in self.older.values():
                 self._aliases |= {spec.name: spec for spec in versions}
@@ -122,6 +123,7 @@ class ToolsChanged(Value, frozen=True, kw_only=True):
                 added.append(name)
             elif before != spec:
                 changed.append(name)
+        # Mostly nothing is gone, which the numbers show without a walk through all names.
         fewer = len(old) + len(added) > len(new)
         if fewer:
             removed = tuple(name for name in old if name not in new)
@@ -204,6 +206,7 @@ class ChangeListeners(Generic[ChangeT]):
         """Notify every listener of a change, unless it is empty."""
         if not change:
             return
+        # A copy, because a listener may unsubscribe while it is called.
         for listener in tuple(self._listeners):
             try:
                 listener(change)
@@ -336,6 +339,7 @@ class ToolList(Sequence[Tool]):
         self._by_name: dict[str, Tool] = {}
         for tool in self._tools:
             self._by_name.setdefault(tool.name, tool)
+        # After all names, because an alias must not hide the tool that has this name.
         for tool in self._tools:
             for alias in tool.spec.aliases:
                 self._by_name.setdefault(alias, tool)
@@ -394,6 +398,7 @@ def changes(toolset: Toolset) -> AsyncGenerator[ToolsChanged, None]:
     """Iterate over the changes of a toolset; none is lost between this call and the first iteration."""
     import anyio  # 15 ms, and a toolset is used without it
 
+    # Without a bound: a change is published synchronously, so the toolset cannot wait for a slow reader.
     send, receive = anyio.create_memory_object_stream[ToolsChanged](math.inf)
     unsubscribe = toolset.subscribe(send.send_nowait)
 

@@ -135,6 +135,7 @@ def _light(block: ContentBlock, policy: ResultPolicy) -> ContentBlock:
         data = block.blob
     else:
         data = getattr(block, "data", "")
+    # Base64 has four characters for three bytes. Decoding megabytes only to count them would cost more.
     if len(data or "") * 3 // 4 <= policy.max_binary:
         return block
     return TextContent(text=f"{block.render()} (left out: larger than {policy.max_binary:,} bytes)")

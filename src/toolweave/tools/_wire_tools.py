@@ -197,6 +197,7 @@ class ToolWriter:
         Raises:
             ValueError: Two tools have one exposed name.
         """
+        # A refusal changes the form of a tool whose definition is the same, so the caches by identity are outdated.
         if self._refused_version != self.refused.version:
             self._refused_version = self.refused.version
             self._lists.clear()
@@ -233,6 +234,7 @@ class ToolWriter:
         return WireTools(
             names=names,
             definitions=tuple(made.definitions),
+            # Encoded once, because every step of a run sends the same tools.
             encoded=tuple(msgspec.Raw(encode(one)) for one in made.definitions),
             quarantined=quarantined,
             changes=made.changes,
@@ -274,6 +276,7 @@ class ToolWriter:
 
     def _prepared(self, spec: ToolSpec, *, strict: bool) -> _Prepared:
         known = self._tools.get((id(spec), strict))
+        # The id of a definition that is gone may be that of another one now.
         if known is None or known.spec is not spec:
             if len(self._tools) >= _KEPT_TOOLS:  # tools of lists long gone
                 self._tools.clear()

@@ -193,6 +193,8 @@ def _of_list(
         if not alike:
             found.append(_change("added", server, (part, name), None, one))
         else:
+            # Each old name is used up once. Of two new definitions with equal bodies, the second is
+            # new.
             was = alike.popleft()
             del gone[was]
             found.append(_change("renamed", server, (part, name), pinned[was], one))
@@ -292,6 +294,7 @@ def _compared(before: Any, after: Any) -> Iterator[str]:
         import difflib  # only where texts differ
 
         for line in difflib.ndiff(_lines(before), _lines(after)):
+            # These lines are hints of `difflib`, and would be taken for text of the server.
             if not line.startswith("? "):
                 yield visible(line)
         return

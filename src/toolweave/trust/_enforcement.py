@@ -303,6 +303,7 @@ class ServerGuard:
     def refusal(self, name: str) -> str | None:
         """Return why a tool may not be called by this name or alias, or None if nothing is known against it."""
         for own, reason in self.verdict.withheld.items():
+            # All names by which a call can reach the tool: otherwise a withheld tool could be called by its alias.
             prefix = self._config.tool_prefix or ""
             if name in (own, prefix + own, *aliases(self._config.name, own)):
                 return reason
@@ -426,11 +427,14 @@ class ServerGuard:
             pins = self._lock.read()
         except ConfigError as error:
             reason = f"the pins of server {config.name!r} cannot be read: {error}"
+            # Only what is pinned may be used, and an unreadable lock proves no pin. In the other modes it is only
+            # reported, so that a broken file does not stop the server.
             if config.pins == "block":
                 withheld = dict.fromkeys(names, reason)
             else:
                 withheld = {}
             return PinVerdict(withheld=withheld, problems=(reason,))
+        # Without a setting, a server is compared once it has pins: to pin it is to ask for that.
         return config.pins or ("warn" if config.name in pins.servers else "off"), pins
 
     def _unpinned_parts(self, pinned: PinnedServer) -> list[str]:

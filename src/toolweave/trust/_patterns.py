@@ -235,6 +235,7 @@ def _odd(url: str) -> str | None:
     except ValueError:
         # A pattern or a placeholder.
         return None
+    # A brace is a placeholder, as in the form of a connection string.
     if "@" in parts.netloc and "{" not in parts.netloc:
         return "whose host stands behind a user's name"
     if ".xn--" in f".{host}" or not host.isascii():
@@ -242,6 +243,7 @@ def _odd(url: str) -> str | None:
     if host.endswith(_CATCHERS):
         return "of a service that collects requests"
     try:
+        # Addresses of this machine and of private networks are usual in examples.
         public = ip_address(host).is_global
     except ValueError:
         return None

@@ -203,6 +203,7 @@ class Pins(Value, frozen=True, kw_only=True):
         except (ValueError, RecursionError):
             raise ConfigError(f"it is not JSON; {_RESTORE}", path=path) from None
         top = _object(document, "it", path)
+        # Not read in part: a newer format may pin what this version would not compare.
         if top.get("version") != _FORMAT:
             message = f"its format {top.get('version')!r} is not known here; a newer toolweave may have written it"
             raise ConfigError(message, path=path)
@@ -212,6 +213,7 @@ class Pins(Value, frozen=True, kw_only=True):
     def dump(self) -> bytes:
         """Return the bytes of the lock file: sorted, so that a diff shows the changes and nothing else."""
         servers = {name: _server_json(server) for name, server in self.servers.items()}
+        # Letters of all languages stay readable in a review. Only hidden characters are escaped, afterwards.
         text = json.dumps({"version": _FORMAT, "servers": servers}, ensure_ascii=False, indent=1, sort_keys=True)
         return _escaped(text).encode() + b"\n"
 
@@ -221,6 +223,7 @@ class Pins(Value, frozen=True, kw_only=True):
         Raises:
             OSError: It cannot be written.
         """
+        # Readable by all, unlike a token: it is committed and reviewed.
         write_privately(path, self.dump(), mode=0o644)
 
     def with_server(self, name: str, server: PinnedServer | None) -> Pins:
@@ -255,17 +258,21 @@ def _canonical(value: Any) -> Any:
         return {key: _canonical(members[key]) for key in sorted(members, key=_utf16)}
     if isinstance(value, (list, tuple)):
         return [_canonical(item) for item in cast("Sequence[Any]", value)]
+    # Servers that compute their schemas write 1 at one start and 1.0 at another (RFC 8785, 3.2.2.3).
     if isinstance(value, float) and value.is_integer():
         return int(value)
     return value
 
 
 def _utf16(key: str) -> bytes:
+    # The order of RFC 8785, 3.2.3: by UTF-16 code units, where U+1F600 is before U+FF21. JSON may hold lone surrogates,
+    # which must not make the hash fail.
     return key.encode("utf-16-be", "surrogatepass")
 
 
 def _origin(config: ServerConfig, package: str) -> str:
     if config.url:
+        # Scheme and host alone: paths and queries hold tenants and keys, which must not get into a committed file.
         scheme, _, rest = mask_url(config.url).partition("://")
         return f"{scheme}://{rest.partition('/')[0].partition('?')[0]}"
     if config.command:
@@ -351,6 +358,8 @@ def _read_list(
         pinned = _object(value, what, path)
         definition = _object(pinned.get("definition"), f"'definition' of {what}", path)
         digits = pinned.get("sha256")
+        # The name is compared as well: a merge conflict could leave a pin under the name of another tool, with a right
+        # hash.
         if digits != tool_hash(definition) or definition.get(NAME_MEMBERS[part]) != name:
             raise ConfigError(f"{what} does not have its hash; {_RESTORE}", path=path)
         found[name] = kind(sha256=str(digits), definition=definition)

@@ -99,6 +99,7 @@ class ScanBudget:
         """Begin with a definition; return whether anything may be read of it."""
         self.was_too_deep = False
         self._here = min(_MAX_DEFINITION, self._left)
+        # Reading costs time beside the characters: a list of very many short suspicious definitions also has to end.
         self._left -= _COST_OF_A_DEFINITION
         return self._here > 0
 
@@ -191,6 +192,7 @@ def _suspected(data: bytes) -> tuple[Sequence[Instruction], bool]:
     links = may_link(words, data)
     if not instructions and not links:
         return (), False
+    # An instruction may be broken over lines, and a line break is an escape in the encoded text.
     text = data.decode().replace("\\n", " ")
     return (
         [one for one in instructions if instructions_in(text, (one,))],
@@ -293,6 +295,7 @@ def _without_blocks(result: ToolResult) -> str:
             data = encode(result.structured_content)
         except (TypeError, ValueError, OverflowError):  # a local tool's own value
             return result.text[:_MAX_RESULT]
+        # A character has at most four bytes, and the last one may be cut.
         return data[: _MAX_RESULT * 4].decode(errors="ignore")[:_MAX_RESULT]
     return result.text[:_MAX_RESULT]
 
@@ -310,6 +313,7 @@ def _texts(
         yield path, value
         return
     budget.spend(_COST_OF_A_VALUE)
+    # These generators are nested as deeply as the value, and Python limits the depth of calls.
     if len(path) > _DEEPEST:
         budget.was_too_deep = True
         return
@@ -330,6 +334,7 @@ def _hidden(text: str) -> Iterator[tuple[FindingKind, str]]:
     joiners = Counter(hidden_joiners(text, _MAX_JOINERS))
     by_kind: dict[FindingKind, Counter[str]] = {}
     for char in counts:
+        # Joiners are right within emoji and many scripts, so only those in other places count.
         if char in JOINERS:
             count = joiners[char]
         elif is_plain(char):

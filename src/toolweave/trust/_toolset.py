@@ -84,6 +84,7 @@ class PinnedToolset(WrapperToolset):
                 if reason is not None:
                     self._withheld[spec.name] = reason
         offered = (spec for spec in inner if spec.name not in self._withheld)
+        # The pins may change while the tools stay the same, and the version has to grow then.
         self._offered = ToolSnapshot(offered, version=max(inner.version, self._offered.version + 1))
 
     def _problem_texts(self) -> list[tuple[str, str]]:

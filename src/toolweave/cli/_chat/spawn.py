@@ -102,6 +102,7 @@ def _words(options: ChatOptions, run_id: str) -> Iterator[str]:
     ]
     for option, value in named:
         if value is not None:
+            # With the sign, so that a value may begin with a dash.
             yield f"{option}={value}"
     if options.trust:
         yield "--trust"

@@ -76,6 +76,7 @@ async def opened_store(place: str | None) -> AsyncGenerator[Store]:
 
 def _place_of_environment() -> str | None:
     found = os.environ.get(BACKEND, "").strip()
+    # The memory of another process has nothing that this command could read.
     if found.startswith(_MEMORY) or not found:
         return None
     return found

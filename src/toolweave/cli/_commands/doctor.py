@@ -118,6 +118,7 @@ async def _examine(config: ServerConfig) -> Json:
     from toolweave.connect._hints import hint_of
     from toolweave.errors import ToolweaveError
 
+    # One attempt shows what is wrong. A supervised connection would go on trying.
     connection = McpConnection(config.replace(restart="never"))
     error: Exception | None = None
     try:

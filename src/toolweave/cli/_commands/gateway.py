@@ -199,6 +199,7 @@ def _serve_http(
         token = _admin_token(options, host)
     else:
         token = worker.admin_token
+    # The parent has chosen it, so that all workers listen on the same one.
     port = port if worker is None else worker.port
     app = manager.asgi_app(host=host, admin_token=token, **_http_settings(manager, options, host))
     with ExitStack() as stack:

@@ -190,6 +190,7 @@ class _LockFiles:
 
     def readable(self, fleet: OpenServers) -> list[str]:
         """Return the servers that answered with all their lists."""
+        # A list that could not be read would look as if its definitions were gone, and would be pinned so.
         return [name for name in fleet.answered if name in self._offers]
 
     def unreadable(self, fleet: OpenServers) -> list[str]:

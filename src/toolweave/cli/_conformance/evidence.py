@@ -189,6 +189,7 @@ def _refusing(evidence: Evidence, bold: bool) -> Iterator[JsonObject]:
     for tool in _named(evidence):
         if unfit(object_or_empty(tool.get("inputSchema"))) is None:
             continue
+        # A server that does not check the arguments would run the tool.
         if bold or not _destroys(tool):
             found.append(tool)
     yield from sorted(found, key=lambda tool: not _reads_only(tool))[:_MAX_REFUSALS]

@@ -44,6 +44,7 @@ def pagination(evidence: Evidence) -> Judgement:
     bad = evidence.bad_cursor
     if bad is None or bad.code == INVALID_PARAMS:
         return ok(listed)
+    # A server that gives no cursors has no reason to look at one.
     if bad.result is not None and len(evidence.pages) == 1:
         return warn(f"{listed}; a cursor that it never gave is ignored, error {INVALID_PARAMS} is expected")
     return fail(f"{listed}; {bad}; error {INVALID_PARAMS} is expected")

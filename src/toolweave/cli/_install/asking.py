@@ -110,6 +110,7 @@ async def _ask(question: LaunchQuestion) -> list[str]:
         line = await ask_line(_prompt(question, more=bool(answers)), hidden=question.secret)
         if line is None:
             raise CommandError("the input ended before every value was given", code=ExitCode.TOOL_ERROR)
+        # A secret may begin or end with a space.
         text = line if question.secret else line.strip()
         may_end = not question.required or len(answers) + len(question.defaults) > 0
         if may_end and not text:

@@ -53,9 +53,11 @@ class InstallPlan:
             StoreError: A secret cannot be kept.
         """
         self.config.check_unchanged()
+        # Before the write, which changes the content that is trusted.
         trusted = _is_trusted(self.config)
         if self.found.bundle is not None:
             self.found.bundle.unpack()
+        # A client that asks for secrets keeps them itself.
         if not self.inputs:
             self.secret_files = self.secrets.keep(self.launch)
         if self.relay is not None:

@@ -120,6 +120,7 @@ def _value_span(text: str, offsets: Mapping[Any, list[int]], path: Sequence[str]
     if not path:
         start = _end(_WHITESPACE, clean, 0)
     else:
+        # Of a key that is there twice, parsers use the last one.
         _, key_end = decoder.raw_decode(clean, offsets[tuple(path)][-1])
         start = _end(_COLON, clean, key_end)
     return start, decoder.raw_decode(clean, start)[1]
@@ -185,6 +186,7 @@ def backed_up(path: Path) -> Path | None:
     if not path.exists():
         return None
     number = 1
+    # Never over an earlier copy: that may be the only one of the text that the owner wrote.
     while (backup := path.with_name(f"{path.name}.bak{number}")).exists():
         number += 1
     shutil.copy2(path, backup)

@@ -103,6 +103,7 @@ def _as_user(user: str) -> dict[str, str]:
         raise CommandError(f"--user: user {user!r} does not exist on this machine") from None
     if entry.pw_uid != os.getuid():
         try:
+            # In this order: after `setuid`, the groups could no longer be changed.
             os.initgroups(user, entry.pw_gid)
             os.setgid(entry.pw_gid)
             os.setuid(entry.pw_uid)

@@ -104,6 +104,7 @@ class ServedByWorkers:
         host, port = listening(self.where)
         with ExitStack() as stack:
             try:
+                # Never listens: port 0 becomes one port for all workers, which stays reserved while they start.
                 reserved = stack.enter_context(bind(host, port, reuse_port=True))
             except OSError as error:
                 raise CommandError(f"cannot listen on {self.where}: {error.strerror or error}") from None

@@ -258,6 +258,7 @@ def _only(place: ObjectPath, named: JsonObject, *, named_as: str) -> Any:
     Raises:
         CommandError: There are several objects without a usual name.
     """
+    # One object may have several names in a module.
     different = {id(value): value for value in named.values()}
     if len(different) < 2:
         return next(iter(different.values()), None)

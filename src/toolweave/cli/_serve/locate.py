@@ -158,6 +158,7 @@ def _import_file(file: Path, name: str) -> ModuleType:
     if spec is None or spec.loader is None:
         raise CommandError(f"{str(file)!r} is not a Python file")
     module = importlib.util.module_from_spec(spec)
+    # Before it runs, as `import` does: dataclasses and pickling look the module up meanwhile.
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)

@@ -70,6 +70,8 @@ class Sources:
         places = {*self._folders, *(file.parent for file in self._files)}
 
         async def watch() -> None:
+            # Only files of a config: everything below their folder, perhaps the home folder, would be too much to
+            # watch.
             every = awatch(
                 *places, watch_filter=lambda _, path: self.includes(Path(path)), recursive=bool(self._folders)
             )

@@ -113,6 +113,7 @@ class KeyringTokenStore(FileTokenStore):
             return work(self._file(writes=writes))
 
         try:
+            # Abandoned: a locked keyring may never answer, and a thread cannot be cancelled.
             with anyio.fail_after(ANSWER_SECONDS):
                 return await anyio.to_thread.run_sync(run, abandon_on_cancel=True)
         except TimeoutError:
@@ -151,6 +152,7 @@ class KeyringTokenStore(FileTokenStore):
         folder = default_folder()
         private_folder(folder)
         lock = folder / f"keyring.{digest(self._service)}.lock"
+        # One lock for the entry in the keyring, because stores with different files share the key.
         with held_in_thread(lock, seconds=_LOCK_SECONDS, what=f"the keyring {_name(self._keyring)}"):
             key = self._get()
             if key is None:

@@ -104,6 +104,7 @@ def private_folder(folder: Path) -> None:
         found = folder.stat()
     except OSError as exc:
         raise StoreError(f"cannot use the folder {str(folder)!r}: {exc.strerror or exc}") from None
+    # Root can read everything anyway, and owns many folders that are mounted into containers.
     if found.st_uid not in (os.geteuid(), 0):
         raise StoreError(
             f"the folder {str(folder)!r} belongs to another user; tokens are kept in a folder of one's own"

@@ -44,6 +44,7 @@ class TokenCipher:
 
     def seal(self, data: bytes, *, name: str) -> str:
         """Return the data as text that only the key opens again, and only under this name."""
+        # Random nonces of 96 bits are safe for 2**32 texts of one key (NIST SP 800-38D, 8.3).
         nonce = os.urandom(_NONCE_BYTES)
         return base64.b64encode(nonce + self._ciphers[0].encrypt(nonce, data, name.encode())).decode("ascii")
 
@@ -92,6 +93,7 @@ def _cipher(text: str) -> AESGCM:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
     try:
+        # Both alphabets of base64 are in use, and programs that make keys differ.
         key = base64.b64decode(text.translate(str.maketrans("-_", "+/")), validate=True)
     except (binascii.Error, ValueError):
         key = b""

@@ -157,6 +157,8 @@ class _StoreLock:
             await anyio.sleep(LOCK_SECONDS / 3)
             try:
                 with anyio.CancelScope(shield=True):
+                    # None if the lock has expired and another process holds it. The old revision can delete nothing
+                    # then.
                     self._revision = await self._put(self._revision) or self._revision
             except StoreError as exc:
                 _log.debug("a lock of a token cannot be renewed: %s", exc)

@@ -139,6 +139,7 @@ def _read_privately(path: Path) -> bytes | None:
     """
     # The checks are of the open descriptor, not of the path, which could be replaced between the check and the reading.
     try:
+        # Not through a link, and without waiting for a writer if it is a named pipe.
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         return None

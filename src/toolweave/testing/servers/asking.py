@@ -110,6 +110,7 @@ class AskingPeer(Peer):
         if not request.modern:
             return {key: self._ask_legacy(request, **question) for key, question in questions.items()}
         state = request.params.get("requestState")
+        # The state has the answers of earlier rounds, because a modern server keeps nothing between requests.
         known: Json = {**json.loads(state or "{}"), **members(request.params.get("inputResponses"))}
         missing = without_members(questions, *known)
         if missing:

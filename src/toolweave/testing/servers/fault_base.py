@@ -38,6 +38,7 @@ class Quota:
             return False
         self.taken += 1
         if self.memory is not None:
+            # Appending a byte is atomic, so that processes that run at the same time are all counted.
             with open(self.memory, "ab") as file:  # noqa: PTH123 - pathlib is slow to import
                 file.write(b".")
         return True

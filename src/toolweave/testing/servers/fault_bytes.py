@@ -95,6 +95,7 @@ def slow_drip(server: FaultServer) -> None:
     def called(message: Json) -> bool:
         answer = server.peer.handle(message, server.session, server.send)
         if answer is not None:
+            # In a thread, because the reading loop has to see the end of standard input.
             threading.Thread(target=drip, args=(server.encode(answer),), daemon=True).start()
         return True
 

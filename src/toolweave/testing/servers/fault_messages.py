@@ -53,6 +53,7 @@ def roots_and_sampling_requests(server: FaultServer) -> None:
     def called(message: Json) -> bool:
         if message["params"].get("name") != "echo":
             return False
+        # In a thread, because the answers that it waits for arrive in the reading loop.
         threading.Thread(target=work, args=(message,), daemon=True).start()
         return True
 

@@ -21,6 +21,7 @@ def die(server: FaultServer, *lines: str) -> None:
 
 def linger() -> None:
     """Stay alive for ten minutes, also when standard input ends."""
+    # Bounded, so that a process that a failing test leaves behind ends by itself.
     for _ in range(600):
         time.sleep(1)
 

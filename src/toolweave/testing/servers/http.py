@@ -145,6 +145,7 @@ class HttpServer:
         loop = asyncio.get_running_loop()
 
         def send(note: Json) -> None:
+            # Tools that block run in threads.
             loop.call_soon_threadsafe(queue.put_nowait, note)
 
         session.send = send
@@ -304,6 +305,7 @@ async def next_item(queue: asyncio.Queue[Any], exchange: Exchange) -> Any:
 def end_with_stdin() -> None:
     """End the process when standard input ends."""
     sys.stdin.buffer.read()
+    # `sys.exit` would only end this thread.
     os._exit(0)
 
 

@@ -130,6 +130,7 @@ async def gzip_bomb(exchange: Exchange, step: FaultContext) -> None:
     """About 1 MB that inflates to --size bytes (default 1 GB)."""
     size = step.options.size or 1_000_000_000
     block = b" " * 1_000_000
+    # 31 stands for the largest window with the header of gzip.
     packer = zlib.compressobj(9, zlib.DEFLATED, 31)
     parts = [packer.compress(block) for _ in range(max(1, size // len(block)))]
     data = b"".join([*parts, packer.compress(step.answer()[0]), packer.flush()])

@@ -177,6 +177,7 @@ class Peer:
         except Refusal as error:
             return {"jsonrpc": "2.0", "id": request.id, "error": error.to_json()}
         finally:
+            # A listen stream stays open after this, and its cancellation must find it.
             if request not in self.listeners:
                 self.running.pop((session, request.id), None)
         return {"jsonrpc": "2.0", "id": request.id, "result": result}
@@ -374,6 +375,7 @@ class Peer:
             return {"content": [{"type": "text", "text": f"Missing arguments: {missing}"}], "isError": True}
         call = PeerCall(arguments, cancelled=request.cancelled, notify=request.notify, server=self, request=request)
         result = function(call)
+        # The revision that introduced structured content.
         if (request.session.version or MODERN) < "2025-06-18":
             result.pop("structuredContent", None)
         return result

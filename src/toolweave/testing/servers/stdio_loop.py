@@ -38,6 +38,7 @@ class StdioServer:
 
     def write(self, data: bytes) -> None:
         """Write bytes to standard output in one piece."""
+        # Threads write at the same time, and each line has to stay whole.
         with self.lock:
             write_all(1, data)
 
@@ -60,6 +61,7 @@ class StdioServer:
             return
         for one in cast("list[Json]", message) if isinstance(message, list) else [cast("Json", message)]:
             if self.peer.blocks(one):
+                # A daemon: a tool that hangs must not keep the process after its input has ended.
                 threading.Thread(target=self.respond, args=(one,), daemon=True).start()
             else:
                 self.respond(one)

@@ -165,6 +165,7 @@ def slow(call: PeerCall) -> Json:
 def hold(call: PeerCall) -> Json:
     gate: threading.Event = call.server.gates.setdefault(str(call.arguments.get("key", "")), threading.Event())
     call.progress(0, 1, "holding")
+    # In short steps, because two events are waited for: the release and the cancellation.
     for _ in range(int(float(call.arguments.get("seconds", 60)) * 100)):
         if gate.wait(0.01):
             return text_result("released")
@@ -189,6 +190,7 @@ def hang(call: PeerCall) -> Json:
 def crash(call: PeerCall) -> Json:
     sys.stderr.write("about to crash\nfatal: crashed on purpose\n")
     sys.stderr.flush()
+    # `sys.exit` would only end the thread that the tool may run in.
     os._exit(7)
 
 
