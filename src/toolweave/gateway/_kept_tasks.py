@@ -78,6 +78,8 @@ class EndedCalls:
         """
         kept = self._kept.get(name)
         if kept is not None:
+            # An id alone opens nothing: the same answer as for an unknown one, so that ids cannot be found out by
+            # trying.
             if kept[0] == principal:
                 return kept[2]
             return None
@@ -142,6 +144,7 @@ class ProcessTasks:
         while len(self._begun) > _MAX_BEGUN:
             self._begun.popitem(last=False)
         await _put(replicas, _TASKS, name, {"by": replicas.id, "task": shown}, _RUNNING_SECONDS)
+        # In a group and not in the request: the call that began the task ends long before it.
         self._groups.current().start_soon(self._follow, name, ended)
 
     def follows(self, name: str) -> bool:
@@ -213,6 +216,7 @@ class ProcessTasks:
         task = None if found is None else _json(found["task"])
         if found is None or task is None:
             return None
+        # An end does not change any more, so nobody has to be asked, and its replica may be gone.
         if task.get("status") in ENDED:
             return task
         # Of this replica, but not followed any more: its upstream is asked as if nothing was shared.
@@ -269,6 +273,8 @@ class ProcessTasks:
         try:
             return {"task": await self._act(request, name)}
         except RequestError as error:
+            # As a value: an exception would count as a failure of this replica, and the caller would lose the
+            # upstream's code.
             return {_REFUSED: {"message": error.message, "code": error.code, "data": error.data}}
 
 

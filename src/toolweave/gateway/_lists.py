@@ -162,7 +162,9 @@ class Lists:
         try:
             while True:
                 await news[0].wait()
+                # An upstream that starts or restarts changes several lists at once: they are read once.
                 await anyio.sleep(_DEBOUNCE_SECONDS)
+                # Replaced before the lists are read: a change that arrives during that is read afterwards.
                 news[0] = anyio.Event()
                 kinds = sorted(due)
                 due.clear()
@@ -198,6 +200,7 @@ class Lists:
         if not len(perspective.tools.snapshot()):
             self._require(request, "tools")
         cursor: Any = request.params.get("cursor")
+        # Only for the first page: a list that changes between two pages would skip or repeat entries.
         if cursor is None:
             await perspective.offers.refresh_tools()
         snapshot = perspective.tools.snapshot()
@@ -207,6 +210,7 @@ class Lists:
             found = pages.of(snapshot, cursor, modern=request.modern)
             shown = None
         else:
+            # Filtered before it is cut into pages: the size of a page must not show how much was left out.
             allowed = [spec for spec in snapshot if may("tools", spec.name, spec.scopes, spec.server)]
             found = pages.selected(allowed, cursor, modern=request.modern)
             shown = {spec.server for spec in allowed if spec.server is not None}
@@ -227,6 +231,7 @@ class Lists:
             return self._pages
         if perspective is not self._perspectives.handshake:
             return self._made_pages()
+        # By identity: a snapshot is replaced as a whole, and to compare two of them costs more than to make a page.
         if self._handshake_pages[0] is not snapshot:
             self._handshake_pages = snapshot, self._made_pages()
         return self._handshake_pages[1]
@@ -297,6 +302,7 @@ class Lists:
         if request.modern:
             found = {**self._freshness(request, facts, errors), **found}
         found = {**members, **found}
+        # On the first page alone: it is about the list, and clients put the pages together.
         if request.params.get("cursor") is None:
             statuses = self._statuses(kind, states, errors, shown)
             found["_meta"] = {**object_or_empty(members.get("_meta")), UPSTREAMS: statuses}
@@ -313,6 +319,7 @@ class Lists:
         declared = bool(facts) and all(self._is_modern(server) for server in facts)
         if not (declared and whole and same_for_all):
             return {"ttlMs": 0, "cacheScope": "private"}
+        # One private list makes all of it private: a shared cache would show its entries to other callers.
         public = all(one.public for one in facts.values())
         return {
             "ttlMs": min(one.ttl_ms or 0 for one in facts.values()),
@@ -331,11 +338,13 @@ class Lists:
         for server, state in sorted(states.items()):
             usable = state in USABLE
             connection = self._hub.clients.get(server)
+            # It has no such list, so its absence says nothing about its health.
             if usable and connection is not None and _CAPABILITIES[kind] not in connection.capabilities:
                 continue
             if shown is not None and server not in shown:
                 continue
             error = errors.get(server) or self._hub.errors.get(server)
+            # Connected, but this list failed: "ready" would let a caller believe that the list is complete.
             if usable and error is not None:
                 status = ConnectionState.DEGRADED
             else:

@@ -61,12 +61,15 @@ class UpstreamLogs:
 
     async def _set_level(self, request: Request) -> Json:
         logs = any(declares(one, "logging") for one in self._hub.clients.values())
+        # Servers that connect by caller may log, too: they are not connected yet, so nothing is known of their
+        # capabilities.
         if not logs and not caller_servers(self._hub).configs:
             raise RequestError("Method not found", code=METHOD_NOT_FOUND, data=request.method)
         result = await self._logs.set_level(request)
         wanted = self._handshakes.log_level = self._lowest_level()
         if wanted is None:
             return result
+        # The caller's own filter is set already. A slow upstream only sends more than is passed on.
         with anyio.move_on_after(_SET_SECONDS):
             async with anyio.create_task_group() as tasks:
                 for connection in (*self._hub.clients.values(), *self._handshakes):

@@ -65,6 +65,7 @@ class PrometheusMetrics:
 
     def request_ended(self, end: RequestEnd) -> None:
         """Count a request."""
+        # Callers send any method. Each new one would be a new time series, which Prometheus keeps.
         method = end.method if end.method in KNOWN_METHODS else "other"
         if end.exception is None:
             outcome = end.outcome
@@ -165,6 +166,7 @@ class MetricsPage:
                 self._state.labels(name, state).set(0)
             self._shown |= now
         else:
+            # A gauge of an upstream that was removed would show its last value for ever.
             for gauge in (self._state, self._restarts, self._tools, self._not_applied):
                 gauge.clear()
         for one in status.upstreams:

@@ -36,6 +36,7 @@ class PageVisits:
             return
         for page in required_pages(error_data):
             key = page.get(ELICITATION_ID)
+            # The upstream chooses the id, and all of them are kept.
             if isinstance(key, str) and len(key) <= _MAX_ID:
                 # to the end: the oldest are forgotten first
                 self._conversations.pop((server, key), None)
@@ -49,6 +50,7 @@ class PageVisits:
         key = params.get(ELICITATION_ID)
         if method != _COMPLETE or not isinstance(key, str):
             return
+        # By the server as well: two servers may choose the same id, and each reports its pages alone.
         conversation = self._conversations.pop((server, key), None)
         if conversation is not None:
             self._changes.publish_to(conversation, Topic(_COMPLETE, key), params)

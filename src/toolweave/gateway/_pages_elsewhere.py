@@ -82,6 +82,8 @@ class PagesOfReplicas:
         Raises:
             RequestError: It cannot be asked now.
         """
+        # The name is in a link, which anybody can write: only a living replica is asked, and nothing is kept for an
+        # unknown one.
         if owner not in await self._replicas.living():
             return None
         asked: Json = {
@@ -89,6 +91,7 @@ class PagesOfReplicas:
             "path": scope["path"],
             "root": scope.get("root_path", ""),
             "query": scope.get("query_string", b"").decode("latin-1"),
+            # Only those that the pages check. The others, such as authorization, are of no use there.
             "headers": [[n.decode("latin-1"), v.decode("latin-1")] for n, v in scope["headers"] if n in _HEADERS],
             "body": body.decode("latin-1"),
         }

@@ -203,6 +203,8 @@ class Conversation:
             self._tasks.create_task(self._answer(request, scope, reply))
 
     async def _take_batch(self, members: list[StrictMessage | MalformedMessage]) -> None:
+        # Earlier and later revisions have no batches, and a client of theirs would not understand an array as an
+        # answer.
         if self._client is None or self._client.version != BATCHING_VERSION:
             refusal = "Invalid request: batches are of revision 2025-03-26 only"
             self._outlet.write(encode_error(None, INVALID_REQUEST, refusal))
@@ -212,6 +214,7 @@ class Conversation:
             if isinstance(member, MalformedMessage):
                 self._refuse_broken(member, batch.place())
             else:
+                # These get no answer, so the batch must not wait for one.
                 is_silent = member.is_answer or is_notification(member)
                 reply = self._write if is_silent else batch.place()
                 await self._take(member, reply, alone=False)
@@ -257,6 +260,7 @@ class Conversation:
         """
         if key in self._running:
             raise RequestError("Invalid request: a request with this id is still running", code=INVALID_REQUEST)
+        # A client that gets no answer to a ping would take the server for dead, and start another.
         if len(self._running) >= self._max_requests and method != methods.PING:
             refused = f"too many requests at once: {self._max_requests} are running; wait for answers"
             raise RequestError(refused, code=INTERNAL_ERROR, data={"retryable": True})
@@ -323,6 +327,8 @@ class Conversation:
                 self._unwanted.discard(request.id)
                 reply(None)  # a request that its client cancelled gets no answer
             else:
+                # A client waits for each request. Without an answer it would wait for its timeout, after the server has
+                # ended.
                 reply(text or encode_error(request.id, CONNECTION_CLOSED, "the server is shutting down"))
 
     async def _result(self, request: Request) -> bytes:

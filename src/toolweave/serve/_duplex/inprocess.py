@@ -70,6 +70,7 @@ class Visit:
     conversation: Conversation
 
     def __init__(self) -> None:
+        # Without a buffer, so that a client waits until its message is accepted, as at a full pipe.
         to_server, self._incoming = anyio.create_memory_object_stream[bytes](0)
         self._outgoing, to_client = anyio.create_memory_object_stream[bytes](math.inf)
         self.client = ClientEnd(to_server, to_client)

@@ -34,6 +34,7 @@ def standard_streams() -> Generator[tuple[int, int], None, None]:
         RuntimeError: Another server of this process has them.
         OSError: The process has no such pipes.
     """
+    # Not waited for: the other server may run as long as the process.
     if not _taken.acquire(blocking=False):
         raise RuntimeError("a server of this process has standard input and output already")
     try:

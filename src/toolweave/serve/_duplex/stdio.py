@@ -73,6 +73,7 @@ async def serve_stdio(
                         start_clock()
                         tasks.cancel_scope.cancel()
         finally:
+            # For the answers that were queued last. Bounded, because the client may not read them.
             with anyio.move_on_after(_WRITE_SECONDS, shield=True):
                 await writer.drained()
             writer.close()
@@ -92,6 +93,7 @@ async def _converse(
         await writer.closed.wait()
         stopping.stop()
 
+    # A client that closed its end reads no answer any more, and may leave the input open without ever writing to it.
     tasks.start_soon(stop_when_unread)
     with anyio.CancelScope() as stopping.current:
         await _read(reader, writer, conversation)
@@ -126,6 +128,7 @@ class _StdioShutdown:
 @contextmanager
 def _exit_timer(owns_process: bool) -> Generator[Callable[[], None], None, None]:
     """Yield a function that starts a timer; if it expires before the block ends, the process exits."""
+    # A thread, because the event loop may be what is blocked.
     clock = threading.Timer(_LAST_SECONDS, _exit)
     clock.daemon = True
 
@@ -141,5 +144,6 @@ def _exit_timer(owns_process: bool) -> Generator[Callable[[], None], None, None]
 
 def _exit() -> None:
     _log.error("a function that was called does not let go of its thread; the process exits without it")
+    # `os._exit` flushes nothing, and the line above says why the process is gone.
     logging.shutdown()
     os._exit(1)

@@ -42,6 +42,7 @@ def _is_defined_in(module: ModuleType, value: object) -> bool:
     if inspect.isclass(value) or not callable(value):
         return False
     function = inspect.unwrap(value)
+    # Imported functions are not offered: a helper such as `subprocess.run` would become a tool by its import.
     return inspect.isfunction(function) and function.__module__ == module.__name__
 
 

@@ -172,6 +172,7 @@ class Clients:
             return known
         if self.rules.documents and self._is_document(client_id):
             return await self._documented(client_id)
+        # By the digest: an id comes from a request, and may be of any length and have any character.
         found = await self._store.get(_CLIENTS, digest(client_id))
         if found is None:
             return None
@@ -195,8 +196,10 @@ class Clients:
         response_types = _texts(asked.get("response_types"), ["code"])
         if method not in _METHODS:
             raise OAuthRefusal("invalid_client_metadata", f"token_endpoint_auth_method is one of {', '.join(_METHODS)}")
+        # Refused and not reduced: a client that asks for the implicit grant would wait for a token in the redirect.
         if "authorization_code" not in grants or response_types != ["code"]:
             raise OAuthRefusal("invalid_client_metadata", "only the authorization code grant is offered")
+        # After all checks of the metadata, so that malformed requests do not use up the registrations of others.
         await self._quota("minute", self.rules.per_minute, 60)
         await self._quota("day", self.rules.per_day, int(_DAY))
         client = KnownClient(
@@ -278,6 +281,7 @@ class Clients:
         if known is not None and time.monotonic() < known[0]:
             return known[1]
         client = await self._work.run(url, partial(self._read_document, url))
+        # The oldest one: a document is read again at little cost, and a stranger chooses the URLs.
         if len(self._documents) >= _MAX_DOCUMENTS:
             self._documents.pop(next(iter(self._documents)))
         self._documents[url] = (time.monotonic() + _DOCUMENT_SECONDS, client)
@@ -287,14 +291,18 @@ class Clients:
         """Return the client of a document, whose `client_id` is the URL of the document."""
         try:
             answer = await self._fetch.get(url, "the client's metadata document")
+            # The id is the URL itself. Behind a redirect, another host could write what the owner of this one seems to
+            # say.
             is_moved = answer.url != url
             if answer.status != 200 or is_moved or len(answer.body) > _DOCUMENT_BYTES:
                 raise OAuthRefusal("invalid_client", "the client's metadata document cannot be read")
             document = answer.decoded(Json)
         except FetchFailed:
             raise OAuthRefusal("invalid_client", "the client's metadata document cannot be fetched") from None
+        # Otherwise anybody could publish a document under the name of another client.
         if document.get("client_id") != url:
             raise OAuthRefusal("invalid_client", "the client's metadata document names another client")
+        # A secret that everybody can read authenticates nobody, so it must not look as if it did.
         if document.get("token_endpoint_auth_method", "none") != "none" or "client_secret" in document:
             raise OAuthRefusal("invalid_client", "a client with a metadata document authenticates by 'none'")
         return KnownClient(

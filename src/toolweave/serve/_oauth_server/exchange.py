@@ -131,4 +131,5 @@ def _fields(data: bytes) -> dict[str, str]:
     fields = dict(pairs)
     if len(fields) != len(pairs):
         raise OAuthRefusal("invalid_request", "a parameter is repeated")
+    # An empty parameter counts as one that is left out (RFC 6749, 3.1).
     return without_empty(fields)

@@ -56,6 +56,7 @@ class ServerKeys:
         self._secrets = given
 
     def _derived(self, purpose: str) -> list[bytes]:
+        # A key for each purpose: a sealed form can never pass as a cookie, nor a cookie as a token.
         text = f"toolweave authorization server: {purpose}".encode()
         return [hmac.digest(secret, text, "sha256") for secret in self._secrets]
 
@@ -66,6 +67,7 @@ class ServerKeys:
     def is_signed(self, signature: str, purpose: str, *parts: str) -> bool:
         """Whether it is a signature of these texts for this purpose."""
         given = signature.encode("utf-8", "surrogatepass")
+        # In constant time for each key: the signature must not be found out byte by byte.
         return any(hmac.compare_digest(_signature(key, parts).encode(), given) for key in self._derived(purpose))
 
     def token(self, claims: JsonObject) -> str:
@@ -89,6 +91,8 @@ class ServerKeys:
 
         for key in self._derived("access tokens"):
             try:
+                # A token of another type with the same signature, such as an ID token, must not be accepted as an
+                # access token (RFC 9068, 4).
                 if jwt.get_unverified_header(token).get("typ") != "at+jwt":
                     break
                 options: Any = {"require": ["sub", "client_id", "grant"], **CHECKED_HERE}

@@ -53,6 +53,7 @@ def consent_page(
 ) -> str:
     """Return the question whether a client may act for a person."""
     parts = urlsplit(redirect_uri)
+    # The host is the only part that the person can verify: path and query are the client's own words.
     where = parts.hostname or f"{parts.scheme}:"
     rows = [("Application", client.name or "(it gives no name)")]
     if client.source == "document":

@@ -31,6 +31,7 @@ def redirect_problem(uri: object, schemes: Iterable[str]) -> str | None:
         return "its host or port cannot be read"
     if "#" in uri:
         return "it has a fragment"
+    # A user before the host lets a URI look as if it led elsewhere: `https://good.example@evil.example`.
     if "@" in parts.netloc:
         return "it has a user or a password"
     if "*" in parts.netloc:
@@ -79,6 +80,7 @@ def is_loopback_uri(uri: str) -> bool:
 def registered_uri(asked: str, registered: Iterable[str]) -> bool:
     """Whether a redirect URI is one of the registered ones."""
     for uri in registered:
+        # As identical strings (RFC 9700, 2.1): any normalization is a chance for a URI that leads elsewhere.
         if asked == uri:
             return True
         is_local = uri.startswith("http://") and is_loopback_uri(uri)

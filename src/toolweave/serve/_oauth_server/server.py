@@ -115,6 +115,7 @@ class OAuthServer(TokenAuth):
             TokenProblem: The token is not valid here.
         """
         claims = self._keys.claims(token, issuer=self.issuer, audience=audiences)
+        # Asked for each request: a token is valid for minutes, and a revoked grant must end at once.
         if await self.grants.find(str(claims["grant"])) is None:
             raise TokenProblem("its grant was revoked or has ended")
         return identity_of_claims(claims, expires_at=int(claims["exp"]))

@@ -104,6 +104,7 @@ class TokenPages:
         name = form.get("code", "")
         verifier = form.get("code_verifier", "")
         code = await self._server.grants.code(name)
+        # Before it is used up: another client that got hold of the code must not be able to invalidate it.
         if code is None or code.client_id != client.client_id:
             raise OAuthRefusal("invalid_grant", "the code is unknown, used or expired")
         if form.get("redirect_uri") != code.redirect_uri:
@@ -178,6 +179,7 @@ class TokenPages:
         self, client: KnownClient, name: str, grant: Grant, scopes: tuple[str, ...], thumbprint: str, resource: str
     ) -> JsonObject:
         now = int(time.time())
+        # Never longer than the grant, which a person gave for a limited time.
         seconds = max(1, min(self._seconds, int(grant.ends_at) - now))
         claims: Json = {
             "iss": self._server.issuer,
@@ -226,6 +228,7 @@ class TokenPages:
                 await self._server.grants.revoke(str(claims["grant"]))
             return 200, {}
         known = await self._server.grants.refresh(token)
+        # Of another client: the same answer, and nothing happens (RFC 7009, 2.1 and 2.2).
         if known is not None and known.client_id == client.client_id:
             await self._server.grants.revoke(known.grant)
         return 200, {}

@@ -86,6 +86,7 @@ class Upstream:
     @classmethod
     def oidc(cls, issuer: str, client_id: str, client_secret: Secret | str | None = None, **options: Any) -> Upstream:
         """Return an OpenID provider; `options` are the other attributes."""
+        # Without a refresh token, nobody would notice that a person has left until the grant ends.
         options.setdefault("scopes", ("openid", "offline_access"))
         return cls(issuer=issuer, client_id=client_id, client_secret=client_secret, **options)
 

@@ -82,6 +82,7 @@ class UpstreamClient:
         if upstream.issuer:
             asked["nonce"] = nonce
         parts = urlsplit(server.authorization_endpoint or "")
+        # The parameters of the sign-in are last: the endpoint's URL may have a query, and must not replace the state.
         query = urlencode({**dict(parse_qsl(parts.query)), **asked})
         return urlunsplit((parts.scheme, parts.netloc, parts.path, query, ""))
 
@@ -107,6 +108,7 @@ class UpstreamClient:
         else:
             claims = await self._profile(answer)
         subject = claims.get(self.upstream.subject)
+        # GitHub has numbers. Any other type would become a text that several people may share, such as `None`.
         is_text_or_number = isinstance(subject, str | int) and not isinstance(subject, bool)
         if not is_text_or_number or subject == "":
             raise SignInFailed(f"the provider names no user in {self.upstream.subject!r}")
@@ -120,6 +122,7 @@ class UpstreamClient:
         """
         expires = tokens.get("expires_at")
         refresh = tokens.get("refresh_token")
+        # Nothing to ask the provider with. The grant ends by its own time.
         if refresh is None or expires is None:
             return dict(tokens)
         if expires > time.time() + _LEEWAY:
@@ -194,6 +197,7 @@ class UpstreamClient:
             raise SignInFailed(f"the ID token does not hold: {type(exc).__name__}") from None
         except IssuerUnavailable:
             raise SignInFailed("the provider's keys cannot be fetched", temporary=True) from None
+        # The token belongs to this browser's sign-in: one that was stolen elsewhere has another nonce.
         if claims.get("nonce") != nonce:
             raise SignInFailed("the ID token is of another sign-in")
         if claims.get("azp", self.upstream.client_id) != self.upstream.client_id:

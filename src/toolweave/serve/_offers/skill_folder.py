@@ -162,6 +162,7 @@ class SkillFolder:
             except OSError as exc:
                 problems.append(f"skill {self._uri(folder / SKILL_MANIFEST)!r} is left out: {exc.strerror}")
         for problem in problems:
+            # Once for each fault, as the directory is read for every list.
             if problem not in self.problems:
                 _log.warning("%s", problem)
         self.problems = tuple(problems)
@@ -193,6 +194,7 @@ class SkillFolder:
         files: list[SkillFile] = []
         size = 0
         for path, about in self._folder.files(folder):
+            # Counted by the size on disk before a file is read: a skill that is too large costs no reading.
             size += about.st_size
             if len(files) == MAX_SKILL_FILES or size > MAX_SKILL_BYTES:
                 limits = f"{MAX_SKILL_FILES} files and {MAX_SKILL_BYTES // 2**20} MiB"
@@ -221,6 +223,7 @@ class SkillFolder:
         known = self._frontmatters.get(path)
         if known is not None and known[0] == digest:
             return known[1]
+        # Before it is read: the whole text is held and parsed, and the files of a folder may be of anybody.
         if path.stat().st_size > _MAX_MANIFEST:
             raise ValueError(f"its {SKILL_MANIFEST} is larger than {_MAX_MANIFEST // 2**20} MiB")
         try:
@@ -289,6 +292,7 @@ class SkillFolder:
         path = self._path(uri)
         if path is None or not any(skill.file(uri) for skill in self._of(path.parent)):
             return None
+        # Resolved once more: a link in the path may have been changed to lead out of the directory.
         real = self._folder.find(path.relative_to(self._folder.root).as_posix())
         if real is None:
             return None

@@ -171,6 +171,7 @@ def skill(function: Callable[..., Any] | None = None, /, **options: Unpack[Skill
     uri = "skill://" + "/".join(quote(part, safe="") for part in path)
     frontmatter: Json = {"name": name, "description": description}
     for field, value in (options.get("frontmatter") or {}).items():
+        # The name and the description were checked above, and further fields must not replace them.
         frontmatter.setdefault(field, value)
     entry = Skill(uri=uri, frontmatter=frontmatter, files=None)
     checked_definition(entry.json(), f"skill {name!r}")
@@ -235,6 +236,8 @@ class Skills:
         """Return the first answer that a source has; None for a caller who may not see the URI."""
         sources = self._offered(request)
         shows = self._shows(request)
+        # Before any source is asked: a hidden skill takes as long, and gets the same answer, as one that does not
+        # exist.
         if shows is not None and not shows(uri):
             return None
         for source in sources:

@@ -121,6 +121,8 @@ def failure(what: str, exc: Exception, request: Request, *, expose: str | None) 
     """
     if isinstance(exc, RequestError):
         return exc
+    # A `ToolError` that its author raised was written for the caller; any other text may hold paths or data of the
+    # server.
     if isinstance(exc, ToolError) and not exc.unexpected:
         return RequestError(exc.message, code=INTERNAL_ERROR, data=exc.data)
     _log.error("%s failed", what, exc_info=exc)
@@ -175,6 +177,7 @@ def _converter(function: str, parameter: Parameter) -> Callable[[str], Any] | No
             return adapter.validate_python(text)
         except ValidationError as exc:
             refused = exc
+        # Only for arrays and objects: a text such as `1` or `null` must not change its type by being valid JSON.
         if text[:1] in {"[", "{"}:
             try:
                 return adapter.validate_json(text)

@@ -152,6 +152,7 @@ class Template:
         whole = self._index_of_rest()
         before: list[str] = []
         for literal in literals[1 : whole + 1]:
+            # From one character later, since a value is never empty.
             found = uri.find(literal, start + 1, end)
             if found < 0:
                 return None
@@ -220,6 +221,7 @@ def _value(text: str, *, whole: bool) -> str | None:
         for _ in range(_ENCODINGS):
             if _is_unsafe(decoded):
                 return None
+            # A handler, or a library that it uses, may decode the value once more: `%252e%252e` is `..` then.
             again = unquote(decoded, errors="strict")
             if again == decoded:
                 return value

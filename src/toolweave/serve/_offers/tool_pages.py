@@ -55,6 +55,8 @@ class ToolPages:
             self._paged = snapshot
             self._pages.clear()
             self._kept_bytes = 0
+        # A cursor of another type is refused when the page is made, and must not be found under the key of the first
+        # one.
         key = modern, cursor if isinstance(cursor, str) else None
         known = self._pages.get(key) if cursor == key[1] else None
         if known is None:
