@@ -111,6 +111,7 @@ class SpawnTools(BaseToolset):
         found = self._tools.get(call.name)
         if found is None:
             return ToolResult.failure(unknown_tool(call.name, self._tools), kind=ErrorKind.NOT_FOUND)
+        # In the context, because the functions behind the tools get arguments and no call.
         token = _call_id.set(call.id)
         try:
             return await found.execute(call.arguments, ctx)
@@ -127,6 +128,7 @@ class SpawnTools(BaseToolset):
         """
         runs: list[Run] = []
         for info in await self._statuses.interrupted(agent=self._agent.name):
+            # Not a task: other interrupted runs are for their own callers to resume.
             if info.record.group is None:
                 continue
             run = await self._start(info.record, on_unknown)
@@ -271,6 +273,8 @@ class SpawnTools(BaseToolset):
         return [record for record in found if record.agent == self._agent.name]
 
     async def _mine(self, run_id: str) -> RunRecord:
+        # Looked up among the run's own tasks, and not in the store by its id: a model may write any id, also that of
+        # another user's run.
         for record in await self._all():
             if record.run_id == run_id:
                 return record
@@ -305,6 +309,8 @@ class SpawnTools(BaseToolset):
         run = self._here(record)
         if run is None:
             run = made.start()
+            # Removed here, since no task waits for the end of every run; without it, a long process would keep all of
+            # them.
             for run_id, known in tuple(self._runs.items()):
                 if known.done:
                     del self._runs[run_id]

@@ -185,6 +185,7 @@ class RunStatuses:
         left = await children_of(self._store, run_id)
         while left:
             child = left.pop()
+            # A record may be damaged: a run that is its own ancestor must not make this endless.
             if child.run_id not in seen:
                 seen.add(child.run_id)
                 await self._cancel(child)
@@ -282,6 +283,7 @@ class RunStatuses:
     async def info(self, record: RunRecord) -> RunInfo:
         """Return the present status of the run of a record."""
         status: StoredStatus = record.status
+        # The record of a process that died still says "running". Only a lease shows that a process has the run.
         if status == "running" and not await is_held(self._store, LEASES, record.run_id):
             status = "interrupted"
         return RunInfo(record=record, status=status)

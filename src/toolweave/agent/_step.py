@@ -172,6 +172,7 @@ def count_failures(state: RunState, calls: Sequence[ToolCallPart]) -> None:
     """Count the turns in a row in which every call of a tool fails; `calls` are those of the turn that ended."""
     works: dict[str, bool] = {}
     for call in calls:
+        # One call of several that succeeds is progress: a model often tries variants in one turn.
         works.setdefault(call.name, False)
         if not state.results[call.id].is_error:
             works[call.name] = True
@@ -266,6 +267,7 @@ def _again(state: RunState, rules: RunRules, offer: AvailableTools, end: Finish,
     if state.wasted > rules.limits.turn_retries:
         return end
     step = _ask(state, rules, offer, UserMessage.of(complaint))
+    # The reason of the useless turn says more than the limit that forbids another one.
     if isinstance(step, Finish):
         return end
     return step

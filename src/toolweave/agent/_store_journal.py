@@ -137,6 +137,7 @@ class StoreJournal(Journal):
             return opened.start
         async for found in iter_documents(self._store, JOURNAL, f"{self._run_id}/"):
             self._entries[found.key] = found
+        # Up to the first gap: turns are recorded in their order, so nothing behind a gap was answered from it.
         turns = next(step for step in count() if self._turn_key(step + 1) not in self._entries)
         allowed = [found.value for key, found in self._entries.items() if key == self._allowed_key(found.value)]
         return replace(opened.start, turns=turns, allowed=frozenset(allowed))
@@ -225,6 +226,8 @@ class StoreJournal(Journal):
         await self._write_begun(step, call)
 
     async def _write_begun(self, step: int, call: ToolCallPart) -> None:
+        # Before the call is made: an entry without a result means that its outcome is unknown, and not that it was
+        # never made.
         self._writes.add(self._call_key(step, call), {**self._named(call), "begun": self._durable.clock()})
         await self._writes.flush()
 

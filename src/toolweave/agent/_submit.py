@@ -154,6 +154,7 @@ async def submit_run(durable: Durable, start: RunStart) -> SubmittedRun:
             await SessionQueue(durable, record).join()
             await jobs.submit(record.run_id)
     else:
+        # Its note was written together with the record, so a worker finds it even if the queue cannot be reached now.
         await jobs.queue.submit(jobs.job(made.run_id))
     return SubmittedRun(durable, start.run_id)
 

@@ -175,6 +175,7 @@ class RunTelemetry:
             parent = propagate.extract(carried)
         else:
             parent = None
+        # A span has one parent. The worker's own span is linked, so that both traces lead to the run.
         if parent is not None and present.is_valid:
             links = [Link(present)]
         else:
@@ -298,6 +299,7 @@ def trace_context() -> dict[str, str]:
 
 def _instruments_of(provider: MeterProvider) -> _Instruments:
     """Return the histograms of a provider, which warns of a second one with the same name."""
+    # By provider, weakly: programs and tests replace it, and its histograms must not outlive it.
     found = _instruments.get(provider)
     if found is None:
         meter = provider.get_meter("toolweave.agent", VERSION)

@@ -129,6 +129,7 @@ class OpenAICompatibleModel(HttpModel):
         for name, value in (("temperature", settings.temperature), ("top_p", settings.top_p)):
             if value is not None:
                 body[name] = value
+        # Last: members that the owner gave win over ours, since an API may have a newer form of them.
         return body | dict(settings.extra)
 
     def _chat_members(self, request: ModelRequest, wire: WireTools) -> Json:
@@ -198,6 +199,8 @@ class OpenAICompatibleModel(HttpModel):
                 if done:
                     await self._api.drain(events)
                     break
+        # A turn that has content and ends with `[DONE]` counts, although its finish reason is missing: local servers
+        # leave it out.
         if not turn.complete and (turn.empty or not done):
             raise self._api.broken_off()
         for one in turn.finish():

@@ -191,6 +191,7 @@ def _assistant(message: AssistantMessage, wire: WireTools, provider: str, ids: W
     calls = [_call(call, wire, provider, ids) for call in message.tool_calls]
     if calls:
         out["tool_calls"] = calls
+    # Null is accepted beside calls only: some servers refuse a message that has neither.
     elif out["content"] is None:
         out["content"] = ""
     for part in message.parts:
@@ -404,6 +405,7 @@ def _first_choice(choices: Any) -> JsonObject:
 
 
 def _count(value: object) -> int:
+    # Exactly `int`: a provider's `true` would count as one token.
     if type(value) is int and value >= 0:
         return value
     return 0

@@ -88,6 +88,7 @@ def model_from(spec: str | Model) -> Model:
     if not isinstance(spec, str):
         return spec
     several = [part.strip() for part in spec.split(" | ")]
+    # The text of a test model may have the separator in it.
     if len(several) > 1 and not spec.startswith("test:"):
         from toolweave.models._fallback import FallbackModel
 
@@ -240,6 +241,7 @@ def _ollama_url(host: str) -> str:
         port = parts.port or (443 if parts.scheme == "https" else 11434)
     except ValueError as exc:
         raise ConfigError(f"OLLAMA_HOST is not a host: {exc}", field="model") from exc
+    # The variable is the server's own, where 0.0.0.0 means every address. A client needs one that it can reach.
     if parts.hostname in (None, "0.0.0.0"):  # noqa: S104 - not bound, asked
         name = "127.0.0.1"
     else:

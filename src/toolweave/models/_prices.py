@@ -34,6 +34,7 @@ class Price:
     def of(self, usage: Usage) -> float:
         """Return the cost of this usage, in US dollars."""
         cached = self.input if self.cached is None else self.cached
+        # Cached tokens are a part of the input tokens, and would otherwise be paid twice.
         new = usage.input_tokens - usage.cached_tokens
         return (new * self.input + usage.cached_tokens * cached + usage.output_tokens * self.output) / _MILLION
 

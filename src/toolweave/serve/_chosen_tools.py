@@ -22,6 +22,8 @@ def chosen_tools(
     # tools of servers come and go: `filtered` warns
     if all(spec.server is None for spec in snapshot):
         known = {name for spec in snapshot for name in (spec.name, spec.original_name, *spec.aliases)}
+        # An empty list may still be filled by a toolset, and a wrong name is only found out with something to compare
+        # it with.
         if known:
             _check_known("include", include, known)
         if known or agents:

@@ -183,6 +183,7 @@ class Endpoint:
 
     async def _innermost(self, request: Request) -> Json:
         """Answer a request behind the middleware, which finds plain values where lists are kept as JSON texts."""
+        # Middleware that reads results must find values. Without any, a list stays the text that was encoded before.
         request.takes_texts = request.takes_texts and not self._reads
         result = await self.dispatch(request)
         if not self._reads:
@@ -239,12 +240,14 @@ class Endpoint:
             for name, value in self._kept.items():
                 result.setdefault(name, value)
         info = self._info()
+        # By identity, once for each request: the object is the same while nothing has changed, and so is the stamp.
         if info is not self._stamp[SERVER_INFO]:
             self._stamp = {SERVER_INFO: info}
         meta = result.get("_meta")
         if meta is None:
             result["_meta"] = self._stamp
         else:
+            # The result's own members win, such as those that middleware has set.
             result["_meta"] = {**self._stamp, **object_or_empty(meta)}
         return result
 

@@ -37,6 +37,8 @@ def checked_envelope(params: Mapping[str, Any], versions: Sequence[str]) -> Mapp
     for key, kind in ((PROTOCOL_VERSION, str), (CLIENT_CAPABILITIES, dict)):
         if not isinstance(members.get(key), kind):
             raise RequestError(f"params._meta must have {key!r}, {_KINDS[kind]}", code=INVALID_PARAMS)
+    # Before the optional members: a client of another revision gets the supported ones, and not an error about a member
+    # that its revision may define differently.
     if members[PROTOCOL_VERSION] != MODERN_VERSION:
         raise unsupported_version(members[PROTOCOL_VERSION], versions)
     malformed = _malformed(members)

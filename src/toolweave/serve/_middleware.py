@@ -38,6 +38,7 @@ def checked(middleware: Iterable[Middleware]) -> tuple[Middleware, ...]:
 
 def chained(middleware: Iterable[Middleware], answer: Method) -> Method:
     """Return a function that answers a request through all of the middleware, the first outermost."""
+    # From the inside out: each layer gets the one behind it.
     for one in reversed(tuple(middleware)):
         answer = _layer(one, answer)
     return answer

@@ -95,6 +95,8 @@ class ToolsetPrompts:
         if own is None:
             return None
         try:
+            # The list decides: the error for an unknown prompt is the one for wrong arguments (-32602), which must
+            # reach the caller.
             if all(one.name != own for one in await self._toolset.list_prompts()):
                 return None
             version = ctx.meta.get(VERSION)
@@ -210,6 +212,7 @@ class ToolsetResources:
         try:
             found = await self._toolset.read_resource(own, version=ctx.meta.get(VERSION), timeout=ctx.timeout)
         except ProtocolError as exc:
+            # It does not have it, so another source may. Any other error is the answer.
             if exc.code in _UNKNOWN:
                 return None
             raise RequestError(exc.message, code=exc.code, data=exc.data) from None

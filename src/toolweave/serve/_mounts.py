@@ -127,6 +127,7 @@ class MountedServer(Namespace):
             found.append(request.client.may)
             return {member: [] for member in ("tools", "prompts", "resources", "resourceTemplates")}
 
+        # Without the limits of the outer server, which apply anyway: wanted here is the limit of this server alone.
         inner = request.replace(params={}, client=replace(request.client, may=None), server=self.server)
         try:
             await chained(middleware, listed)(inner)
@@ -214,6 +215,8 @@ class _MountedTools(WrapperToolset):
 
         async def work(request: Request, inner: CallContext) -> Json:
             asked = request.text("name")
+            # Middleware may have renamed the tool or changed its arguments: its request counts, and not the call as it
+            # came.
             called = call.replace(name=call.name if asked == name else asked, arguments=request.object("arguments"))
             result = await server.tools.call(called, inner)
             made = call_result(result, modern=True, output=None if spec is None else spec.output_schema)
@@ -485,6 +488,7 @@ class Mounts:
         """
         self._check_free(namespace)
         outer = self._outer
+        # At any depth: a request would go round until the stack ends.
         if _holds(server, outer):
             raise ValueError(f"server {outer.name!r} cannot be mounted in itself")
         mount = MountedServer(server, namespace, runner)

@@ -48,6 +48,8 @@ class PendingRequests:
         key = next(self._ids)
         answer = self._answers[key] = asyncio.get_running_loop().create_future()
         try:
+            # The future is there before the request is sent: over a pipe, the answer may arrive while `send` still
+            # waits.
             await send(encode_request(key, method, params, errors="replace"))
             return await answer
         except asyncio.CancelledError:
@@ -69,6 +71,7 @@ class PendingRequests:
         """Pass an answer of the client to the request it belongs to; one without a pending request is dropped."""
         answer = self._answers.get(message.id) if isinstance(message.id, int) else None
         result = as_object(message.result)
+        # Late, or invented: an answer that arrives after a cancellation is normal, and must not end the conversation.
         if answer is None or answer.done():
             _log.debug("a response without a pending request is dropped")
         elif message.error is not msgspec.UNSET:

@@ -61,6 +61,7 @@ class VerificationKey(Value, frozen=True):
 
         accepted = list(algorithms)
         if self.algorithm is not None:
+            # A key that is published for one algorithm must not verify another one (RFC 8725, 3.1).
             accepted = [name for name in accepted if name == self.algorithm]
         try:
             return jwt.decode(token, self.key, algorithms=accepted, **checks)
@@ -164,12 +165,14 @@ class PublishedKeys:
         return self._known(key_id)
 
     def _known(self, key_id: str | None) -> VerificationKey | None:
+        # A token may omit the id if the issuer has one key. Of several, none is guessed.
         if key_id is None and len(self._keys) == 1:
             return next(iter(self._keys.values()))
         return self._keys.get(key_id)
 
     async def _renew(self) -> None:
         """Fetch the keys; on failure the current ones stay, until they are too old."""
+        # Noted before the fetch: one that fails is not repeated by the next token with an unknown key.
         self._asked = time.monotonic()
         try:
             url = self._url or await self._published_at()
@@ -207,6 +210,7 @@ async def issuer_metadata(issuer: str) -> Json:
             continue
         if status != 200:
             continue
+        # A server that serves metadata of another issuer could have tokens of its own accepted for it (RFC 8414, 3.3).
         if document.get("issuer") != issuer:
             raise NoDocument("its metadata names another issuer")
         return document
@@ -256,6 +260,7 @@ def _is_usable(key: JsonObject, algorithms: frozenset[str]) -> bool:
     """Return whether an entry of a key set is the public half of a key pair for signatures of these algorithms."""
     if as_text(key.get("kty")) not in _ASYMMETRIC:
         return False
+    # `d` is a private key: who publishes it has lost it.
     if key.get("use", "sig") != "sig" or "d" in key:
         return False
     if "alg" in key and as_text(key["alg"]) not in algorithms:

@@ -146,6 +146,7 @@ def _check_algorithms(algorithms: Sequence[str], keys: Mapping[str, str]) -> Non
             raise ConfigError(f"JwtAuth: {name!r} is not a known algorithm; {suggestion(name, known)}")
     secret = [name for name in algorithms if name in _SECRET_ALGORITHMS]
     is_mixed = len(secret) < len(algorithms)
+    # With both kinds, a public key could be used as the secret of an HMAC: everybody knows it (RFC 8725, 2.1).
     if secret and (is_mixed or not keys):
         raise ConfigError("JwtAuth: HS algorithms need key=, a secret, and stand alone: a public key is not a secret")
     for key in keys.values():
@@ -218,6 +219,7 @@ class _JwtVerifier:
         """Check the header of a token, before the keys of its issuer are fetched."""
         if _kind(header) not in self._kinds:
             raise TokenProblem(f"'typ' is {shown(header.get('typ'))}, which is not the type of an access token here")
+        # An extension that is marked as critical must be understood, or the token refused (RFC 7515, 4.1.11).
         if "crit" in header:
             raise TokenProblem(f"'crit' is {shown(header['crit'])}, and no extension is known here")
         if not isinstance(header.get("kid"), str | None):

@@ -138,6 +138,7 @@ class Authorization:
             if identity.key_thumbprint is not None or auth.proofs.rules.required:
                 raise self._refused(scope, "invalid_token", "The token must be sent with a proof of its key, as DPoP")
             return identity, scheme, None
+        # A proof of an unbound token proves nothing about it; a client that sends one believes that it is protected.
         if identity.key_thumbprint is None:
             raise self._refused(scope, "invalid_token", "The token is not bound to a key; it is sent as Bearer")
         return identity, scheme, await self._proved(scope, token, identity.key_thumbprint)

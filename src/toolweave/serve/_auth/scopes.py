@@ -114,6 +114,7 @@ class Access:
         left = list(scopes)
         while left:
             scope = left.pop()
+            # Scopes may include each other in a circle.
             if scope not in found:
                 found.add(scope)
                 left += self.rules.includes(scope)

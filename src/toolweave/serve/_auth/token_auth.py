@@ -164,6 +164,7 @@ class TokenAuth:
             IssuerUnavailable: The issuer has to be asked, and cannot be reached.
             TooManyTokens: The issuer would have to be asked, and refused too many tokens of this address.
         """
+        # Keys first: they are looked up in memory, and must not be sent to an issuer as if they were tokens.
         if self.api_keys is not None:
             known = self.api_keys.find(token)
             if known is not None:
@@ -302,6 +303,7 @@ class _ListedTokens:
         is_too_short = any(len(token) < 16 for token in named)
         if isinstance(tokens, str) or not named or is_too_short:
             raise ConfigError("tokens must be a list or a mapping of tokens that are 16 characters or longer")
+        # By digest: the time of a look-up shows nothing of a token, as it would with the tokens as keys.
         self._known = {digest_of(token): name for token, name in named.items()}
 
     def __call__(self, token: str) -> str | None:

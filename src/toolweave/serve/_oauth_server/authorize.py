@@ -104,6 +104,8 @@ class AuthorizationPages:
         name = form.get("sign_in", "")
         browser = self._cookies.of(exchange.headers)
         origin = exchange.headers.get(b"origin", self._server.issuer.encode()).decode("latin-1")
+        # Browsers send `null` for a page with `referrer-policy: no-referrer`, as ours is. The form's token decides in
+        # that case.
         is_ours = origin in (self._server.issuer, "null")
         if not is_ours or not browser.sent_form(form.get("token", ""), name):
             await send_page(exchange.send, 403, error_page("This form was not sent from its page. Begin again."))
@@ -232,6 +234,7 @@ class AuthorizationPages:
         )
         if self._server.allow is not None and not self._server.allow(person.claims):
             raise OAuthRefusal("access_denied", "the person is not allowed in")
+        # Kept only now, after a person has signed in: a registration that nobody uses expires after a day.
         client = await self._server.clients.find(sign_in.client_id)
         if client is not None:
             await self._server.clients.keep(client)
@@ -240,6 +243,7 @@ class AuthorizationPages:
     def _back(self, redirect_uri: str, state: str, **answer: str) -> str:
         """Return the URL that sends an answer to a client, with our issuer (RFC 9207)."""
         parts = urlsplit(redirect_uri)
+        # The query of the redirect URI stays (RFC 6749, 3.1.2): the client may have its own routing in it.
         parameters = [*parse_qsl(parts.query, keep_blank_values=True), *answer.items()]
         if state:
             parameters.append(("state", state))

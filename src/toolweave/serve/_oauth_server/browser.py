@@ -86,6 +86,7 @@ class Browser:
     def consented(self, client_id: str, redirect_uri: str) -> tuple[bytes, bytes]:
         """Return the header that remembers a consent."""
         mark = _mark(client_id, redirect_uri)
+        # The newest first, so that the oldest are cut off: a cookie has room for about 4,000 bytes.
         others = [one for one in self._consents() if one != mark]
         text = ".".join([mark, *others][:_MAX_CONSENTS])
         return self._cookies.header("consents", f"{text}!{self._cookies.keys.sign('consents', text)}", _CONSENT_SECONDS)
