@@ -150,7 +150,7 @@ class CompactableStore(Protocol):
     """A store that keeps traces of deleted documents until it is compacted."""
 
     async def compact(self) -> None:
-        """Remove what deleted documents left.
+        """Clear the traces of deleted documents.
 
         Raises:
             StoreError: The store cannot be written.

@@ -1,4 +1,4 @@
-"""Deleting runs and sessions: the question before it, the deletion, and what it leaves in a file."""
+"""Deletes runs and sessions after a question, and clears the store of their traces."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ async def confirm(what: str, *, yes: bool) -> None:
 
 
 async def erase_traces(store: Store) -> None:
-    """Remove what deleted documents left in a store; warn if that fails."""
+    """Clear a store of the traces of deleted documents; warn if that fails."""
     if not isinstance(store, CompactableStore):
         return
     try:
