@@ -76,7 +76,7 @@ class HandlerRunner:
         self.signer: StateSigner = StateSigner() if signer is None else signer
         self.logs: Logs = Logs() if logs is None else logs
         self.sessions = sessions
-        self.groups = ServingGroups("delayed progress is sent")
+        self.groups: ServingGroups = ServingGroups("delayed progress is sent")
         self.sampling: SamplingFallback = SamplingFallback(sampling, timeout)
         self.timeout = timeout
 
