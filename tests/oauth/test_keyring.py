@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -17,6 +16,7 @@ from keyring.backends import chainer, fail, null
 from keyring.errors import KeyringLocked
 
 from tests.oauth.token_stores import DictKeyring, a_key, a_record, new_key
+from tests.racing import outputs_of_racers
 from toolweave.errors import StoreError
 from toolweave.oauth import FileTokenStore, KeyringTokenStore, MachineTokenStore
 
@@ -266,24 +266,8 @@ async def test_processes_that_use_a_keyring_first_at_the_same_time_have_one_key(
     folder.mkdir()
     # two files, so that the lock of a file is not what keeps the processes apart
     files = [tmp_path / "one" / "tokens.json", tmp_path / "two" / "tokens.json"]
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", FIRST_USE, str(folder), str(files[number % 2]), str(number)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for number in range(4)
-    ]
-    for process in processes:
-        assert process.stdout is not None
-        assert await anyio.to_thread.run_sync(process.stdout.readline) == "ready\n"
-    for process in processes:
-        assert process.stdin is not None
-        process.stdin.write("go\n")
-        process.stdin.flush()
-    texts = {(await anyio.to_thread.run_sync(process.communicate))[0] for process in processes}
-    assert [process.returncode for process in processes] == [0, 0, 0, 0]
+    programs = [["-c", FIRST_USE, str(folder), str(files[number % 2]), str(number)] for number in range(4)]
+    texts = set(await outputs_of_racers(programs))
 
     assert len(texts) == 1
     backend = DictKeyring()

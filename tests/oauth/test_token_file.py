@@ -13,6 +13,7 @@ import anyio
 import pytest
 
 from tests.oauth.token_stores import a_key, a_record, new_key
+from tests.racing import outputs_of_racers
 from toolweave.errors import StoreError
 from toolweave.oauth import FileTokenStore
 
@@ -270,21 +271,7 @@ anyio.run(main)
 async def test_of_processes_that_want_to_refresh_a_token_one_does(path: Path, tmp_path: Path) -> None:
     await FileTokenStore(path).save(a_record(token="old"))
     refreshes = tmp_path / "refreshes"
-    command = [sys.executable, "-c", REFRESH_ONCE, str(path), str(refreshes)]
-    racers = [
-        subprocess.Popen([*command, str(number)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        for number in range(3)
-    ]
-    for racer in racers:
-        assert racer.stdout is not None
-        assert await anyio.to_thread.run_sync(racer.stdout.readline) == "ready\n"
-    for racer in racers:
-        assert racer.stdin is not None
-        racer.stdin.write("go\n")
-        racer.stdin.flush()
-    for racer in racers:
-        await anyio.to_thread.run_sync(racer.communicate)
-        assert racer.returncode == 0
+    await outputs_of_racers([["-c", REFRESH_ONCE, str(path), str(refreshes), str(number)] for number in range(3)])
 
     assert refreshes.read_text() == "1"
     assert len(await FileTokenStore(path).records()) == 4

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
-import anyio
 import pytest
 
+from tests.racing import outputs_of_racers
 from toolweave.state import open_store
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
@@ -39,20 +37,8 @@ def place(request: pytest.FixtureRequest, tmp_path: Path, redis_url: str) -> str
 
 
 async def test_processes_that_share_a_store_lose_no_write(place: str) -> None:
-    command = [sys.executable, "-c", COUNT_UP, place]
-    counters = [  # they also make the file at the same time
-        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(3)
-    ]
-    for counter in counters:
-        assert counter.stdout is not None
-        assert await anyio.to_thread.run_sync(counter.stdout.readline) == "ready\n"
-    for counter in counters:
-        assert counter.stdin is not None
-        counter.stdin.write("go\n")
-        counter.stdin.flush()
-    for counter in counters:
-        await anyio.to_thread.run_sync(counter.communicate)
-        assert counter.returncode == 0
+    # they also make the file at the same time
+    await outputs_of_racers([["-c", COUNT_UP, place]] * 3)
     async with open_store(place) as store:
         found = await store.get("c", "n")
 

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from toolweave.agent._run import Run, current_run
     from toolweave.agent._sessions import ConversationStore
     from toolweave.agent._spawn import SpawnTools, spawn_tools
-    from toolweave.agent._status import RunInfo, RunStats, RunStatuses, StoredSession
+    from toolweave.agent._status import RunInfo, RunStats, RunStatuses, SessionInfo
     from toolweave.agent._store_journal import StoreJournal
     from toolweave.agent._submit import SubmittedRun
     from toolweave.agent._tool import parallelize
@@ -125,7 +125,7 @@ else:
                 "RunInfo",
                 "RunStats",
                 "RunStatuses",
-                "StoredSession",
+                "SessionInfo",
             ),
             "_store_journal": ("StoreJournal",),
             "_submit": ("SubmittedRun",),
@@ -185,10 +185,10 @@ __all__ = [
     "RunStats",
     "RunStatuses",
     "RunTree",
+    "SessionInfo",
     "SpawnTools",
     "StepStarted",
     "StoreJournal",
-    "StoredSession",
     "SubmittedRun",
     "TextDelta",
     "ThinkingDelta",

@@ -80,7 +80,7 @@ class RunStats:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StoredSession:
+class SessionInfo:
     """A conversation in a store.
 
     Attributes:
@@ -192,14 +192,14 @@ class RunStatuses:
                 left += await children_of(self._store, child.run_id)
         return cancelled
 
-    async def sessions(self) -> list[StoredSession]:
+    async def sessions(self) -> list[SessionInfo]:
         """Return the conversations of all agents, by agent and session.
 
         Raises:
             StoreError: The store cannot be read.
         """
         return [
-            StoredSession(agent=agent, session=session, messages=messages)
+            SessionInfo(agent=agent, session=session, messages=messages)
             async for agent, session, messages in conversations(self._store)
         ]
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from types import NoneType
 from typing import Any, TypeVar
 
 import anyio
@@ -19,11 +18,10 @@ from toolweave.connect._events import EventListeners
 from toolweave.connect._feed.list_cache import ListChanged, LiveList
 from toolweave.connect._feed.list_reader import (
     NO_SECOND_READING,
+    READ_PROMPTS_AGAIN,
     EntryReader,
     ParsedList,
-    SecondReading,
     ToolRefusal,
-    note_of,
 )
 from toolweave.connect._feed.refresher import CAPABILITIES, CHANGED_EVENTS, ListRefresher
 from toolweave.connect._feed.subscriptions import ResourceUpdated
@@ -36,7 +34,6 @@ from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR, METHOD_NOT_FOUND
 from toolweave.protocol.component_meta import asking_for
 from toolweave.protocol.content import EmbeddedResource
-from toolweave.protocol.lenient_offers import readable_prompt
 from toolweave.protocol.server_features import (
     Completion,
     Prompt,
@@ -288,10 +285,11 @@ class ServerFeatures:
         noun = "resource template" if part == "template" else part
         second = NO_SECOND_READING
         if part == "prompt":
-            second = _of_prompts(self._catalog.repairs.note)
+            second = READ_PROMPTS_AGAIN
+        note = self._catalog.repairs.note
 
         async def judge(entries: list[Any], refusal: ToolRefusal | None) -> ParsedList[_OfferT]:
-            reader = EntryReader(entries, NAME_MEMBERS[part], read, noun=noun, second=second)
+            reader = EntryReader(entries, NAME_MEMBERS[part], read, noun=noun, second=second, note=note)
             found = await reader.read_in_steps()
             guard = self._catalog.guard
             if not guard.compares:
@@ -354,10 +352,3 @@ def _requested(method: str, params: JsonObject) -> tuple[OfferPart, str] | None:
     except ValueError:
         return None  # the server refuses it
     return "prompt" if kind == "prompt" else "template", name
-
-
-def _of_prompts(note: Callable[[str], None] | None) -> SecondReading:
-    """Return the reading of malformed prompts; none is read a second time without `note`."""
-    if note is None:
-        return NO_SECOND_READING
-    return SecondReading(readable_prompt, partial(note_of, note), "arguments", NoneType)

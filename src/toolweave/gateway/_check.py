@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -126,11 +126,13 @@ async def check_gateway(source: GatewaySource, *, names: Iterable[str] = ()) -> 
     rules, warnings = _rules_of(config)
     hub = Hub(config.servers, wait="alive")
     async with AsyncExitStack() as stack:
-        whole = await stack.enter_async_context(_opened(create_gateway(hub, page_size=None, middleware=rules[""])))
+        whole = create_gateway(hub, page_size=None, middleware=rules[""])
+        await stack.enter_async_context(whole.running())
         served = {"/mcp": whole}
         for view in config.virtual.values():
             made = _virtual(whole, view, [*rules[""], *rules[view.name]])
-            served[f"/mcp/{view.name}"] = await stack.enter_async_context(_opened(made))
+            await stack.enter_async_context(made.running())
+            served[f"/mcp/{view.name}"] = made
         callers = [
             await _seen(gateway, path, caller, auth)
             for path, gateway in served.items()
@@ -139,12 +141,6 @@ async def check_gateway(source: GatewaySource, *, names: Iterable[str] = ()) -> 
         servers = tuple(_servers(config, hub))
         warnings += [*config.warnings, *hub.warnings]
     return GatewayCheck(servers=servers, callers=tuple(callers), warnings=tuple(dict.fromkeys(warnings)))
-
-
-@asynccontextmanager
-async def _opened(gateway: Gateway) -> AsyncGenerator[Gateway]:
-    async with gateway.running():
-        yield gateway
 
 
 def _rules_of(config: GatewayConfig) -> tuple[Mapping[str, Sequence[Middleware]], list[str]]:

@@ -5,9 +5,11 @@ Reads no body.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import logging
+from collections.abc import Awaitable, Callable, Iterable
 from http import HTTPStatus
 
+import anyio
 import anyio.abc
 import httptools
 
@@ -67,6 +69,50 @@ async def read_head(stream: anyio.abc.ByteStream) -> IncomingHead:
     except httptools.HttpParserError:  # and its upgrades, which no browser asks for here
         head.complete = False
     return head
+
+
+class LocalPages:
+    """Serves one request a connection, and reads only its head.
+
+    Args:
+        answer: Returns the bytes of the answer to a head.
+        log: Gets the failures of `answer`.
+        subject: What is served, for the log.
+        max_connections: Maximum number of connections; one beyond it is closed unread.
+        seconds: Seconds for a whole exchange.
+    """
+
+    def __init__(
+        self,
+        answer: Callable[[IncomingHead], Awaitable[bytes]],
+        *,
+        log: logging.Logger,
+        subject: str,
+        max_connections: int,
+        seconds: float,
+    ) -> None:
+        self._answer = answer
+        self._log = log
+        self._subject = subject
+        self._max_connections = max_connections
+        self._seconds = seconds
+        self._connections = 0
+
+    async def serve(self, stream: anyio.abc.ByteStream) -> None:
+        """Answer the request on a connection, and close it."""
+        async with stream:
+            if self._connections >= self._max_connections:
+                return
+            self._connections += 1
+            try:
+                with anyio.move_on_after(self._seconds):
+                    await stream.send(await self._answer(await read_head(stream)))
+            except (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
+                pass  # the other side went away
+            except Exception:  # boundary: a request that fails must not end the process that it asks about
+                self._log.exception("%s failed", self._subject)
+            finally:
+                self._connections -= 1
 
 
 def page_answer(

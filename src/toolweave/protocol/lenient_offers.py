@@ -178,20 +178,27 @@ def _argument(given: Any) -> Any:
 
 def readable_messages(result: JsonObject, note: NoteChange) -> JsonObject:
     """Return a result of `prompts/get` whose messages are malformed with those that are meant."""
-    if "messages" not in result:
+    return _readable(result, "messages", _messages, _MESSAGE, note)
+
+
+def _readable(
+    result: JsonObject, key: str, read: Callable[[object], Iterator[Json]], repair: Repair, note: NoteChange
+) -> JsonObject:
+    """Return a result with the list that is meant: `read` yields the items for each one that was given."""
+    if key not in result:
         return result
-    given = result["messages"]
+    given = result[key]
     listed = as_array(given)
     if given is None:
-        note(_NULL_LIST.problem.format("messages"))
+        note(_NULL_LIST.problem.format(key))
         listed = []
     elif listed is None:
-        note(_NO_LIST.problem.format("messages"))
+        note(_NO_LIST.problem.format(key))
         listed = [given]
-    made = list(chain.from_iterable(map(_messages, listed)))
+    made = list(chain.from_iterable(map(read, listed)))
     if made != listed:
-        note(_MESSAGE.problem)
-    return {**result, "messages": made}
+        note(repair.problem)
+    return {**result, key: made}
 
 
 def _messages(given: object) -> Iterator[Json]:
@@ -227,20 +234,7 @@ def _block(given: object) -> JsonObject:
 
 def readable_contents(result: JsonObject, uri: str, note: NoteChange) -> JsonObject:
     """Return a result of `resources/read` whose contents are malformed with those that are meant."""
-    if "contents" not in result:
-        return result
-    given = result["contents"]
-    listed = as_array(given)
-    if given is None:
-        note(_NULL_LIST.problem.format("contents"))
-        listed = []
-    elif listed is None:
-        note(_NO_LIST.problem.format("contents"))
-        listed = [given]
-    made = list(chain.from_iterable(map(partial(_contents, uri), listed)))
-    if made != listed:
-        note(_CONTENTS.problem)
-    return {**result, "contents": made}
+    return _readable(result, "contents", partial(_contents, uri), _CONTENTS, note)
 
 
 def _contents(uri: str, given: object) -> Iterator[Json]:

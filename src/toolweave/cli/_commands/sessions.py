@@ -14,7 +14,7 @@ from toolweave.cli._screen import answer_json, note, show
 from toolweave.errors import RunError
 
 if TYPE_CHECKING:
-    from toolweave.agent._status import StoredSession
+    from toolweave.agent._status import SessionInfo
 
 _HELP = "List and delete the conversations of agents."
 _EXAMPLES = {
@@ -44,7 +44,7 @@ def list_sessions(store: StoreOption = None, as_json: JsonOption = False) -> Exi
     return run(body)
 
 
-def _show(found: list[StoredSession], *, as_json: bool) -> None:
+def _show(found: list[SessionInfo], *, as_json: bool) -> None:
     if as_json:
         sessions = [{"agent": one.agent, "session": one.session, "messages": one.messages} for one in found]
         answer_json({"sessions": sessions})

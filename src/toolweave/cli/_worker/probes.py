@@ -16,7 +16,7 @@ import anyio.abc
 from toolweave.cli._exit_codes import CommandError
 from toolweave.cli._serve.listen import listening
 from toolweave.gateway._extras import missing
-from toolweave.http._local_pages import IncomingHead, page_answer, read_head
+from toolweave.http._local_pages import IncomingHead, LocalPages, page_answer
 
 if TYPE_CHECKING:
     from toolweave.cli._worker.metrics import WorkerMetrics
@@ -45,7 +45,13 @@ class WorkerProbes:
         self.state: Literal["starting", "ready", "stopping"] = "starting"
         self.metrics = metrics
         self.address: str | None = None
-        self._connections = 0
+        self._pages = LocalPages(
+            self._response,
+            log=_log,
+            subject="a request of a probe",
+            max_connections=_MAX_CONNECTIONS,
+            seconds=_REQUEST_SECONDS,
+        )
 
     def started(self, topics: Iterable[str]) -> None:
         """Note that jobs of these topics are accepted."""
@@ -70,25 +76,10 @@ class WorkerProbes:
         except OSError as error:
             raise CommandError(f"cannot listen on {where}: {error.strerror or error}") from None
         async with listener, anyio.create_task_group() as tasks:
-            tasks.start_soon(listener.serve, self._answer)
+            tasks.start_soon(listener.serve, self._pages.serve)
             self.address = f"http://{host}:{listener.extra(anyio.abc.SocketAttribute.local_port)}"  # noqa: S610 - not Django
             yield
             tasks.cancel_scope.cancel()
-
-    async def _answer(self, stream: anyio.abc.ByteStream) -> None:
-        async with stream:
-            if self._connections >= _MAX_CONNECTIONS:
-                return
-            self._connections += 1
-            try:
-                with anyio.move_on_after(_REQUEST_SECONDS):
-                    await stream.send(await self._response(await read_head(stream)))
-            except (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
-                pass  # the client went away
-            except Exception:  # boundary: a probe that fails must not end the worker
-                _log.exception("a request of a probe failed")
-            finally:
-                self._connections -= 1
 
     async def _response(self, head: IncomingHead) -> bytes:
         """Return the response to a request."""

@@ -29,7 +29,14 @@ from toolweave._value import Value
 from toolweave.errors import ProtocolError
 from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS
 from toolweave.protocol.jsonrpc import encode_value
-from toolweave.protocol.lenient_offers import EMPTY_CURSOR, NUMBER_CURSOR, NoteChange, readable_entries, readable_tool
+from toolweave.protocol.lenient_offers import (
+    EMPTY_CURSOR,
+    NUMBER_CURSOR,
+    NoteChange,
+    readable_entries,
+    readable_prompt,
+    readable_tool,
+)
 from toolweave.protocol.meta import SERVER_INFO
 from toolweave.tools._mcp import read_definition
 from toolweave.tools._spec import ToolSpec
@@ -206,13 +213,11 @@ class SecondReading(NamedTuple):
 
     Attributes:
         read: Returns an entry as it is meant, and calls the function with each change.
-        note: Called with the thing that is malformed, and each change.
         member: A member of entries.
         right: Its type in the entries that are read once.
     """
 
     read: Callable[[JsonObject, NoteChange], JsonObject]
-    note: Callable[[str, str], None]
     member: str
     right: type
 
@@ -221,12 +226,10 @@ def _same_entry(entry: JsonObject, note: NoteChange) -> JsonObject:
     return entry
 
 
-def _no_note(what: str, change: str) -> None:
-    """Ignore a change."""
-
-
-NO_SECOND_READING = SecondReading(_same_entry, _no_note, "", NoneType)
+NO_SECOND_READING = SecondReading(_same_entry, "", NoneType)
 """No entry has a member without a name, so that none is read a second time."""
+READ_TOOLS_AGAIN = SecondReading(readable_tool, "inputSchema", dict)
+READ_PROMPTS_AGAIN = SecondReading(readable_prompt, "arguments", NoneType)
 
 
 class EntryReader(Generic[ItemT]):
@@ -243,6 +246,7 @@ class EntryReader(Generic[ItemT]):
         problem: Returns any other fault of an entry, or None.
         same: Returns the item that was made of the same entry before, or None.
         second: Reads malformed entries as they are meant.
+        note: Called with each entry that is read so; None reads none a second time.
     """
 
     def __init__(
@@ -255,6 +259,7 @@ class EntryReader(Generic[ItemT]):
         problem: Callable[[JsonObject], str | None] = lambda entry: None,
         same: Callable[[JsonObject], ItemT | None] = lambda entry: None,
         second: SecondReading = NO_SECOND_READING,
+        note: NoteChange | None = None,
     ) -> None:
         self._left = enumerate(entries)
         self._key = key
@@ -263,6 +268,7 @@ class EntryReader(Generic[ItemT]):
         self._problem = problem
         self._same = same
         self._second = second
+        self._note = note
         self._items: dict[str, ItemT] = {}
         self._problems: list[str] = []
 
@@ -296,7 +302,7 @@ class EntryReader(Generic[ItemT]):
             return
         label = repr(named[:80])
         if type(known.get(self._second.member)) is not self._second.right:
-            known = self._second.read(known, partial(self._second.note, f"{self._noun} {label}: its definition"))
+            known = self._read_again(known, label)
         if named in self._items:
             self._leave_out(label, self._problem(known) or f"a second {self._noun} of this {self._key}")
             return
@@ -308,6 +314,12 @@ class EntryReader(Generic[ItemT]):
                 return
             item = self._make(known)
         self._items[named] = item
+
+    def _read_again(self, entry: JsonObject, label: str) -> JsonObject:
+        """Return an entry as it is meant, with a report of each change; without reports, as it is."""
+        if self._note is None:
+            return entry
+        return self._second.read(entry, partial(note_of, self._note, f"{self._noun} {label}: its definition"))
 
     def _leave_out(self, label: str, why: str) -> None:
         self._problems.append(f"{self._noun} {label} left out: {why}")
@@ -351,18 +363,9 @@ def tool_reader(
         except RecursionError:  # nested so deeply that it cannot be compared
             return None
 
-    second = NO_SECOND_READING
-    if note is not None:
-        second = SecondReading(readable_tool, partial(note_of, note), "inputSchema", dict)
     read = partial(read_definition, server=server, prefix=prefix)
     return EntryReader(
-        entries,
-        "name",
-        read,
-        noun="tool",
-        problem=problem,
-        same=same,
-        second=second,
+        entries, "name", read, noun="tool", problem=problem, same=same, second=READ_TOOLS_AGAIN, note=note
     )
 
 

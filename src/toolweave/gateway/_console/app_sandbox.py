@@ -18,7 +18,7 @@ import anyio
 import anyio.abc
 from anyio.streams.stapled import MultiListener
 
-from toolweave.http._local_pages import IncomingHead, page_answer, read_head
+from toolweave.http._local_pages import IncomingHead, LocalPages, page_answer
 
 _log = logging.getLogger("toolweave.gateway")
 
@@ -91,7 +91,13 @@ class AppSandbox:
         self._settled = anyio.Event()
         self._port: int | None = None
         self._frames: dict[str, _Frame] = {}
-        self._connections = 0
+        self._pages = LocalPages(
+            self._judged,
+            log=_log,
+            subject="the sandbox of the console",
+            max_connections=_MAX_CONNECTIONS,
+            seconds=_REQUEST_SECONDS,
+        )
 
     async def run(self) -> None:
         """Serve, once it is wanted, until cancelled."""
@@ -107,7 +113,7 @@ class AppSandbox:
             async with listener:
                 self._port = port
                 self._settled.set()
-                await listener.serve(self._answer)
+                await listener.serve(self._pages.serve)
         finally:  # it may run again
             self._port = None
             self._frames.clear()
@@ -140,22 +146,7 @@ class AppSandbox:
         self._frames[name] = _Frame(origin.authority, policy, host)
         return origin.frames + name
 
-    async def _answer(self, stream: anyio.abc.ByteStream) -> None:
-        async with stream:
-            if self._connections >= _MAX_CONNECTIONS:
-                return
-            self._connections += 1
-            try:
-                with anyio.move_on_after(_REQUEST_SECONDS):
-                    await stream.send(self._judged(await read_head(stream)))
-            except (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
-                pass  # it went away
-            except Exception:  # boundary: a frame that fails must not end the gateway
-                _log.exception("the sandbox of the console failed")
-            finally:
-                self._connections -= 1
-
-    def _judged(self, head: IncomingHead) -> bytes:
+    async def _judged(self, head: IncomingHead) -> bytes:
         """Return the answer to a request."""
         if not head.complete:
             return _reply(431 if head.too_long else 400)

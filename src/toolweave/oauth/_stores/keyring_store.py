@@ -93,7 +93,6 @@ class KeyringTokenStore(FileTokenStore):
         self._keyring = found
         # `keyring` has no type for this
         self._set: Callable[[str, str, str], None] = cast("Any", found).set_password
-        self._keyring = found
         self._service = service
         self._given: Secret | None = None
         if given := os.environ.get(KEY_VARIABLE):

@@ -210,7 +210,7 @@ async def issuer_metadata(issuer: str) -> Json:
             continue
         if status != 200:
             continue
-        # A server that serves metadata of another issuer could have tokens of its own accepted for it (RFC 8414, 3.3).
+        # A server that serves metadata of another issuer could have its own tokens accepted for it (RFC 8414, 3.3).
         if document.get("issuer") != issuer:
             raise NoDocument("its metadata names another issuer")
         return document

@@ -80,8 +80,7 @@ class Guard:
         self._body_bytes = body_bytes
         self._header_bytes = header_bytes
         self._header_count = header_count
-        # Nearly all requests are JSON that is posted, with the same headers; all others are judged each time.
-        self._kept = {("POST", False): KeptVerdicts(partial(self.verdict, "POST"))}
+        self._verdicts = KeptVerdicts(partial(self.verdict, "POST"))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one HTTP request."""
@@ -142,16 +141,20 @@ class Guard:
             reason = self._repeated_header(repeated)
             if reason is not None:
                 return reason
-        kept = self._kept.get((method, forms))
-        if kept is None:
-            refused = self.verdict(method, JudgedHeaders(headers), forms=forms)
-        else:
-            refused = kept[judged_values(headers)]
+        refused = self._judged(method, headers, forms=forms)
         if refused is not None:
             return refused
         if method == "POST" and not self._takes_body(headers.get(b"content-length", b"0")):
             return 413, "Request body too large"
         return None
+
+    def _judged(self, method: str, headers: Headers, *, forms: bool) -> tuple[int, str] | None:
+        """Return the verdict on headers; those on JSON that is posted, as nearly all requests are, are kept."""
+        if forms:
+            return self.verdict(method, JudgedHeaders(headers), forms=True)
+        if method != "POST":
+            return self.verdict(method, JudgedHeaders(headers))
+        return self._verdicts[judged_values(headers)]
 
     def verdict(self, method: str, headers: JudgedHeaders, *, forms: bool = False) -> tuple[int, str] | None:
         """Return the status and the reason of a refusal by the values of headers, or None.
