@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -182,6 +183,31 @@ async def test_a_server_that_dies_of_the_probe_whenever_it_reads_it_is_dialled_a
     async with connected(dying(seconds, how), timeout=bounds) as connection:
         assert connection.protocol_version == "2024-11-05"
         assert (await connection.list_tools()).names == ("a",)
+
+
+KILLED_AT_THE_PROBE = """
+import os, signal, sys
+path, start, *command = sys.argv[1:]
+open(path, "a").write("x")
+if os.path.getsize(path) == int(start):
+    sys.stdin.readline()
+    os.kill(os.getpid(), signal.SIGKILL)
+os.execv(command[0], command)
+"""
+
+
+@pytest.mark.parametrize("start", [1, 2], ids=["first start", "restart"])
+async def test_a_modern_server_that_is_killed_while_it_starts_is_found_again_as_a_modern_one(
+    start: int, tmp_path: Path
+) -> None:
+    command = [sys.executable, "-S", "-E", "-c", KILLED_AT_THE_PROBE, str(tmp_path / "starts"), str(start)]
+    command += echo_command("--era", "modern")
+    async with connected(command) as connection:
+        if start == 2:
+            await (await connection.list_tools())["crash"].execute()
+            await eventually(lambda: connection.restarts == 1 and connection.state is ConnectionState.READY)
+        assert connection.protocol_version == MODERN
+        assert (await connection.call_tool("echo", {"text": "hi"})).text == "hi"
 
 
 @pytest.mark.slow

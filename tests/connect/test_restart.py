@@ -24,8 +24,10 @@ from toolweave import (
     ToolsChanged,
     connect_mcp,
 )
+from toolweave.config import Timeouts
 from toolweave.connect import ConnectionState, StateChanged
 from toolweave.connect._restart import ConnectionLoss, GiveUp, RestartPolicy, RetryAfter
+from toolweave.errors import ServerError
 
 pytestmark = pytest.mark.anyio
 
@@ -73,6 +75,25 @@ async def test_a_tool_that_may_be_repeated_is_sent_again_after_the_restart(tmp_p
     async with connected([*fault_command("MODE")[:3], "-c", program]) as connection:
         result = await connection.call_tool("echo", {"text": "twice"})
         assert (result.text, connection.restarts) == ("twice", 1)
+
+
+@pytest.mark.parametrize("after", ["sys.exit(3)", "sys.stdin.readline(); sys.exit(3)"], ids=["at once", "when asked"])
+async def test_a_call_that_may_have_run_is_not_said_to_be_unsent_when_its_server_stays_away(
+    after: str, tmp_path: Path
+) -> None:
+    marker = tmp_path / "died"
+    program = (
+        "import sys, os\n"
+        f"if os.path.exists({str(marker)!r}): {after}\n"
+        f"open({str(marker)!r}, 'w').close()\n"
+        f"os.execv(sys.executable, [sys.executable, *{fault_command('dies_mid_call')[1:]!r}])\n"
+    )
+    timeout = Timeouts(connect=2, probe=0.2, list=2, close=1)
+    async with connected([*fault_command("MODE")[:3], "-c", program], timeout=timeout) as connection:
+        with pytest.raises(ServerError) as lost:
+            await connection.call_tool("echo", {"text": "x"}, timeout=15)
+        assert (lost.value.kind, lost.value.retryable) == (ErrorKind.OUTCOME_UNKNOWN, False)
+        assert "its process ended while the call ran (exit code 9)" in str(lost.value)
 
 
 @pytest.mark.slow

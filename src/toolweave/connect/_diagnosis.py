@@ -17,6 +17,7 @@ from toolweave.errors import (
     ConfigError,
     ConnectError,
     ConnectionLostError,
+    ErrorKind,
     ProtocolError,
     RequestTimeoutError,
     ServerError,
@@ -134,6 +135,19 @@ def again(error: Exception | None, server: str, prefix: str = "") -> Exception:
     copy.message = f"{prefix}{error.message}"
     copy.args = (f"server {error.server!r}: {copy.message}",)
     return copy
+
+
+def unreached_for_retry(error: ServerError, lost: ConnectionLostError) -> Exception:
+    """Return the error of a call whose first attempt was `lost`, and whose retry found no server.
+
+    That the retry was never sent does not undo the first attempt, so that the outcome stays unknown. The type and the
+    code are those of `error`: a gateway reads from them that the server has another era now.
+    """
+    final = again(error, error.server, f"{lost.message}; it could not be tried again: ")
+    if isinstance(final, ServerError):
+        final.kind = ErrorKind.OUTCOME_UNKNOWN
+        final.retryable = False
+    return final
 
 
 def _output_of(config: ServerConfig, report: Report) -> str:

@@ -29,7 +29,7 @@ from toolweave.connect._client_features.server_requests import (
 )
 from toolweave.connect._client_features.tasks import ClientTask, LegacyClientTask, wants_task
 from toolweave.connect._deadline import Deadline, SharedTimer
-from toolweave.connect._diagnosis import explained_loss
+from toolweave.connect._diagnosis import explained_loss, unreached_for_retry
 from toolweave.connect._direct import DirectCall, DirectCalls
 from toolweave.connect._feed.list_reader import SendRequest
 from toolweave.connect._forwarding import ForwardedRequest
@@ -41,7 +41,7 @@ from toolweave.connect._session import ClientDeclaration, wait_as_asked
 from toolweave.connect._supervisor import Supervisor
 from toolweave.connect._transports import OpenSession, raise_for_other_era
 from toolweave.connect._wire.responses import object_result
-from toolweave.errors import AuthRequiredError, ConnectionLostError, ProtocolError, RequestTimeoutError
+from toolweave.errors import AuthRequiredError, ConnectionLostError, ProtocolError, RequestTimeoutError, ServerError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import HEADER_MISMATCH, INVALID_PARAMS, URL_ELICITATION_REQUIRED
 from toolweave.protocol.component_meta import VERSION
@@ -154,6 +154,7 @@ class Requester:
         try:
             result = await use(line)
         except (AuthRequiredError, ConnectionLostError) as exc:
+            first = exc
             line = await self._session_for_retry(line, exc, repeatable=repeatable)
         except ProtocolError as exc:
             exc.mask(self._config.redact)
@@ -164,7 +165,7 @@ class Requester:
         try:
             return await use(line)
         except (AuthRequiredError, ConnectionLostError) as exc:
-            raise await self._final_error(line, exc) from None
+            raise await self._final_error(line, exc, after=first) from None
         except ProtocolError as exc:
             exc.mask(self._config.redact)
             raise
@@ -393,7 +394,7 @@ class Requester:
         try:
             return await send(replace(attempt, line=line, target=target))
         except (AuthRequiredError, ConnectionLostError) as exc:
-            raise await self._final_error(line, exc) from None
+            raise await self._final_error(line, exc, after=failed) from None
 
     async def _send(
         self, attempt: _CallAttempt, first: Json | None = None, refused: ProtocolError | None = None
@@ -610,15 +611,27 @@ class Requester:
         # twice.
         if final.sent and not repeatable:
             raise final from None
-        return await self.line()
+        try:
+            return await self.line()
+        except AuthRequiredError:
+            raise
+        except ServerError as unreachable:
+            if final.sent:
+                raise unreached_for_retry(unreachable, final) from None
+            raise
 
     async def _final_error(
-        self, line: OpenSession, exc: AuthRequiredError | ConnectionLostError
+        self, line: OpenSession, exc: AuthRequiredError | ConnectionLostError, *, after: Exception | None = None
     ) -> AuthRequiredError | ConnectionLostError:
-        """Return the error for the caller; a second refusal of our credentials in a row concerns the connection."""
+        """Return the error for the caller; a second refusal of our credentials in a row concerns the connection.
+
+        `after` is the error of the attempt before, whose outcome stays unknown if this one was not even sent.
+        """
         if isinstance(exc, AuthRequiredError):
             self._supervisor.suspect_auth(exc)
             return exc
+        if isinstance(after, ConnectionLostError) and after.sent and not exc.sent:
+            exc = ConnectionLostError(exc.message, server=exc.server, sent=True)
         return await explained_loss(exc, line.process, self._config, stopping=self._supervisor.is_stopping)
 
 

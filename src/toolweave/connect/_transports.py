@@ -48,7 +48,7 @@ class ConnectPlan(Value, frozen=True, kw_only=True):
     Attributes:
         transport: `"stdio"`, `"http"`, `"sse"`, `"inprocess"` or a registered name.
         era: `"auto"`, `"legacy"` or one revision.
-        learned: Whether it is that of the server as it was when it was last reached.
+        learned: Whether it is a conclusion from the server as it was before, which the next attempt may disprove.
     """
 
     transport: str
@@ -142,7 +142,9 @@ async def open_session(
                 handlers=handlers,
             )
         except ProbeRefused as exc:
-            raise RetryConnect(attempt.replace(era="legacy"), str(exc)) from exc
+            # The probe may be innocent: a server that was killed while it waited looks the same. As a learned era, this
+            # one is forgotten when the server refuses it.
+            raise RetryConnect(attempt.replace(era="legacy", learned=True), str(exc)) from exc
         except ProtocolError as exc:
             if _wants_sse(config, attempt, exc):
                 raise RetryConnect(ConnectPlan(transport="sse", era="legacy"), exc.message) from exc
