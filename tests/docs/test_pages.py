@@ -13,6 +13,7 @@ from experiments.features.report import LIBRARIES, OURS, read
 from tests.docs.generated import generated
 from tests.docs.pages import CHECKOUT, filled, pages, tables
 from tests.docs.public_names import code_spans, is_public
+from tests.docs.site import modules
 from tests.docs.words import words
 from toolweave.config import ServerConfig, known_transports, server_config
 from toolweave.schema._profiles import PROFILES
@@ -115,11 +116,28 @@ def test_the_pages_have_no_more_words_than_their_budget() -> None:
     assert sum(words().values()) <= WORDS
 
 
+def newest_entry() -> str:
+    """Return the changelog's entry for the version of the package."""
+    entries = (CHECKOUT / "CHANGELOG.md").read_text(encoding="utf-8").split("\n## ")[1:]
+    assert entries[0].startswith(f"{VERSION} - ")
+    return entries[0]
+
+
+def test_the_newest_entry_of_the_changelog_is_for_the_version_of_the_package_and_short() -> None:
+    head, *sections = newest_entry().split("\n### ")
+
+    assert re.fullmatch(r"\d+\.\d+\.\d+ - (unreleased|20\d\d-\d\d-\d\d)", head.splitlines()[0])
+    assert len(newest_entry().split()) <= 800
+    assert all(section.split("\n", 1)[1].strip() for section in sections)
+
+
 def test_the_changelog_names_only_what_exists() -> None:
-    unreleased = (CHECKOUT / "CHANGELOG.md").read_text(encoding="utf-8").split("\n## Unreleased\n")[1]
-    names = [span for span in code_spans(unreleased) if re.fullmatch(r"@?[A-Za-z]+(_[a-z]+)+|[A-Z]\w+", span)]
+    spans = code_spans(newest_entry())
+    names = [span for span in spans if re.fullmatch(r"@?[A-Za-z]+(_[a-z]+)+|[A-Z]\w+(\.\w+)*", span)]
+    rooms = [span for span in spans if re.fullmatch(r"toolweave(\.[a-z]+)+", span)]
 
     assert not [name for name in names if not is_public(name.lstrip("@"))]
+    assert not [room for room in rooms if room not in modules().values()]
 
 
 @pytest.mark.slow
