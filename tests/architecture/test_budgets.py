@@ -17,7 +17,7 @@ PARAMETERS = 8
 LINES = 600
 
 LONG_MODULES: dict[str, int] = {  # by decision 146: statements that do one thing take more lines
-    "toolweave.connect._requester": 654,
+    "toolweave.connect._requester": 653,
     "toolweave.connect._supervisor": 603,
     "toolweave.gateway._manager": 641,
     "toolweave.gateway._relay": 605,

@@ -36,9 +36,8 @@ def server(**answers: Any) -> ChannelServer:
         ({"inputSchema": True}, OBJECT),
         ({"inputSchema": []}, OBJECT),
         ({"inputSchema": '{"type": "object", "properties": {"a": {"type": "integer"}}}'}, SCHEMA),
-        ({"input_schema": SCHEMA}, SCHEMA),
         ({"parameters": SCHEMA}, SCHEMA),
-        ({"inputSchema": None, "input_schema": SCHEMA}, SCHEMA),
+        ({"inputSchema": None, "parameters": SCHEMA}, SCHEMA),
     ],
 )
 async def test_an_input_schema_that_is_nearly_one_is_the_schema_that_is_meant(given: Json, schema: Json) -> None:

@@ -189,7 +189,7 @@ async def test_a_failure_that_is_reported_in_another_way_is_a_failure(result: Js
     assert read.for_model().text == expected
 
 
-@pytest.mark.parametrize("flag", [None, False, "false", 0, "no such word", [], 2])
+@pytest.mark.parametrize("flag", [None, False, "false", "no", 0, "", [], {}])
 async def test_a_success_stays_one_whatever_stands_in_the_flag(flag: Any) -> None:
     assert not (await result_of({"content": [text("fine")], "isError": flag})).is_error
 

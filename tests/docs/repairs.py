@@ -16,6 +16,7 @@ from toolweave.models._tool_repairs import TOOL_REPAIRS
 from toolweave.openapi._operations import UNDECLARED_PARAMETER
 from toolweave.openapi._results import UNPROMISED
 from toolweave.openapi._schema_size import LARGE_INPUT, UNCHECKED_PATTERN
+from toolweave.protocol.lenient_handshake import HANDSHAKE_REPAIRS
 from toolweave.protocol.lenient_offers import OFFER_REPAIRS
 from toolweave.protocol.lenient_results import RESULT_REPAIRS, BareResult
 from toolweave.schema import Validator
@@ -28,7 +29,7 @@ __all__ = ["REPAIRS", "RESULTS", "argument_examples", "as_received", "repair_row
 
 REPAIRS: Mapping[str, Sequence[Repair]] = {
     "repairs of results": RESULT_REPAIRS,
-    "repairs of messages": MESSAGE_REPAIRS,
+    "repairs of messages": (*MESSAGE_REPAIRS, *HANDSHAKE_REPAIRS),
     "repairs of lists": OFFER_REPAIRS,
     "repairs of arguments": ARGUMENT_REPAIRS,
     "repairs of schemas": SCHEMA_REPAIRS,
@@ -50,6 +51,7 @@ RESULTS: Sequence[Any] = (
     {"content": [{"type": "error", "text": "no"}]},
     {"content": [{"type": "text", "text": "no"}], "isError": "true"},
     {"content": [{"type": "text", "text": "no"}], "isError": 1},
+    {"content": [{"type": "text", "text": "no"}], "is_error": True},
 )
 """Results that are nearly right."""
 ARGUMENTS: Sequence[tuple[Any, Any]] = (

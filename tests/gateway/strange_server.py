@@ -97,6 +97,7 @@ ODD_RESULTS: dict[str, Any] = {
     "word": {"content": "made"},
     "untyped": {"content": [{"text": "made"}]},
     "flagged": {"content": [{"type": "text", "text": "no"}], "isError": "true"},
+    "snake": {"content": [{"type": "text", "text": "no"}], "is_error": True},
     "data_url": {"content": [{"type": "image", "data": "data:image/png;base64,AA==", "mimeType": "image/png"}]},
     "unstructured": {"content": [{"type": "text", "text": '{"n": 1}'}]},
     "listed": [1, {"a": 2}],

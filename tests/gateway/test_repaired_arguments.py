@@ -33,6 +33,8 @@ SENT: Sequence[tuple[Json, Json]] = (
     ({"note": "[1, 2]", "more": "5", "count": None}, {"note": "[1, 2]", "more": "5"}),
 )
 """Arguments that nearly fit, and the ones that the upstream gets."""
+NOTHING: Sequence[Any] = ([], "{}", None)
+"""Values of `arguments` that mean none."""
 UNTOUCHED: Sequence[Json] = (
     {"count": 5, "note": "5", "more": "[1]", "gone": None},
     {"count": "five"},
@@ -196,3 +198,33 @@ async def test_another_version_of_a_tool_gets_the_arguments_as_they_were_sent() 
         assert (await client.call_tool("size", {"value": "5"})).text == "a number: 5"
         assert (await client.call_tool("size", {"value": "5"}, version="2")).text == "a number: 5"
         assert (await client.call_tool("size", {"value": "5"}, version="1")).text == "a text: 5"
+
+
+@EACH_VERSION
+@EACH_UPSTREAM
+@pytest.mark.parametrize("at_once", [True, False])
+async def test_arguments_that_are_not_an_object_reach_the_upstream_as_the_one_that_is_meant(
+    era: str, transport: str, version: str, at_once: bool
+) -> None:
+    async with strange(era, transport) as config:
+        gateway = create_gateway({"up": config if at_once else never_at_once(config)})
+        async with served_http(gateway) as url, plain(url, version) as client:
+            for given in NOTHING:
+                assert await received(client, given) == {}
+            assert await received(client, '{"count": "5"}') == {"count": 5}
+            found = gateway.hub.clients["up"].problems
+
+    assert "tool 'typed': its argument 'arguments' is not an object (3 times)" in found
+
+
+@EACH_VERSION
+@pytest.mark.parametrize("arguments", [[], "{}", "x", 5])
+async def test_arguments_that_are_not_an_object_are_refused_if_the_owner_wants_no_repairs(
+    version: str, arguments: Any
+) -> None:
+    async with strange("modern", "stdio") as config:
+        gateway = create_gateway({"up": {**config, "repair_arguments": False}})
+        async with served_http(gateway) as url, plain(url, version) as client:
+            _, _, answer = await client.ask(*client.call("typed", arguments))
+
+    assert answer["error"]["code"] == -32602

@@ -44,3 +44,21 @@ async def test_a_result_that_needs_repair_is_passed_on_at_once_as_it_came(versio
 
     assert ways.fast == ["word"]
     assert answer["result"]["content"] == "made"
+
+
+@pytest.mark.parametrize("version", [MODERN, "2025-11-25"])
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+@pytest.mark.parametrize("era", ["modern", "legacy"])
+@pytest.mark.parametrize("tool", ["flagged", "snake"])
+async def test_an_error_in_another_spelling_is_an_error_for_every_client(
+    era: str, transport: str, version: str, tool: str
+) -> None:
+    async with strange(era, transport) as config:
+        gateway = create_gateway({"up": config})
+        async with served_http(gateway) as url, plain(url, version) as client:
+            _, _, answer = await client.ask(*client.call(tool, {}))
+            found = gateway.hub.clients["up"].problems
+
+    assert answer["result"]["isError"] is True
+    assert "is_error" not in answer["result"]
+    assert [one for one in found if one.startswith(f"tool {tool!r}: its result has ")]

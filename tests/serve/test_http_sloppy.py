@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.serve.exchanges import call, exchange, handshake
+from tests.serve.exchanges import BOTH, call, exchange, handshake
 from tests.serve.offered import doing_server
 from tests.serve.serving import served_http
 from toolweave.serve import MemoryEventStore
@@ -33,3 +33,15 @@ async def test_in_a_session_the_agreed_revision_holds_whatever_known_one_a_heade
     assert (right.status, older.status, unknown.status) == (200, 200, 400)
     assert b"retry: 10" in right.body, "the client may come back for the stream"
     assert b"retry: 10" in older.body
+
+
+@pytest.mark.parametrize(
+    ("declared", "agreed"), [(b"[]", True), (b"null", True), (b"{}", True), (b"[1]", False), (b"5", False)]
+)
+async def test_a_client_may_declare_no_capabilities_as_null_or_an_empty_list(declared: bytes, agreed: bool) -> None:
+    offer = b'{"protocolVersion": "2025-06-18", "clientInfo": {"name": "c", "version": "1"}, "capabilities": %b}'
+    body = b'{"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": %b}' % (offer % declared)
+    async with served_http(doing_server()) as url:
+        answer = await exchange(url, headers={"Content-Type": "application/json", "Accept": BOTH}, body=body)
+
+    assert ("result" in answer.json()) is agreed

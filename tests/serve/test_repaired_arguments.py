@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from toolweave import McpConnection, connect_mcp, create_mcp_server
+from toolweave import McpConnection, ProtocolError, connect_mcp, create_mcp_server
 from toolweave.serve import CallNext, Request
 
 pytestmark = pytest.mark.anyio
@@ -79,3 +79,65 @@ async def test_middleware_reads_the_arguments_that_the_tool_gets(version: str) -
         assert await call(client, "numbers", "[1]") == "[1]"
         assert await call(client, "whole", "five") == "error"
     assert seen == [{"x": 5}, {"x": [1]}, {"x": "five"}]
+
+
+MEANT: list[tuple[Any, str]] = [([], "3"), (None, "3"), ("{}", "3"), ('{"x": 4}', "4"), ('{"x": "4"}', "4")]
+"""Values of `arguments` that are not an object, and what the tool with an optional number gets."""
+
+
+async def call_with(client: McpConnection, arguments: Any) -> str:
+    """Call the tool with an optional number, with any value as `arguments`."""
+    result = await client.request("tools/call", {"name": "optional", "arguments": arguments})
+    return str(result["content"][0]["text"])
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize(("arguments", "gets"), MEANT)
+async def test_arguments_that_are_not_an_object_are_the_one_that_is_meant(
+    version: str, arguments: Any, gets: str
+) -> None:
+    async with calling(version) as client:
+        assert await call_with(client, arguments) == gets
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("arguments", [5, True, "x", "[1]", [1], '"{}"'])
+async def test_arguments_of_no_plain_meaning_are_refused(version: str, arguments: Any) -> None:
+    async with calling(version) as client:
+        with pytest.raises(ProtocolError, match="'arguments' must be an object"):
+            await call_with(client, arguments)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("arguments", [[], "{}"])
+async def test_a_server_can_refuse_arguments_that_are_not_an_object(version: str, arguments: Any) -> None:
+    async with calling(version, repair_arguments=False) as client:
+        with pytest.raises(ProtocolError, match="'arguments' must be an object"):
+            await call_with(client, arguments)
+
+
+@pytest.mark.parametrize("arguments", [[], None, "{}", '{"x": 4}'])
+async def test_middleware_reads_the_object_that_is_meant(arguments: Any) -> None:
+    seen: list[Any] = []
+
+    async def watch(request: Request, call_next: CallNext) -> dict[str, Any]:
+        if request.method == "tools/call":
+            seen.append(request.params["arguments"])
+        return await call_next(request)
+
+    async with calling("2026-07-28", middleware=[watch]) as client:
+        await call_with(client, arguments)
+    assert seen == [{"x": 4} if isinstance(arguments, str) and "x" in arguments else {}]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("arguments", [[], None, "{}", '{"name": "you"}'])
+async def test_a_prompt_gets_the_object_that_is_meant(version: str, arguments: Any) -> None:
+    def greet(name: str = "all") -> str:
+        return name
+
+    async with connect_mcp({"server": create_mcp_server("s", prompts=[greet]), "protocol": version}) as client:
+        result = await client.request("prompts/get", {"name": "greet", "arguments": arguments})
+
+    wanted = "you" if isinstance(arguments, str) and "you" in arguments else "all"
+    assert result["messages"][0]["content"]["text"] == wanted

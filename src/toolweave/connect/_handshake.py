@@ -21,7 +21,9 @@ from toolweave.connect._session import Agreement, ClientHandlers, Session, Wire,
 from toolweave.errors import ConnectionLostError, ProtocolError, ServerError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import METHOD_NOT_FOUND, UNSUPPORTED_VERSION
+from toolweave.protocol.lenient_handshake import readable_handshake
 from toolweave.protocol.meta import SERVER_INFO
+from toolweave.protocol.spellings import SERVER_NAMES
 from toolweave.protocol.uris import safe_icons
 from toolweave.protocol.versions import HANDSHAKE_VERSIONS, LATEST_HANDSHAKE_VERSION, MODERN_VERSION, MODERN_VERSIONS
 from toolweave.version import VERSION
@@ -100,6 +102,8 @@ class _Handshakes(Value, frozen=True):
             if named:
                 raise _NotModern(f"the server names {named[-1]}", named[-1]) from None
             raise _NotModern(f"{exc.message}: taken as a legacy server") from None
+        if not SERVER_NAMES.exact.issuperset(result) or type(result.get("capabilities")) is not dict:
+            result = self._readable(result, methods.SERVER_DISCOVER)
         agreement = _read_discovery(result)
         if agreement is None:
             raise _NotModern("it names no modern revision")
@@ -109,7 +113,9 @@ class _Handshakes(Value, frozen=True):
         """Ask `initialize` once."""
         capabilities = self.handlers.capabilities(modern=False)
         offer = {"protocolVersion": offered, "capabilities": capabilities, "clientInfo": _client_info()}
-        result = await ask(self.wire, methods.INITIALIZE, offer)
+        result: JsonObject = await ask(self.wire, methods.INITIALIZE, offer)
+        if not SERVER_NAMES.exact.issuperset(result) or type(result.get("capabilities")) is not dict:
+            result = self._readable(result, methods.INITIALIZE)
         agreed = result.get("protocolVersion")
         # Lifecycle, version negotiation: the server may answer with another version, and a client that does not support
         # it disconnects.
@@ -121,6 +127,10 @@ class _Handshakes(Value, frozen=True):
                 code=UNSUPPORTED_VERSION,
             )
         return _agreement(str(agreed), False, result, result.get("serverInfo"))
+
+    def _readable(self, result: JsonObject, method: str) -> JsonObject:
+        """Return an answer as it is meant, with a report of each change."""
+        return readable_handshake(result, lambda change: self.handlers.on_repair(f"its answer to {method} {change}"))
 
     async def discover(self, wanted: str) -> Session:
         """Start a session with a modern server."""

@@ -188,7 +188,7 @@ class Requester:
         async def ask(deadline: Deadline) -> Json:
             async def send(line: OpenSession, more: JsonObject) -> Json:
                 result = await line.session.request(method, {**params, **more}, meta=meta, deadline=deadline.at)
-                return object_result(result, method, self._config.name)
+                return object_result(result, method, self._config.name, self._catalog.repairs.of_answer(method))
 
             if method not in methods.INPUT_REQUIRED:
                 return await self.with_reconnect(lambda line: send(line, {}))
@@ -481,18 +481,17 @@ class Requester:
         is_call = request.method == methods.TOOLS_CALL
         if is_call:
             target = self._catalog.original_target(request.params["name"])
+            note = self._catalog.repairs.of_tool(target.name)
         else:
             target = CallTarget(request.method)
-        if not is_call:
+            note = self._catalog.repairs.of_answer(request.method)
             await self._check_pins(request.method, request.params)
         limiter = self._limiter if is_call else None
         if limiter is not None:
             await self._take_turn(limiter, target.name)
         try:
             result = await self._forwarded(request, line, target)
-            result = object_result(
-                result, request.method, self._config.name, self._catalog.repairs.of_tool(target.name)
-            )
+            result = object_result(result, request.method, self._config.name, note)
         finally:
             if limiter is not None:
                 limiter.release()

@@ -17,10 +17,12 @@ from toolweave.connect._catalog import Catalog
 from toolweave.connect._events import EventListeners
 from toolweave.connect._feed.list_cache import ListChanged, LiveList
 from toolweave.connect._feed.list_reader import (
-    NO_SECOND_READING,
     READ_PROMPTS_AGAIN,
+    READ_RESOURCES_AGAIN,
+    READ_TEMPLATES_AGAIN,
     EntryReader,
     ParsedList,
+    SecondReading,
     ToolRefusal,
 )
 from toolweave.connect._feed.refresher import CAPABILITIES, CHANGED_EVENTS, ListRefresher
@@ -55,6 +57,11 @@ from toolweave.trust._definition import NAME_MEMBERS, OfferedDefinitions, OfferP
 
 ItemT = TypeVar("ItemT")
 _OfferT = TypeVar("_OfferT", Prompt, Resource, ResourceTemplate)
+_SECOND_READINGS: Mapping[OfferPart, SecondReading] = {
+    "prompt": READ_PROMPTS_AGAIN,
+    "resource": READ_RESOURCES_AGAIN,
+    "template": READ_TEMPLATES_AGAIN,
+}
 _READS = frozenset({methods.RESOURCES_READ, methods.RESOURCES_DIRECTORY_READ, methods.RESOURCES_SUBSCRIBE})
 
 
@@ -283,9 +290,7 @@ class ServerFeatures:
         Entries without a name are left out as well, each with its reason.
         """
         noun = "resource template" if part == "template" else part
-        second = NO_SECOND_READING
-        if part == "prompt":
-            second = READ_PROMPTS_AGAIN
+        second = _SECOND_READINGS[part]
         note = self._catalog.repairs.note
 
         async def judge(entries: list[Any], refusal: ToolRefusal | None) -> ParsedList[_OfferT]:

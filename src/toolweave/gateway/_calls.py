@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 
 _UNKNOWN = frozenset({INVALID_PARAMS, RESOURCE_NOT_FOUND, METHOD_NOT_FOUND})
 """Error codes by which an upstream answers that it does not have a resource."""
+_READABLE = (dict, NoneType)
+"""The types of `arguments` that are read as they are; null means none."""
 _OURS = frozenset({"_meta", "task"})
 """Parameters of this hop; a task is asked for in the form of the upstream."""
 
@@ -102,7 +105,10 @@ class Calls:
 
     async def _call(self, request: Request) -> Json:
         name = request.text("name")
-        if request.params.get("arguments") is not None:
+        if type(request.params.get("arguments")) not in _READABLE:
+            route = self._routes(request).tool(name)
+            if route is not None:
+                request = self._with_object(request, route)
             request.object("arguments")  # anything else is refused
         sent = None if request.sent is not None else self._send(request)
         if sent is None:
@@ -234,8 +240,17 @@ class Calls:
             else:
                 error = None
             raise error or not_offered("prompts", name, modern=request.modern)
-        params = _params(request, name=route.name)
+        params = _params(self._with_object(request, route), name=route.name)
         return self._named(route, await self._relay.request(request, route, request.method, params))
+
+    def _with_object(self, request: Request, route: Route) -> Request:
+        """Return a request whose arguments are an object, as the entry of its upstream says."""
+        if isinstance(request.params.get("arguments", {}), dict):
+            return request
+        connection = self._upstreams.get(route.server)
+        if connection is None:
+            return request
+        return self._fitter.with_object(request, connection, route.name)
 
     async def _read(self, request: Request) -> Json:
         uri = request.text("uri")

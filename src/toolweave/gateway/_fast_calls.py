@@ -35,8 +35,9 @@ from toolweave.protocol.eras import ALL_BLOCKS_SINCE, abilities, legacy_result, 
 from toolweave.protocol.headers import mirrored_arguments
 from toolweave.protocol.jsonrpc import RequestId, encode_result, encode_value, value_of
 from toolweave.protocol.lenient_messages import RawResult
-from toolweave.protocol.lenient_results import BareResult
+from toolweave.protocol.lenient_results import BareResult, has_odd_outcome
 from toolweave.protocol.meta import LOG_LEVEL
+from toolweave.protocol.spellings import RESULT_NAMES
 from toolweave.protocol.tasks import declares_tasks, is_task
 from toolweave.protocol.versions import MODERN_VERSION
 from toolweave.schema import Validator
@@ -51,6 +52,8 @@ from toolweave.tools._mcp import wraps_results
 _CALL = methods.TOOLS_CALL
 _COMPLETE = "complete"
 _COMPLETE_TEXT = encode_value(_COMPLETE)
+_UNSET = msgspec.Raw(b"null")
+_FLAGS = (b"false", b"true", b"null")
 _OF_HOPS = ("resultType", "ttlMs", "cacheScope", "_meta")
 _MAX_CLIENTS = 2048
 _MAX_ROUTES = 20_000
@@ -482,7 +485,10 @@ class SentToolCall(msgspec.Struct, eq=False):
             return None
         if result.get("resultType", _COMPLETE) != _COMPLETE or is_task(result):
             return None
-        if isinstance(result, BareResult):  # the relay reads it leniently, and notes that
+        # The relay reads such a result leniently, and notes that.
+        if isinstance(result, BareResult):
+            return None
+        if has_odd_outcome(result):
             return None
         # A result that is passed on unread is not scanned. This one is read, so it is scanned as on the full path.
         self.connection.gateway_side.note_forwarded(self.route.name, result)
@@ -562,7 +568,13 @@ def _plain_call(request: Request) -> PlainToolCall | None:
 
 def _can_be_passed_on(raw: Mapping[str, msgspec.Raw], *, modern: bool) -> bool:
     """Return whether a result is complete and has the form of the caller's era, as far as its bytes show."""
-    if "content" not in raw or "task" in raw:
+    if "content" not in raw:
+        return False
+    if "task" in raw:
+        return False
+    if bytes(raw.get("isError", _UNSET)) not in _FLAGS:
+        return False
+    if not RESULT_NAMES.exact.issuperset(raw) and RESULT_NAMES.misspelled(raw):
         return False
     kind = raw.get("resultType")
     if kind is not None and bytes(kind) != _COMPLETE_TEXT:

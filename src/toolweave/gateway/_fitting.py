@@ -17,9 +17,9 @@ from toolweave.hub import Hub
 from toolweave.protocol import methods
 from toolweave.protocol.component_meta import asked_version
 from toolweave.schema import Validator
-from toolweave.schema._fitting import Arguments, fitted
+from toolweave.schema._fitting import NO_OBJECT, Arguments, fitted
 from toolweave.schema._validate import UsableValidators
-from toolweave.serve._request import CallNext, Json, Request
+from toolweave.serve._request import CallNext, Json, Request, with_object
 from toolweave.tools import ToolSpec
 
 
@@ -70,6 +70,21 @@ class ArgumentFitter:
             return None
         return FittedArguments(*found)
 
+    def with_object(self, request: Request, connection: McpConnection, name: str) -> Request:
+        """Return a request whose `arguments` are an object, the one that is meant if they are not.
+
+        Args:
+            request: The request.
+            connection: The connection to its server, whose entry has the switch, and which gets the report.
+            name: The server's name of the tool or prompt.
+        """
+        if not connection.config.repair_arguments:
+            return request
+        made = with_object(request)
+        if made is not request and request.params["arguments"] is not None:
+            connection.gateway_side.note_arguments(name, (NO_OBJECT.problem,))
+        return made
+
 
 class FittingLayer:
     """Middleware that makes the arguments of calls fit before other middleware reads them.
@@ -97,8 +112,7 @@ class FittingLayer:
         return call_next(request)
 
     def _with_fitted_arguments(self, request: Request) -> Request:
-        arguments = as_object(request.params.get("arguments"))
-        if not arguments:
+        if not request.params.get("arguments"):
             return request
         spec = _called(request)
         if spec is None:
@@ -107,6 +121,11 @@ class FittingLayer:
             return request
         connection = self._connection(spec.server, request)
         if connection is None:
+            return request
+        if not isinstance(request.params["arguments"], dict):
+            request = self._fitter.with_object(request, connection, spec.original_name)
+        arguments = as_object(request.params.get("arguments"))
+        if not arguments:
             return request
         found = self._fitter.fitted(spec, connection.config, request.params, arguments)
         if found is None:

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 import anyio
 import anyio.abc
 
+from toolweave._json_types import object_or_empty
 from toolweave._text import counted
 from toolweave.config import ServerConfig
 from toolweave.config._load import gateway_sections
@@ -370,7 +371,7 @@ class Gateway(ServerRunners):
         A caller that can be asked has its own processes, which start with the first call that needs one.
         """
         handshakes = self._parts.handshakes
-        can_be_asked = bool(abilities(request.object("capabilities")))
+        can_be_asked = bool(abilities(object_or_empty(request.params.get("capabilities"))))
         async with anyio.create_task_group() as tasks:
             for shared in self.hub.clients.values():
                 own_process = can_be_asked and shared.config.transport == "stdio"

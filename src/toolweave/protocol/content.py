@@ -23,6 +23,7 @@ from toolweave._json_types import (
     without_none,
 )
 from toolweave._value import Value
+from toolweave.protocol.spellings import MEDIA_NAMES
 
 __all__ = [
     "AudioContent",
@@ -192,14 +193,25 @@ def is_binary_block(block: ContentBlock) -> bool:
 
 
 def is_odd_block(block: ContentBlock) -> bool:
-    """Return whether a received block is unknown, malformed, or has data that is not plain base64."""
+    """Return whether a received block is unknown, malformed, or has data or a media type in another form."""
     if isinstance(block, TextContent):
         return False
+    if isinstance(block, UnknownContent):
+        return True
+    if has_odd_data(block):
+        return True
+    if isinstance(block, EmbeddedResource):
+        return bool(MEDIA_NAMES.misspelled(block.raw["resource"]))
+    return bool(MEDIA_NAMES.misspelled(block.raw))
+
+
+def has_odd_data(block: ContentBlock) -> bool:
+    """Return whether a received block has data that is not plain base64."""
     if isinstance(block, (ImageContent, AudioContent)):
         return block.raw.get("data") is not block.data
     if isinstance(block, EmbeddedResource):
         return block.blob is not None and block.raw["resource"].get("blob") is not block.blob
-    return isinstance(block, UnknownContent)
+    return False
 
 
 def content_block(item: Any) -> ContentBlock:

@@ -8,7 +8,7 @@ server's: none is made up, except that contents without a URI are those of the U
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 from itertools import chain
 from typing import Any, TypeAlias
@@ -28,8 +28,11 @@ from toolweave._json_types import (
     without_members,
 )
 from toolweave._repairs import Repair
+from toolweave.protocol.lenient_results import BareResult
+from toolweave.protocol.spellings import MEDIA_NAMES, PAGE_NAMES, spelled, spelled_block
 
 __all__ = [
+    "BARE_RESULT",
     "EMPTY_CURSOR",
     "NUMBER_CURSOR",
     "OFFER_REPAIRS",
@@ -37,6 +40,7 @@ __all__ = [
     "readable_contents",
     "readable_entries",
     "readable_messages",
+    "readable_page",
     "readable_prompt",
     "readable_tool",
 ]
@@ -58,6 +62,13 @@ _NO_LIST = Repair(
     switch=_SWITCH,
     problem="has {!r} that is not a list",
 )
+BARE_RESULT = Repair(
+    given="a list, or one message or contents, as the whole result",
+    read_as="the member of the result that it is",
+    limit="a message has a role or content, contents a text or a blob",
+    switch=_SWITCH,
+    problem="has no {!r}",
+)
 EMPTY_CURSOR = Repair(
     given='`"nextCursor": ""` on the last page',
     read_as="the end of the list",
@@ -73,7 +84,7 @@ NUMBER_CURSOR = Repair(
     problem="has a number as 'nextCursor'",
 )
 _SCHEMA = Repair(
-    given="`inputSchema` that is `true`, an empty list, or JSON as a text; or is named `input_schema` or `parameters`",
+    given="`inputSchema` that is `true`, an empty list, or JSON as a text; or is named `parameters`",
     read_as="the object schema that is meant",
     limit="any other value leaves out the tool",
     switch=_SWITCH,
@@ -100,15 +111,35 @@ _CONTENTS = Repair(
     switch=_SWITCH,
     problem="has contents that are not as the specification has them",
 )
-OFFER_REPAIRS = (_NULL_LIST, _NO_LIST, EMPTY_CURSOR, NUMBER_CURSOR, _SCHEMA, _ARGUMENT, _MESSAGE, _CONTENTS)
+OFFER_REPAIRS = (
+    _NULL_LIST,
+    _NO_LIST,
+    BARE_RESULT,
+    EMPTY_CURSOR,
+    NUMBER_CURSOR,
+    _SCHEMA,
+    _ARGUMENT,
+    _MESSAGE,
+    _CONTENTS,
+)
 """Every repair of lists, prompts and resources."""
 
 _IDENTITIES: Mapping[str, str] = {"resources": "uri", "resourceTemplates": "uriTemplate"}
 """The identifying members of entries that have no name, by the member that holds the list."""
 
 
+def readable_page(page: JsonObject, note: NoteChange) -> JsonObject:
+    """Return a page of a list with its members under their names."""
+    return spelled(page, PAGE_NAMES, note)
+
+
 def readable_entries(page: JsonObject, key: str, note: NoteChange) -> list[Any] | None:
     """Return the entries of a page whose list is malformed; None without such a list."""
+    if isinstance(page, BareResult):
+        bare = as_array(page.value)
+        if bare is not None:
+            note(BARE_RESULT.problem.format(key))
+        return bare
     if key not in page:
         return None
     found = page[key]
@@ -139,7 +170,7 @@ def readable_tool(entry: JsonObject, note: NoteChange) -> JsonObject:
         return entry
     meant: object = None
     if schema is None:
-        meant = _object_schema(entry.get("input_schema", entry.get("parameters")))
+        meant = _object_schema(entry.get("parameters"))
     elif schema in (True, []):
         meant = {"type": "object"}
     elif isinstance(schema, str):
@@ -147,7 +178,7 @@ def readable_tool(entry: JsonObject, note: NoteChange) -> JsonObject:
     if meant is None:
         return entry
     note(_SCHEMA.problem)
-    return {**without_members(entry, "input_schema", "parameters"), "inputSchema": meant}
+    return {**without_members(entry, "parameters"), "inputSchema": meant}
 
 
 def readable_prompt(entry: JsonObject, note: NoteChange) -> JsonObject:
@@ -178,15 +209,28 @@ def _argument(given: Any) -> Any:
 
 def readable_messages(result: JsonObject, note: NoteChange) -> JsonObject:
     """Return a result of `prompts/get` whose messages are malformed with those that are meant."""
-    return _readable(result, "messages", _messages, _MESSAGE, note)
+    return _readable(result, "messages", _messages, _named_message, _MESSAGE, note, ("role", "content"))
 
 
 def _readable(
-    result: JsonObject, key: str, read: Callable[[object], Iterator[Json]], repair: Repair, note: NoteChange
+    result: JsonObject,
+    key: str,
+    read: Callable[[object], Iterator[JsonObject]],
+    named: Callable[[JsonObject, NoteChange], JsonObject],
+    repair: Repair,
+    note: NoteChange,
+    one: Collection[str],
 ) -> JsonObject:
-    """Return a result with the list that is meant: `read` yields the items for each one that was given."""
+    """Return a result with the list that is meant.
+
+    `named` returns an item with its members under their names, and `read` yields the items that are meant by one. A
+    result without the list that has a member of `one` is itself the item.
+    """
     if key not in result:
-        return result
+        if not any(name in result for name in one):
+            return result
+        note(BARE_RESULT.problem.format(key))
+        result = {key: [result]}
     given = result[key]
     listed = as_array(given)
     if given is None:
@@ -195,10 +239,37 @@ def _readable(
     elif listed is None:
         note(_NO_LIST.problem.format(key))
         listed = [given]
+    listed = _under_names(listed, named, note)
     made = list(chain.from_iterable(map(read, listed)))
     if made != listed:
         note(repair.problem)
     return {**result, key: made}
+
+
+def _under_names(
+    items: list[Any], named: Callable[[JsonObject, NoteChange], JsonObject], note: NoteChange
+) -> list[Any]:
+    """Return items, the objects among them with their members under their names."""
+    made: list[Any] = []
+    for item in items:
+        known = as_object(item)
+        made.append(item if known is None else named(known, note))
+    return made
+
+
+def _named_message(message: JsonObject, note: NoteChange) -> JsonObject:
+    """Return a message whose blocks have their members under their names."""
+    content: object = message.get("content")
+    blocks = as_array(content)
+    block = as_object(content)
+    made: object = content
+    if blocks is not None:
+        made = _under_names(blocks, spelled_block, note)
+    elif block is not None:
+        made = spelled_block(block, note)
+    if made == content:
+        return message
+    return {**message, "content": made}
 
 
 def _messages(given: object) -> Iterator[Json]:
@@ -234,7 +305,11 @@ def _block(given: object) -> JsonObject:
 
 def readable_contents(result: JsonObject, uri: str, note: NoteChange) -> JsonObject:
     """Return a result of `resources/read` whose contents are malformed with those that are meant."""
-    return _readable(result, "contents", partial(_contents, uri), _CONTENTS, note)
+    return _readable(result, "contents", partial(_contents, uri), _named_contents, _CONTENTS, note, ("text", "blob"))
+
+
+def _named_contents(contents: JsonObject, note: NoteChange) -> JsonObject:
+    return spelled(contents, MEDIA_NAMES, note)
 
 
 def _contents(uri: str, given: object) -> Iterator[Json]:

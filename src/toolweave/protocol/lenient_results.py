@@ -8,6 +8,7 @@ is reported. Whether a call succeeded is changed only where the server says so i
 from __future__ import annotations
 
 import json
+from functools import partial
 from types import NoneType
 from typing import Any
 
@@ -21,8 +22,9 @@ from toolweave._json_types import (
     without_members,
 )
 from toolweave._repairs import Repair
+from toolweave.protocol.spellings import MISSPELLED, RESULT_NAMES, spelled, spelled_block
 
-__all__ = ["RESULT_REPAIRS", "BareResult", "readable_result"]
+__all__ = ["RESULT_REPAIRS", "BareResult", "has_odd_outcome", "readable_outcome", "readable_result"]
 
 _SWITCH = '`"repair_messages": false`'
 _BARE = Repair(
@@ -82,9 +84,9 @@ _NO_TYPE = Repair(
     problem="has a block without a type",
 )
 _ODD_FLAG = Repair(
-    given="`isError` that is a text or a number",
-    read_as="a boolean, for `true`, `false`, 1 and 0",
-    limit="any other value is left out",
+    given="`isError` that is not a boolean",
+    read_as="false for `false`, `no`, 0 and an empty value; true for anything else",
+    limit="none",
     switch=_SWITCH,
     problem="has 'isError' that is not a boolean",
 )
@@ -111,14 +113,14 @@ STRUCTURE_AS_TEXT = Repair(
 )
 RESULT_REPAIRS = (
     *(_BARE, _NO_CONTENT, _NULL_CONTENT, _NO_LIST, _NO_BLOCK, _NO_TYPE, _NO_TEXT, _ERROR_BLOCK, _ODD_FLAG),
-    *(ODD_DATA, TEXT_AS_STRUCTURE, STRUCTURE_AS_TEXT),
+    *(MISSPELLED, ODD_DATA, TEXT_AS_STRUCTURE, STRUCTURE_AS_TEXT),
 )
 """Every repair of a result of a tool."""
 
 _ENVELOPE = frozenset({"_meta", "resultType"})
 _MEMBERS = frozenset({"content", "structuredContent", "isError"})
-_YES = ("true", 1)
-_NO = ("false", 0)
+_FLAGS = (bool, NoneType)
+_NO = frozenset({"false", "no", "off", "none", "null", "0", ""})
 
 
 class BareResult(Json):
@@ -140,9 +142,9 @@ def readable_result(raw: JsonObject) -> tuple[Json, tuple[str, ...]]:
     """
     if isinstance(raw, BareResult):
         return _from_data(raw.value), (_BARE.problem,)
-    made = dict(raw)
     # Phrases in the order of their first use, each once, however many blocks need the same repair.
     changes: dict[str, None] = {}
+    made = dict(readable_outcome(raw, changes))
     if not made.keys() & _MEMBERS:
         data = without_members(made, *_ENVELOPE)
         if not data:
@@ -165,8 +167,50 @@ def readable_result(raw: JsonObject) -> tuple[Json, tuple[str, ...]]:
             blocks.append(_block(item, changes, made))
     if "content" in made or blocks:
         made["content"] = blocks
-    _read_flag(made, changes)
     return made, tuple(changes)
+
+
+def has_odd_outcome(raw: JsonObject) -> bool:
+    """Return whether a result has a member in another spelling, or an error flag that is not a boolean."""
+    return type(raw.get("isError")) not in _FLAGS or bool(RESULT_NAMES.misspelled(raw))
+
+
+def readable_outcome(raw: JsonObject, changes: dict[str, None]) -> JsonObject:
+    """Return a result with its members under their names, and a boolean as error flag.
+
+    A result that reports an error under any spelling is an error: a failure that is read as a success is never noticed.
+
+    Args:
+        raw: The result as it came.
+        changes: Gets the changes as phrases, in their order.
+    """
+    flags: dict[str, object] = {}
+    if "isError" in raw:
+        flags["isError"] = raw["isError"]
+    for name, meant in RESULT_NAMES.misspelled(raw).items():
+        if meant == "isError":
+            flags[name] = raw[name]
+            _add(changes, MISSPELLED.problem.format(name, meant))
+    made = dict(spelled(raw, RESULT_NAMES, partial(_add, changes)))
+    for flag in flags.values():
+        if type(flag) not in _FLAGS:
+            changes[_ODD_FLAG.problem] = None
+    if any(map(_is_set, flags.values())):
+        made["isError"] = True
+    elif made.get("isError") is not None:
+        made["isError"] = False
+    return made
+
+
+def _is_set(flag: object) -> bool:
+    """Return whether an error flag of any type reports an error."""
+    if isinstance(flag, str):
+        return flag.strip().lower() not in _NO
+    return bool(flag)
+
+
+def _add(changes: dict[str, None], change: str) -> None:
+    changes[change] = None
 
 
 def _from_data(value: Any) -> Json:
@@ -185,6 +229,7 @@ def _block(item: Any, changes: dict[str, None], result: Json) -> Any:
     if block is None:
         changes[_NO_BLOCK.problem] = None
         return _text(item if isinstance(item, str) else _json(item))
+    block = spelled_block(block, partial(_add, changes))
     kind = block.get("type")
     if kind == "error":
         changes[_ERROR_BLOCK.problem] = None
@@ -197,21 +242,6 @@ def _block(item: Any, changes: dict[str, None], result: Json) -> Any:
         changes[_NO_TYPE.problem] = None
         return {**_shared(block), **_text(_words(block, "text", "content"))}
     return block
-
-
-def _read_flag(made: Json, changes: dict[str, None]) -> None:
-    flag: object = made.get("isError", False)
-    if isinstance(flag, (bool, NoneType)):
-        return
-    changes[_ODD_FLAG.problem] = None
-    word = flag.strip().lower() if isinstance(flag, str) else flag
-    if word in _YES:
-        made["isError"] = True
-    elif word in _NO:
-        made["isError"] = False
-    else:
-        # Any other word has no meaning.
-        del made["isError"]
 
 
 def _words(block: JsonObject, *names: str) -> str:

@@ -53,14 +53,35 @@ NULL_MEMBER = Repair(
     switch=_SWITCH,
     problem="{} is null and left out",
 )
+NO_OBJECT = Repair(
+    given="`arguments` of a call that are null, an empty list, or JSON as a text",
+    read_as="no arguments; the object in the text",
+    limit=f"the text holds an object, in {MAX_TEXT:,} characters; a server of yours always reads those of a prompt so",
+    switch=_SWITCH,
+    problem="'arguments' is not an object",
+)
 PYTHON_VALUE = Repair(
     given="a pydantic model, path, date, tuple or dataclass that a program gives",
     read_as="its form in JSON",
     limit="a value without a form in JSON stays an error",
     switch=_SWITCH,
 )
-ARGUMENT_REPAIRS = (TEXT_OF_JSON, NULL_MEMBER, PYTHON_VALUE)
+ARGUMENT_REPAIRS = (NO_OBJECT, TEXT_OF_JSON, NULL_MEMBER, PYTHON_VALUE)
 """Every repair of arguments."""
+
+
+def object_meant(given: object) -> Arguments | None:
+    """Return the arguments that are meant by a value that is not an object; None if none are."""
+    if given in (None, []):
+        return {}
+    if not isinstance(given, str):
+        return None
+    found = _decoded([], given)
+    if found is None:
+        return None
+    if isinstance(found.value, dict):
+        return found.value
+    return None
 
 
 def fitted(validator: Validator, arguments: Arguments) -> tuple[Arguments, tuple[str, ...]] | None:

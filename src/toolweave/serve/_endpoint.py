@@ -263,7 +263,9 @@ class Endpoint:
 
     async def _initialize(self, request: Request) -> Json:
         params = request.params
-        if not isinstance(params.get("protocolVersion"), str) or not isinstance(params.get("capabilities"), dict):
+        declared: object = params.get("capabilities", False)
+        is_readable = declared in (None, []) or isinstance(declared, dict)
+        if not isinstance(params.get("protocolVersion"), str) or not is_readable:
             raise RequestError(
                 "initialize needs 'protocolVersion', a string, and 'capabilities', an object", code=INVALID_PARAMS
             )

@@ -18,6 +18,7 @@ from toolweave.config import Secret
 from toolweave.errors import RequestError
 from toolweave.protocol.codes import INVALID_PARAMS
 from toolweave.protocol.versions import MODERN_VERSION
+from toolweave.schema._fitting import object_meant
 from toolweave.serve._sent_call import SentCall
 from toolweave.tools._spec import ToolSpec
 
@@ -284,6 +285,17 @@ class Request:
         if not isinstance(value, dict):
             raise RequestError(f"{self.method}: parameter {name!r} must be an object", code=INVALID_PARAMS)
         return cast("Json", value)
+
+
+def with_object(request: Request) -> Request:
+    """Return a request whose `arguments` are an object: the one that is meant, or the request itself."""
+    given: object = request.params.get("arguments", {})
+    if isinstance(given, dict):
+        return request
+    found = object_meant(given)
+    if found is None:
+        return request
+    return request.replace(params={**request.params, "arguments": found})
 
 
 Method: TypeAlias = Callable[[Request], Awaitable[Json]]

@@ -23,7 +23,7 @@ from toolweave.schema._validate import UsableValidators
 from toolweave.serve._middleware import checked
 from toolweave.serve._offers.pagination import DEFAULT_PAGE_SIZE, checked_definition, only_for_caller
 from toolweave.serve._offers.tool_pages import ToolPages
-from toolweave.serve._request import Json, Method, Middleware, Request
+from toolweave.serve._request import Json, Method, Middleware, Request, with_object
 from toolweave.serve._request_context import HandlerRunner, Work
 from toolweave.serve._unknown import not_offered
 from toolweave.tools import CallContext, ToolCall, ToolsChanged, Toolset, ToolSnapshot, ToolSpec
@@ -211,7 +211,9 @@ class Tools:
     async def _call(self, request: Request) -> Json:
         name = request.text("name")
         given = request.params.get("arguments")
-        # some clients write null for none
+        if self._repair and not isinstance(given, dict):
+            request = with_object(request)
+            given = request.params.get("arguments")
         arguments = {} if given is None else request.object("arguments")
         version = asked_version(request.params)
         found = self._find(name, version)
@@ -247,8 +249,12 @@ class Tools:
 
     def with_fitted_arguments(self, request: Request) -> Request:
         """Return a call whose arguments fit the schema of its tool, or the request itself."""
+        if request.method != methods.TOOLS_CALL:
+            return request
+        if not isinstance(request.params.get("arguments"), dict):
+            request = with_object(request)
         arguments = as_object(request.params.get("arguments"))
-        if arguments is None or request.method != methods.TOOLS_CALL:
+        if arguments is None:
             return request
         validator = self._fitting_of(request.params)
         if validator is None:

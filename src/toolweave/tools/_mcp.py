@@ -20,15 +20,16 @@ from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.protocol.content import (
     ContentBlock,
     TextContent,
-    UnknownContent,
     block_json,
     content_block,
+    has_odd_data,
     is_odd_block,
 )
 from toolweave.protocol.eras import RESULT, WRAP_MARK
 from toolweave.protocol.jsonrpc import writable
 from toolweave.protocol.lenient_results import ODD_DATA, readable_result
 from toolweave.protocol.meta import SERVER_INFO
+from toolweave.protocol.spellings import RESULT_NAMES
 from toolweave.protocol.uris import safe_icons
 from toolweave.schema._object_around import is_object_schema, object_around, schema_inside
 from toolweave.tools._call import RESUMABLE
@@ -149,12 +150,8 @@ def tool_result(raw: JsonObject, *, server: str, note: Callable[[str], None] | N
     Raises:
         ProtocolError: It is not a complete tool result.
     """
-    # Absent in legacy revisions: complete.
-    kind = raw.get("resultType", "complete")
-    if kind != "complete":
-        raise ProtocolError(
-            f"it answered with unknown resultType {str(kind)[:80]!r}", server=server, code=INTERNAL_ERROR
-        )
+    if raw.get("resultType", "complete") != "complete":  # absent in legacy revisions: complete
+        raise _incomplete(raw, server)
     content: Any = raw.get("content", _NO_CONTENT)
     if isinstance(content, list) and len(content) > MAX_BLOCKS:  # pyright: ignore[reportUnknownArgumentType]
         raise too_many_blocks(len(content), server)  # pyright: ignore[reportUnknownArgumentType]
@@ -162,12 +159,20 @@ def tool_result(raw: JsonObject, *, server: str, note: Callable[[str], None] | N
         return _second_reading(raw, server, note)
     if content is _NO_CONTENT and _is_empty(raw):
         return _second_reading(raw, server, note)
+    if not RESULT_NAMES.exact.issuperset(raw):
+        return _second_reading(raw, server, note)
     blocks = tuple(map(content_block, content))  # pyright: ignore[reportUnknownArgumentType]
     for block in blocks:
         # Not `any`: a generator costs more than the question, of one block.
         if is_odd_block(block):
             return _second_reading(raw, server, note)
     return _result(raw, blocks)
+
+
+def _incomplete(raw: JsonObject, server: str) -> ProtocolError:
+    """Return the error of a result of another type."""
+    kind = str(raw["resultType"])[:80]
+    return ProtocolError(f"it answered with unknown resultType {kind!r}", server=server, code=INTERNAL_ERROR)
 
 
 def _is_empty(raw: JsonObject) -> bool:
@@ -178,6 +183,8 @@ def _is_empty(raw: JsonObject) -> bool:
 def _second_reading(raw: JsonObject, server: str, note: Callable[[str], None] | None) -> ToolResult:
     """Return a result that the specification does not allow."""
     made, changes = readable_result(raw)
+    if made.get("resultType", "complete") != "complete":
+        raise _incomplete(made, server)
     content: list[Any] = made.get("content", _NO_CONTENT)
     if content is _NO_CONTENT and _is_empty(made):
         shown = shortened(json.dumps(made, ensure_ascii=False, default=str), _MAX_SHOWN)
@@ -185,8 +192,7 @@ def _second_reading(raw: JsonObject, server: str, note: Callable[[str], None] | 
             f"its result has neither 'content' nor 'structuredContent': {shown}", server=server, code=INTERNAL_ERROR
         )
     blocks = tuple(map(content_block, content))
-    known = [block for block in blocks if type(block) is not UnknownContent]
-    if any(map(is_odd_block, known)):
+    if any(map(has_odd_data, blocks)):
         changes = (*changes, ODD_DATA.problem)
     for change in changes:
         if note is not None:

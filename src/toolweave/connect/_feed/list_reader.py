@@ -34,10 +34,20 @@ from toolweave.protocol.lenient_offers import (
     NUMBER_CURSOR,
     NoteChange,
     readable_entries,
+    readable_page,
     readable_prompt,
     readable_tool,
 )
 from toolweave.protocol.meta import SERVER_INFO
+from toolweave.protocol.spellings import (
+    MEDIA_NAMES,
+    PAGE_NAMES,
+    PROMPT_NAMES,
+    TEMPLATE_NAMES,
+    TOOL_NAMES,
+    MemberNames,
+    spelled,
+)
 from toolweave.tools._mcp import read_definition
 from toolweave.tools._spec import ToolSpec
 
@@ -122,7 +132,7 @@ async def list_all(
     begun_anew = False
     while True:
         try:
-            page = await request(method, {} if cursor is None else {"cursor": cursor})
+            page: JsonObject = await request(method, {} if cursor is None else {"cursor": cursor})
         except ProtocolError as exc:
             if cursor is None or exc.code != INVALID_PARAMS or begun_anew:
                 raise
@@ -133,8 +143,8 @@ async def list_all(
             continue
         listing.pages += 1
         entries = as_array(page.get(key))
-        if entries is None:
-            entries = _second_reading(page, method, key, server, note)
+        if entries is None or not PAGE_NAMES.exact.issuperset(page):
+            page, entries = _second_reading(page, method, key, server, note)
         if cursor == "" and _is_first_again(entries, listing, method, note):
             return listing
         listing.entries.extend(entries)
@@ -172,18 +182,24 @@ def note_of(note: NoteChange, what: str, change: str) -> None:
     note(f"{what} {change}")
 
 
-def _second_reading(page: JsonObject, method: str, key: str, server: str, note: NoteChange | None) -> list[Any]:
-    """Return the entries of a page without a list.
+def _second_reading(
+    page: JsonObject, method: str, key: str, server: str, note: NoteChange | None
+) -> tuple[JsonObject, list[Any]]:
+    """Return a page with its members under their names, and its entries.
 
     Raises:
-        ProtocolError: It has none.
+        ProtocolError: It has no list.
     """
-    entries: list[Any] | None = None
+    entries = as_array(page.get(key))
     if note is not None:
-        entries = readable_entries(page, key, partial(note_of, note, f"its answer to {method}"))
+        change = partial(note_of, note, f"its answer to {method}")
+        page = readable_page(page, change)
+        entries = as_array(page.get(key))
+        if entries is None:
+            entries = readable_entries(page, key, change)
     if entries is None:
         raise ProtocolError(f"its answer to {method} has no list {key!r}", server=server, code=INTERNAL_ERROR)
-    return entries
+    return page, entries
 
 
 def _is_first_again(entries: list[Any], listing: FetchedList, method: str, note: NoteChange | None) -> bool:
@@ -215,21 +231,25 @@ class SecondReading(NamedTuple):
         read: Returns an entry as it is meant, and calls the function with each change.
         member: A member of entries.
         right: Its type in the entries that are read once.
+        names: The members of entries.
     """
 
     read: Callable[[JsonObject, NoteChange], JsonObject]
     member: str
     right: type
+    names: MemberNames
 
 
 def _same_entry(entry: JsonObject, note: NoteChange) -> JsonObject:
     return entry
 
 
-NO_SECOND_READING = SecondReading(_same_entry, "", NoneType)
-"""No entry has a member without a name, so that none is read a second time."""
-READ_TOOLS_AGAIN = SecondReading(readable_tool, "inputSchema", dict)
-READ_PROMPTS_AGAIN = SecondReading(readable_prompt, "arguments", NoneType)
+# No entry has a member without a name.
+NO_SECOND_READING = SecondReading(_same_entry, "", NoneType, MemberNames())
+READ_RESOURCES_AGAIN = SecondReading(_same_entry, "", NoneType, MEDIA_NAMES)
+READ_TEMPLATES_AGAIN = SecondReading(_same_entry, "", NoneType, TEMPLATE_NAMES)
+READ_TOOLS_AGAIN = SecondReading(readable_tool, "inputSchema", dict, TOOL_NAMES)
+READ_PROMPTS_AGAIN = SecondReading(readable_prompt, "arguments", NoneType, PROMPT_NAMES)
 
 
 class EntryReader(Generic[ItemT]):
@@ -296,6 +316,8 @@ class EntryReader(Generic[ItemT]):
         if known is None:
             self._leave_out(f"number {index + 1}", "it is not an object")
             return
+        if not self._second.names.exact.issuperset(known):
+            known = self._spelled_entry(known, index)
         named = text_or_empty(known.get(self._key))
         if not named:
             self._leave_out(f"number {index + 1}", f"it has no {self._key}")
@@ -314,6 +336,13 @@ class EntryReader(Generic[ItemT]):
                 return
             item = self._make(known)
         self._items[named] = item
+
+    def _spelled_entry(self, entry: JsonObject, index: int) -> JsonObject:
+        """Return an entry with its members under their names, with a report of each change."""
+        if self._note is None:
+            return entry
+        label = repr(text_or_empty(entry.get(self._key))[:80] or index + 1)
+        return spelled(entry, self._second.names, partial(note_of, self._note, f"{self._noun} {label}: its definition"))
 
     def _read_again(self, entry: JsonObject, label: str) -> JsonObject:
         """Return an entry as it is meant, with a report of each change; without reports, as it is."""

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
 
-from toolweave._json_types import Json, as_integer, as_object, as_text
+from toolweave._json_types import Json, as_array, as_integer, as_object, as_text
 from toolweave.connect._repairs import NOT_JSON, NULL_ERROR
 from toolweave.errors import ProtocolError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.protocol.jsonrpc import value_of
 from toolweave.protocol.lenient_messages import LenientMessage, MendedMessage
-from toolweave.protocol.lenient_results import BareResult, readable_result
+from toolweave.protocol.lenient_offers import BARE_RESULT
+from toolweave.protocol.lenient_results import BareResult, has_odd_outcome, readable_outcome, readable_result
+
+_MEMBER_OF: Mapping[str, str] = {methods.PROMPTS_GET: "messages", methods.RESOURCES_READ: "contents"}
+"""The list that the result of a request holds, by its method."""
 
 
 def _ignore(_problem: str) -> None:
@@ -56,16 +60,35 @@ def result_of(message: LenientMessage, server: str, note: Callable[[str], None] 
 
 
 def object_result(result: Json, method: str, server: str, note: Callable[[str], None] = _ignore) -> Json:
-    """Return a result for other clients; one of a call that is not an object is read leniently.
+    """Return a result for other clients, which is an object; one of a call has its own names and a boolean flag.
 
     Raises:
-        ProtocolError: The result is not an object, and the request was not a call.
+        ProtocolError: The result is not an object, and that of no request which a list or a text can answer.
     """
     if not isinstance(result, BareResult):
+        if method == methods.TOOLS_CALL:
+            return _plain_outcome(result, note)
         return result
+    member = _MEMBER_OF.get(method)
+    if member is not None:
+        for read in (as_text, as_array):
+            if read(result.value) is not None:
+                note(BARE_RESULT.problem.format(member))
+                return {member: result.value}
     if method != methods.TOOLS_CALL:
         raise invalid(server, f"its 'result' is not an object: {str(result.value)[:100]}")
     made, changes = readable_result(result)
+    for change in changes:
+        note(change)
+    return made
+
+
+def _plain_outcome(result: Json, note: Callable[[str], None]) -> Json:
+    """Return the result of a call with its members under their names and a boolean as error flag."""
+    if not has_odd_outcome(result):
+        return result
+    changes: dict[str, None] = {}
+    made = dict(readable_outcome(result, changes))
     for change in changes:
         note(change)
     return made

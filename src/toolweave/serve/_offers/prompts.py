@@ -36,7 +36,7 @@ from toolweave.serve._offers.registry import (
     listing,
 )
 from toolweave.serve._offers.string_handlers import StringHandler
-from toolweave.serve._request import Json, Method, OfferKind, Request
+from toolweave.serve._request import Json, Method, OfferKind, Request, with_object
 from toolweave.serve._request_context import HandlerRunner
 from toolweave.serve._tools import ExposeErrors
 from toolweave.tools._call import CallContext
@@ -311,6 +311,7 @@ class Prompts(OffersFeature[PromptSource, PromptsChanged]):
 
     async def _get(self, request: Request) -> Json:
         self._require(request)
+        request = with_object(request)
         work = partial(self._answer, request, request.text("name"), request.object("arguments"))
         return await self._runner.run(request, work)
 
