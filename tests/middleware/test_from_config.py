@@ -124,7 +124,7 @@ WRONG: list[tuple[Any, str, str]] = [
     ([{"name": "timing", "report": 1}], "gateway.middleware[0]", "there is no option 'report'"),
     ([{"name": "rate_limit"}], "gateway.middleware[0]", "calls"),
     ([{"name": "rate_limit", "calls": "ten"}], "gateway.middleware[0]", "calls: Expected `float`"),
-    ([{"name": "rate_limit", "calls": 0}], "gateway.middleware[0]", "must be 0.001 or more"),
+    ([{"name": "rate_limit", "calls": 0}], "gateway.middleware[0]", "must be a number, 0.001 or more"),
     (
         [{"name": "rate_limit", "calls": 1, "by": ["user"]}],
         "gateway.middleware[0]",

@@ -79,7 +79,7 @@ def test_everything_about_the_tool_can_be_said_in_the_decorator() -> None:
         name="sum",
         title="Sum",
         description="Sums.",
-        annotations={"readOnlyHint": True, "idempotentHint": "yes"},
+        annotations={"readOnlyHint": True, "acme/cost": "high"},
         output_schema={"type": "object"},
         meta={"team": "math"},
     )
@@ -92,7 +92,7 @@ def test_everything_about_the_tool_can_be_said_in_the_decorator() -> None:
     assert f.output_schema == {"type": "object"}
     assert f.spec.meta == {"team": "math"}
     assert f.spec.hint("readOnlyHint") is True
-    assert f.spec.hint("idempotentHint") is None
+    assert f.spec.annotations == {"readOnlyHint": True, "acme/cost": "high"}
     assert f.spec.hint("openWorldHint") is None
 
 

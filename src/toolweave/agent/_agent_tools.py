@@ -203,6 +203,10 @@ class AgentTools(RoutingToolset):
         return f"<agent tools: {names or 'none'}>"
 
     def _add_toolset(self, item: Any, prefix: str | None) -> None:
+        if callable(getattr(item, "as_tool", None)):
+            raise TypeError(f"{item!r} is no tool itself; give what its as_tool() returns")
+        if item is None:
+            raise no_tools(item, "a function, a Tool, a Toolset or a server")
         if not isinstance(item, Toolset):
             if self._server is None:
                 raise no_tools(item, "a Toolset, a Tool or a function")

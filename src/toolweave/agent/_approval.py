@@ -365,12 +365,14 @@ def checked_confirm(confirm: Confirm | None) -> Confirm:
     """Return a policy; None is `"never"`.
 
     Raises:
-        ValueError: The policy has another name.
+        ValueError: It is none of these policies.
     """
-    if isinstance(confirm, str) and confirm not in ("always", "never", "destructive"):
-        raise ValueError(f'confirm= is "always", "never", "destructive" or a function, not {confirm!r}')
     if confirm is None:
         return "never"
+    if not callable(confirm) and confirm not in ("always", "never", "destructive"):
+        raise ValueError(
+            f'confirm= is "always", "never", "destructive" or a function of the call and the tool, not {confirm!r}'
+        )
     return confirm
 
 

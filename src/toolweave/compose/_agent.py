@@ -34,7 +34,7 @@ from toolweave.agent._step import RunRules
 from toolweave.agent._store_journal import StoreJournal
 from toolweave.agent._submit import SubmittedRun, submit_message
 from toolweave.agent._tool import KeepConversation, agent_tool
-from toolweave.compose._agent_options import AgentOptions, SendOptions
+from toolweave.compose._agent_options import AgentOptions, SendOptions, check_options, model_of
 from toolweave.compose._component_hooks import ComponentHooks
 from toolweave.compose._mcp_tools import McpTools
 from toolweave.config import LoadedConfig, load_config
@@ -100,7 +100,8 @@ class Agent(Generic[OutT_co]):
         ConfigError: The text names no model.
         DuplicateToolError: Two local tools have one name.
         SchemaError: A function or `output_type` cannot be described.
-        ValueError: There is no `confirm` of this name, or there are both a store and a backend.
+        TypeError: An option is of another type.
+        ValueError: An option has another value than its few, or there are both a store and a backend.
     """
 
     @overload
@@ -137,6 +138,11 @@ class Agent(Generic[OutT_co]):
         history: History | None = None,
         questions: bool = False,
     ) -> None:
+        check_options(
+            AgentOptions(name=name, system=system, max_steps=max_steps, defer_tools=defer_tools, limits=limits),
+            AgentOptions(settings=settings, result_policy=result_policy, history=history, store=store),
+            AgentOptions(on_unknown=on_unknown, on_transport_error=on_transport_error, on_error=on_error),
+        )
         self.name = name
         self.description = description
         self.takes_questions = questions
@@ -147,7 +153,7 @@ class Agent(Generic[OutT_co]):
         policy = result_policy or ResultPolicy()
         self._runtime = AgentRuntime(
             name=name,
-            model=_model(model),
+            model=model_of(model),
             rules=RunRules(
                 system=system,
                 max_steps=max_steps,
@@ -571,14 +577,6 @@ class Agent(Generic[OutT_co]):
 
     def __repr__(self) -> str:
         return f"<Agent {self.name!r}, {self.model.name}>"
-
-
-def _model(model: Model | str) -> Model:
-    if isinstance(model, str):
-        from toolweave.models._parse_model import model_from  # only needed for a model given as text
-
-        return model_from(model)
-    return model
 
 
 def _is_live(server: Any) -> bool:

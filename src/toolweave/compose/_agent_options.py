@@ -10,10 +10,12 @@ from toolweave.agent._approval import Attended, Confirm
 from toolweave.agent._history import History
 from toolweave.agent._journal import OnUnknown
 from toolweave.agent._limits import Limits
+from toolweave.agent._option_checks import check_unknown_policy
 from toolweave.jobs import WorkBackend
-from toolweave.models._base import ModelSettings
+from toolweave.models._base import Model, ModelSettings
 from toolweave.state import Store
 from toolweave.tools._call import CallContext
+from toolweave.tools._option_checks import check_choice, check_type
 from toolweave.tools._truncation import ResultPolicy
 
 
@@ -48,3 +50,51 @@ class SendOptions(TypedDict, total=False):
     ctx: CallContext
     attended: Attended
     key: str | None
+
+
+_TYPES: dict[str, tuple[type[Any], str]] = {
+    "name": (str, "a text"),
+    "system": (str, "a text"),
+    "limits": (Limits, "Limits(...)"),
+    "settings": (ModelSettings, "ModelSettings(...)"),
+    "result_policy": (ResultPolicy, "ResultPolicy(...)"),
+    "max_steps": (int, "a number of turns"),
+    "defer_tools": (int, "a number of tokens"),
+}
+
+
+def check_options(*given: AgentOptions) -> None:
+    """Check the options of an agent as they are given in Python.
+
+    Raises:
+        TypeError: One is of another type.
+        ValueError: One has another value than its few, or is too small.
+    """
+    options: dict[str, Any] = {name: value for part in given for name, value in part.items()}
+    for name, (wanted, shown) in _TYPES.items():
+        check_type(name, options[name], wanted, shown)
+    if options["max_steps"] < 1:
+        raise ValueError(f"max_steps is at least 1, not {options['max_steps']}")
+    if isinstance(options["store"], str):
+        raise TypeError(f"store is a Store, such as SqliteStore(path) or open_store({options['store']!r}), not a text")
+    if options["history"] is not None and not callable(options["history"]):
+        raise TypeError(f"history is a function of the messages, not {options['history']!r}")
+    check_unknown_policy(options["on_unknown"])
+    check_choice("on_transport_error", options["on_transport_error"], ("result", "raise"))
+    check_choice("on_error", options["on_error"], ("skip", "raise"))
+
+
+def model_of(model: Model | str) -> Model:
+    """Return a model; a text names one.
+
+    Raises:
+        ConfigError: The text names no model.
+        TypeError: It is neither.
+    """
+    if isinstance(model, str):
+        from toolweave.models._parse_model import model_from  # only needed for a model given as text
+
+        return model_from(model)
+    if not callable(getattr(model, "stream", None)):
+        raise TypeError(f"model is a Model or a text such as 'anthropic:claude-sonnet-4-5', not {model!r}")
+    return model

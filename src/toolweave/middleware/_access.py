@@ -18,7 +18,7 @@ import msgspec
 from toolweave._json_types import as_array, only_members, without_members
 from toolweave._value import Value
 from toolweave.errors import ConfigError, ErrorKind, RequestError, ToolError
-from toolweave.middleware._options import as_tuples, one_of
+from toolweave.middleware._options import all_of, as_tuples, one_of
 from toolweave.middleware._selection import OfferSelection, RequestTarget, found_target, target_of
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INVALID_PARAMS
@@ -142,6 +142,7 @@ class AccessRules(Value, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         as_tuples(self, "rules")
+        all_of(self, "rules", AccessRule)
         one_of(self, "default", "allow", "deny")
         self._state.compile(self.rules, default=self.default)
 

@@ -26,6 +26,7 @@ from toolweave.middleware._selection import target_of
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.protocol.jsonrpc import encode_value
+from toolweave.schema._problems import nearest
 from toolweave.serve._request import CallNext, Json, Request
 from toolweave.tools._selection import fits
 
@@ -115,6 +116,7 @@ class AuditLog(Value, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         as_tuples(self, "methods")
+        _check_methods(self.methods)
         one_of(self, "arguments", "shapes", "values", "none")
         if (self.path is None) == (self.sink is None):
             raise ValueError("AuditLog wants a path or a sink, one of them")
@@ -202,3 +204,17 @@ def _client(info: Mapping[str, Any] | None) -> Json | None:
         return None
     # Cut, because a client chooses these texts and every one of its lines has them.
     return {name: str(info.get(name, ""))[:LONGEST_NAME] for name in ("name", "version")}
+
+
+def _check_methods(globs: Sequence[str]) -> None:
+    """Check the methods to log: one that fits no method of MCP is an extension's, or a slip that would log nothing.
+
+    Raises:
+        ValueError: It is nearly one of MCP's.
+    """
+    for glob in globs:
+        if any(fits((glob,), method) for method in methods.ALL):
+            continue
+        near = nearest(glob, methods.ALL, n=1)
+        if near:
+            raise ValueError(f"AuditLog: methods: no method fits {glob!r}; did you mean {near[0]!r}?")

@@ -14,7 +14,7 @@ import msgspec
 from toolweave._value import Value
 from toolweave.errors import RequestError
 from toolweave.middleware._limit_store import LimitStore, MemoryLimits
-from toolweave.middleware._options import as_tuples, least
+from toolweave.middleware._options import all_of, as_tuples, least
 from toolweave.middleware._selection import OfferSelection, RequestTarget, selected, target_of
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR
@@ -46,6 +46,7 @@ class _Limit(Value, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         as_tuples(self, "by", "only")
+        all_of(self, "only", OfferSelection)
         unknown = set(self.by) - {"principal", "tool", "server"}
         if unknown:
             raise ValueError(f"{type(self).__name__}: by is principal, tool or server, not {min(unknown)!r}")

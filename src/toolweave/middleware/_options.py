@@ -46,8 +46,21 @@ def least(value: msgspec.Struct, least: float, *names: str) -> None:
     """
     for name in names:
         given: Any = getattr(value, name)
-        if given is not None and not given >= least:
-            raise ValueError(f"{_where(value, name)} must be {least:g} or more, not {given!r}")
+        if given is None:
+            continue
+        if isinstance(given, bool) or not isinstance(given, int | float) or not given >= least:
+            raise ValueError(f"{_where(value, name)} must be a number, {least:g} or more, not {given!r}")
+
+
+def all_of(value: msgspec.Struct, name: str, wanted: type[Any]) -> None:
+    """Check the members of a sequence, which are objects of one class.
+
+    Raises:
+        ValueError: One is another.
+    """
+    for member in getattr(value, name):
+        if not isinstance(member, wanted):
+            raise ValueError(f"{_where(value, name)} has objects of {wanted.__name__}, not {member!r}")
 
 
 def _where(value: msgspec.Struct, name: str) -> str:

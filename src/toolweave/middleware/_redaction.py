@@ -13,7 +13,7 @@ from toolweave._json import decode_json
 from toolweave._json_types import as_object, as_sequence
 from toolweave._value import Value
 from toolweave.errors import RequestError
-from toolweave.middleware._options import as_tuples
+from toolweave.middleware._options import all_of, as_tuples
 from toolweave.middleware._selection import OfferSelection, selected, target_of
 from toolweave.protocol import methods
 from toolweave.protocol.input_required import REQUEST_STATE
@@ -91,6 +91,12 @@ class Redaction(Value, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         as_tuples(self, "only")
+        all_of(self, "only", OfferSelection)
+        if not isinstance(self.patterns, Mapping) or not self.patterns:  # pyright: ignore[reportUnnecessaryIsInstance]  # given in Python
+            raise ValueError(
+                f"Redaction: patterns is a mapping of names to regular expressions, with one at least, not "
+                f"{self.patterns!r}; those with a name are {', '.join(PATTERNS)}, such as {{'email': ''}}"
+            )
         made: list[_Substitution] = []
         for name, pattern in self.patterns.items():
             if not pattern and name not in PATTERNS:

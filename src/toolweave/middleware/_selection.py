@@ -20,7 +20,7 @@ from toolweave.protocol.component_meta import asked_version
 from toolweave.protocol.server_features import read_reference
 from toolweave.serve._request import OfferKind, OfferLookup, Request
 from toolweave.tools import ToolSpec
-from toolweave.tools._selection import fits, glob_pattern, hinted
+from toolweave.tools._selection import check_hints, fits, glob_pattern, hinted
 
 _DOTS = re.compile(r"[/\\]\.{1,2}(?:[/\\]|$)")
 
@@ -135,6 +135,9 @@ class OfferSelection(Value, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         unknown = set(self.kinds) - {"tools", "prompts", "resources"}
         if unknown:
             raise ValueError(f"{type(self).__name__}: kinds are tools, prompts and resources, not {min(unknown)!r}")
+        if not isinstance(self.annotations, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # given in Python
+            raise ValueError(f"{type(self).__name__}: annotations is a mapping, not {self.annotations!r}")
+        check_hints(self.annotations, f"{type(self).__name__}: annotations")
 
     def selects(self, target: RequestTarget, *, odd: bool = False) -> bool:
         """Whether the offer is selected.

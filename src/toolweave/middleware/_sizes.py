@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from toolweave._value import Value
 from toolweave.errors import ErrorKind, RequestError, ToolError
-from toolweave.middleware._options import as_tuples, least
+from toolweave.middleware._options import all_of, as_tuples, least
 from toolweave.middleware._selection import OfferSelection, selected, target_of
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS
@@ -36,6 +36,7 @@ class SizeLimits(Value, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         as_tuples(self, "only")
+        all_of(self, "only", OfferSelection)
         least(self, 1, "arguments", "results")
 
     @property

@@ -24,6 +24,7 @@ from toolweave.models._tool_schemas import ToolSchemas, schemas_for
 from toolweave.schema._lowering import lower
 from toolweave.schema._profiles import SchemaProfile
 from toolweave.tools._anthropic_content import anthropic_form, anthropic_text
+from toolweave.tools._option_checks import check_choice
 from toolweave.tools._refused_tools import RefusedTools
 from toolweave.tools._spec import ToolSpec
 from toolweave.tools._wire_tools import ToolWriter, WireTools
@@ -69,6 +70,7 @@ class AnthropicModel(HttpModel):
 
     Raises:
         ConfigError: There is no API key for Anthropic's own API, or `base_url` is not a URL.
+        ValueError: There is no such `cache`.
     """
 
     def __init__(  # noqa: PLR0913 - each has a default, except the model
@@ -89,6 +91,7 @@ class AnthropicModel(HttpModel):
         self.price = price
         self.max_tokens = max_tokens
         self._thinking = _thinking(thinking)
+        check_choice("cache", cache, ("5m", "1h", None))
         if cache is None:
             self._cache = None
         else:

@@ -25,6 +25,7 @@ from toolweave.protocol.sse import ServerSentEvent
 from toolweave.schema._lowering import lower
 from toolweave.schema._profiles import SchemaProfile
 from toolweave.tools._openai_content import chat_form, responses_form
+from toolweave.tools._option_checks import check_choice
 from toolweave.tools._refused_tools import RefusedTools
 from toolweave.tools._spec import ToolSpec
 from toolweave.tools._wire_tools import ToolWriter, WireTools
@@ -49,7 +50,7 @@ class OpenAICompatibleModel(HttpModel):
         price: Price of its tokens, for a cost limit, if no price list has the model; None asks the list.
 
     Raises:
-        ValueError: The URL is not an HTTP URL or holds credentials, or a header cannot be sent.
+        ValueError: The URL is not an HTTP URL or holds credentials, a header cannot be sent, or there is no such `api`.
     """
 
     def __init__(  # noqa: PLR0913 - keyword-only, each with a default
@@ -67,6 +68,7 @@ class OpenAICompatibleModel(HttpModel):
     ) -> None:
         self.price = price
         self._model = model
+        check_choice("api", api, ("chat", "responses"))
         self._responses = api == "responses"
         sent: dict[str, str | SecretLike] = dict(headers or {})
         if api_key is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 __all__ = [
+    "ALL",
     "BY_URI",
     "CACHEABLE",
     "COMPLETION_COMPLETE",
@@ -87,6 +88,8 @@ NOTIFICATIONS_TASKS_STATUS = "notifications/tasks/status"
 NOTIFICATIONS_ELICITATION_COMPLETE = "notifications/elicitation/complete"
 NOTIFICATIONS_SUBSCRIPTIONS_ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 
+ALL = frozenset(value for name, value in tuple(globals().items()) if name.isupper() and isinstance(value, str))
+"""The methods above: of requests and of notifications."""
 INPUT_REQUIRED = frozenset({TOOLS_CALL, PROMPTS_GET, RESOURCES_READ})
 """Requests of modern revisions that may be answered with `input_required` (SEP-2322)."""
 BY_URI = frozenset({RESOURCES_READ, RESOURCES_SUBSCRIBE, RESOURCES_UNSUBSCRIBE, RESOURCES_DIRECTORY_READ, SKILLS_GET})

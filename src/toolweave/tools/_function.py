@@ -27,6 +27,7 @@ from toolweave.tools._media import BINARY_TYPES, File
 from toolweave.tools._names import unknown_tool
 from toolweave.tools._result import ToolResult, invalid_input, typed
 from toolweave.tools._scopes import scope_list
+from toolweave.tools._selection import check_hints
 from toolweave.tools._spec import ToolSpec
 from toolweave.tools._toolset import Tool, Toolset, ToolSnapshot
 from toolweave.tools._wrappers import BaseToolset, route_of
@@ -156,8 +157,8 @@ def tool(
 
     Raises:
         SchemaError: Naming the function and the parameter that cannot be a member of a JSON object.
-        ValueError: `threads` is less than 1, or given for an `async` function, which runs in none; or a scope, a tag or
-            the version is not valid.
+        ValueError: `threads` is less than 1, or given for an `async` function, which runs in none; or a scope, a tag,
+            the version or a hint is not valid.
     """
     if function is None:
         options: Json = {"name": name, "description": description, "annotations": annotations, **about}
@@ -183,6 +184,7 @@ def tool(
         annotations=annotations,
         **_about(about),
     )
+    check_hints(annotations or {}, f"tool {spec.name!r}: annotations")
     return FunctionTool(function, spec, signature, threads=_threads(threads, function, spec.name))
 
 

@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Any, cast
 
 from toolweave._json_types import object_or_empty, text_entries
+from toolweave.schema._problems import nearest
 from toolweave.tools._names import aliases
 from toolweave.tools._spec import ToolSpec
 
@@ -42,6 +43,27 @@ def own_names(spec: ToolSpec) -> frozenset[str]:
     """Return a tool's names at its server: its own, and the one that a rule gave it."""
     tails = (alias.partition(":") for alias in spec.aliases)
     return frozenset((spec.original_name, *(name for _, mark, name in tails if mark)))
+
+
+def check_hints(annotations: Mapping[str, object], where: str) -> None:
+    """Check hints of tools as the owner of a rule or of a tool writes them.
+
+    Other annotations are allowed, as the specification allows them; a misspelt hint would decide nothing.
+
+    Raises:
+        ValueError: One has nearly the name of a hint, or a hint is neither true nor false.
+    """
+    for name, value in annotations.items():
+        if name in _HINTS:
+            if not isinstance(value, bool):
+                raise ValueError(f"{where}: {name} is true or false, not {value!r}")
+            continue
+        # `destructive`, `read_only` and `readonlyhint` are meant as hints too.
+        letters = name.replace("_", "").replace("-", "").lower().removesuffix("hint")
+        plain = {hint.removesuffix("Hint").lower(): hint for hint in _HINTS}
+        near = nearest(letters, plain, n=1, cutoff=0.8)
+        if near:
+            raise ValueError(f"{where}: {name!r} is no hint; did you mean {plain[near[0]]!r}?")
 
 
 def hinted(wanted: Mapping[str, bool], spec: ToolSpec) -> bool:
