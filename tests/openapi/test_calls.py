@@ -89,6 +89,24 @@ async def test_the_tools_of_a_document_at_a_url_are_there_once_it_is_entered(api
     assert mock.last.target == "/pets/2"
 
 
+@pytest.mark.parametrize(
+    "arguments", [{"limit": "5"}, {"limit": 5, "tags": '["a"]'}, {"limit": "5", "tags": None}], ids=str
+)
+async def test_arguments_that_nearly_fit_are_made_to_fit_unless_the_option_is_off(
+    api: Serve, arguments: dict[str, Any]
+) -> None:
+    mock, url = api(PETS)
+    mock.answers["GET /pets"] = MockResponse([])
+    async with openapi_tools(PETS, base_url=url, options=OpenApiOptions(repair_arguments=False)) as strict:
+        refused = await strict.execute("listPets", arguments)
+    assert refused.require_error().kind is ErrorKind.INVALID_INPUT
+    assert not mock.received
+
+    async with openapi_tools(PETS, base_url=url) as pets:
+        assert not (await pets.execute("listPets", arguments)).is_error
+    assert ("limit", "5") in mock.last.query
+
+
 async def test_arguments_that_do_not_fit_are_not_sent(api: Serve) -> None:
     mock, url = api(PETS)
     async with openapi_tools(PETS, base_url=url) as pets:

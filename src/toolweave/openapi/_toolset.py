@@ -65,6 +65,7 @@ class OpenApiOptions:
         max_bytes: The maximum size of an answer, in bytes.
         uploads: The folder whose files a model may upload by their path. Without it, a model can only upload content.
         output_schemas: Whether tools have output schemas, with which answers are compared.
+        repair_arguments: Whether arguments that nearly fit are made to fit, such as a text of JSON for an object.
         server_variables: Values of the variables in the document's server URL, instead of their defaults.
     """
 
@@ -72,6 +73,7 @@ class OpenApiOptions:
     max_bytes: int = 10 * 1024 * 1024
     uploads: Path | None = None
     output_schemas: bool = True
+    repair_arguments: bool = True
     server_variables: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
@@ -445,7 +447,9 @@ class OpenApiToolset(BaseToolset):
             return ToolResult.failure(unknown_tool(call.name, self._snapshot.by_name), kind=ErrorKind.NOT_FOUND)
         arguments = dict(call.arguments)
         if not operation.arguments.is_valid(arguments):
-            found = fitted(operation.arguments, arguments)
+            found = None
+            if self._settings.options.repair_arguments:
+                found = fitted(operation.arguments, arguments)
             if found is None:
                 return invalid_input(call.name, operation.arguments.problems(arguments))
             arguments = dict(found[0])

@@ -37,7 +37,9 @@ MAX_TEXT = 1_000_000
 _MAX_ROUNDS = 4
 """Texts inside of texts are read so deep."""
 _MAX_CHANGES = 1_000
-_SWITCH = '`"repair_arguments": false`, `create_mcp_server(repair_arguments=False)`'
+_SWITCH = (
+    '`"repair_arguments": false`, `create_mcp_server(repair_arguments=False)`, `OpenApiOptions(repair_arguments=False)`'
+)
 TEXT_OF_JSON = Repair(
     given="a text where the schema accepts no text",
     read_as="the JSON in it",
