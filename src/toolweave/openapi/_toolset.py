@@ -447,9 +447,8 @@ class OpenApiToolset(BaseToolset):
             return ToolResult.failure(unknown_tool(call.name, self._snapshot.by_name), kind=ErrorKind.NOT_FOUND)
         arguments = dict(call.arguments)
         if not operation.arguments.is_valid(arguments):
-            found = None
-            if self._settings.options.repair_arguments:
-                found = fitted(operation.arguments, arguments)
+            repairs = self._settings.options.repair_arguments
+            found = fitted(operation.arguments, arguments) if repairs else None
             if found is None:
                 return invalid_input(call.name, operation.arguments.problems(arguments))
             arguments = dict(found[0])
@@ -465,13 +464,8 @@ class OpenApiToolset(BaseToolset):
             return invalid_input(call.name, [Problem(path=exc.path, message=str(exc))])
         except TimeoutError:
             seconds = ctx.timeout or self._settings.options.timeout
-            return ToolResult.failure(
-                ToolError(
-                    f"{operation.method} {operation.path} was not answered within {seconds:g} s",
-                    kind=ErrorKind.TIMEOUT,
-                    retryable=operation.reads,
-                )
-            )
+            problem = f"{operation.method} {operation.path} was not answered within {seconds:g} s"
+            return ToolResult.failure(ToolError(problem, kind=ErrorKind.TIMEOUT, retryable=operation.reads))
         except Exception as exc:  # boundary: callables of the user, and an application's own
             return ToolResult.failure(as_tool_error(exc))
         if result.is_error:
