@@ -90,7 +90,9 @@ class RunQuestions:
         waiting = self._waiting.get(question_id)
         if waiting is None:
             return False
+        # Checked before the question is removed, so that a person can correct a wrong answer.
         waiting.answer = checked_answer(self._run_id, question_id, waiting.question, given)
+        # Removed at once, not when the waiting task wakes up: a second answer must not replace this one.
         del self._waiting[question_id]
         waiting.decided.set()
         return True
@@ -99,10 +101,13 @@ class RunQuestions:
         """Return the answer of a person, who is asked by `ask`; a question without a timely answer is cancelled."""
         waiting = self._waiting[question_id] = _PendingQuestion(question)
         try:
+            # Inside the block: an answer may arrive before `ask` returns, and the question has to be known by then.
             ask()
             with anyio.move_on_after(self._approvals.seconds):
                 await waiting.decided.wait()
         finally:
+            # An answer that comes after the time would be for a question that has been cancelled; `answer` returns
+            # False for it.
             self._waiting.pop(question_id, None)
         return waiting.answer or ElicitationResult.cancel()
 
@@ -138,6 +143,8 @@ class QuestionAnswers:
 
     def begin(self) -> JsonObject | None:
         """Return the result that asked, of a call that is resumed where it asked."""
+        # A call that continues from a result was already given the earlier answers; they are part of its request
+        # state.
         self._use(self._asked.answers if self._asked.asked_by is None else self._asked.current)
         return self._asked.asked_by
 
@@ -151,12 +158,17 @@ class QuestionAnswers:
     ) -> ElicitationResult:
         """Return the recorded answer, or that of a person; cancels the call where it has to wait for one."""
         question = WaitingQuestion.of(request, asked_by)
+        # By what is asked, not by position: a call that runs again may ask in another order. Equal questions get their
+        # answers in the order in which they were given.
         known = self._answers.get(question.digest)
         if known:
             return known.popleft()
         attended = self._run.attended
+        # While the server is at work on the call, its answer cannot come later: the call would have to be made again,
+        # which may do harm twice.
         if not attended or (attended == "later" and running and self._asked.repeats == "never"):
             return ElicitationResult.cancel()
+        # Numbers continue from the recorded ones, since the journal has those and an id names one question for ever.
         self._number += 1
         question_id = f"{self._call_id}:{self._number}"
         if attended == "later":
@@ -175,12 +187,14 @@ class QuestionAnswers:
     ) -> None:
         self.parked[question_id] = (question, running)
         self._publish(question_id, request, None)
+        # Others of the same call may be on their way; one visit of a person should answer all.
         await anyio.sleep(_TOGETHER_SECONDS)
         self.scope.cancel()
         with anyio.move_on_after(_END_SECONDS):
             await self._over.wait()
 
     def _use(self, answers: Sequence[tuple[str, ElicitationResult]]) -> None:
+        # Made new each time: a call that restarts has to be given the same answers once more.
         self._answers = {}
         for digest, answer in answers:
             self._answers.setdefault(digest, deque()).append(answer)
@@ -199,6 +213,7 @@ def checked_answer(run_id: str, question_id: str, question: WaitingQuestion, giv
     if not answer.accepted:
         return ElicitationResult(action=answer.action)
     if question.mode == "url":
+        # Such a page has its own form, and what is typed there must not pass through the client (SEP-1036).
         if answer.content:
             text = f"has a question {question_id!r} about a page to visit, which takes no values: accept it without any"
             raise RunError(text, run_id=run_id, reason="error")

@@ -67,6 +67,7 @@ def _typed() -> tuple[list[str], str]:
     text = os.environ.get("COMP_WORDS", "")
     words = _words(text)
     number = os.environ.get("COMP_CWORD", "")
+    # Not every shell gives the number, and the words before the cursor are then the whole text.
     if number.isdecimal():
         at = int(number)
     elif text[-1:].isspace():
@@ -127,10 +128,12 @@ def _offers_of(command: Command, words: list[str], incomplete: str) -> Iterator[
         if not equals:
             yield from _beginning(_fitting_options(command, words), incomplete)
             return
+        # `--option=value` is completed like `--option value`.
         words = [*words, option]
         incomplete = value
     named = _options_by_name(command)
     last = named.get(words[-1]) if words else None
+    # The word before wants a value, so no other option and no positional can be here.
     if last is not None and not last.is_flag:
         yield from _values(last, incomplete)
         return
@@ -154,6 +157,7 @@ def _fitting_options(command: Command, words: Iterable[str]) -> Iterator[Offer]:
     words = {word.partition("=")[0] for word in words}
     typed: set[str] = set()
     for _, option in command.options:
+        # A short name that was typed also excludes the long one.
         if not words.isdisjoint(option.names):
             typed.update(option.names)
     for _, option in command.options:
@@ -242,6 +246,7 @@ def remember_tools(tools: Mapping[str, Sequence[ToolSpec]]) -> None:
 
     kept: dict[str, dict[str, list[str]]] = {}
     for server, specs in tools.items():
+        # Checked when it is written and when it is read: names are a server's, and a file may be changed by others.
         kept[server] = _plain({spec.name: _arguments_of(spec) for spec in specs[:_MAX_NAMES]})
     # Replaced as a whole, so that a shell that completes meanwhile reads the old names or the new ones. Of two commands
     # that end at once one loses its names until it runs again.
@@ -262,6 +267,7 @@ def remember_published(names: Sequence[str]) -> None:
 
     from toolweave.config._trust import write_privately
 
+    # The newest first, without repeats: the oldest are dropped when there are too many.
     known = dict.fromkeys([*filter(_PUBLISHED.fullmatch, names), *published_names("")])
     path = _path("published.json")
     try:

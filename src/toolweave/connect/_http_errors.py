@@ -28,6 +28,7 @@ MAX_CONNECTIONS = 100
 _EXCERPT = 300
 _MAX_HEAD = 16 * 1024
 """Bytes of a web page in which its title is looked for."""
+# The other redirects make a GET of a POST in many clients, which would lose the message.
 _KEEPING_THE_METHOD = (307, 308)
 _LOST_SESSION = (
     r"(?i)not initialized|(?:no valid|invalid|unknown|expired|no such|not found).{0,40}session"
@@ -107,6 +108,7 @@ def http_error(fault: HttpFault, *, server: str) -> ServerError:
     """Return the error for an HTTP fault."""
     if fault.error is not None:
         return fault.error
+    # Some servers refuse an ended session with these statuses, and new credentials do not help there.
     if fault.status in (401, 403) and not fault.session_gone:
         return AuthRequiredError(
             f"{fault.text}; set 'auth' or 'headers' for it, or correct them",
@@ -188,12 +190,14 @@ def is_lost_session(status: int, headers: Mapping[str, str], body: bytes) -> boo
     The specification has 404 for that, and servers use many statuses. One with a challenge is about credentials,
     whatever its words are.
     """
+    # Streamable HTTP, "Session Management": a server answers requests of an ended session with 404.
     if status == 404:
         return True
     if status < 400:
         return False
     if status in (401, 403) and "www-authenticate" in headers:
         return False
+    # A character has up to four bytes. Only the beginning counts: a long page may have these words about anything.
     text = " ".join(body[: _EXCERPT * 4].decode("utf-8", "replace").split())
     return re.search(_LOST_SESSION, text[:_EXCERPT]) is not None
 
@@ -231,6 +235,7 @@ def odd_content(
 
 def _web_page(settings: HttpSettings, status: int, reason: str, body: bytes) -> str:
     """Return one sentence about a web page: its title is worth more than the beginning of its markup."""
+    # Bounded, since the expression is slow for a page without a title, and a title is near the beginning.
     text = body[:_MAX_HEAD].decode("utf-8", "replace")
     found = re.search(r"(?is)<title[^>]*>(.*?)</title>", text)
     if found is None:
@@ -269,6 +274,7 @@ def refused_redirect(method: str, url: str, status: int, location: str) -> str |
     try:
         moved = urljoin(url, location)
         keeps = method == "GET" or status in _KEEPING_THE_METHOD
+        # A GET keeps its method with every redirect.
         if keeps and origin_of(moved) == origin_of(url):
             return None
         return f"Redirect to {public_url(moved)} not followed; use that URL"
@@ -285,6 +291,7 @@ def public_url(url: str) -> str:
 def excerpt(body: bytes, settings: HttpSettings) -> str:
     """Return the beginning of a body as one printable line, credentials masked."""
     text = body[: _EXCERPT * 4].decode("utf-8", "replace")
+    # Redacted before it is cut: half a secret would not be recognized.
     line = visible(" ".join(text.split()), keep="")
     return settings.redact(line)[:_EXCERPT]
 
@@ -299,6 +306,7 @@ def _words_of(body: bytes) -> bytes:
         value: Any = json.loads(body)
     except (ValueError, RecursionError):
         return body
+    # An empty value explains nothing, and would only make the error longer.
     if value in ({}, [], "", None):
         return b""
     members = object_or_empty(value)
@@ -313,6 +321,7 @@ def _words_of(body: bytes) -> bytes:
         words = text_or_empty(found)
         if not words.strip():
             continue
+        # OAuth and many APIs have a code for programs beside the text: both help.
         if text_or_empty(code):
             words = f"{code}: {words}"
         return words.encode("utf-8", "replace")

@@ -79,11 +79,14 @@ class AdminApi:
         if len(token) < _MIN_TOKEN:
             raise ConfigError(f"the admin token must have at least {_MIN_TOKEN} characters", field="admin_token")
         self._manager = manager
+        # Digests have one length, so the comparison does not even depend on the length of the token, and the token
+        # itself is not kept.
         self._digest = _digest(token.encode())
         self._path = path
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
+        # Before the path is looked at: without the token nobody learns what there is.
         if not self._authorized(scope):
             challenge = [(b"www-authenticate", b'Bearer realm="admin"')]
             await respond(send, 401, "The admin token is missing or wrong", challenge)
@@ -92,6 +95,7 @@ class AdminApi:
             status, body = await self._answer(scope["method"], path_of(scope).removeprefix(self._path), receive)
         except _AdminRefusal as refusal:
             status = refusal.status
+            # A text of a server may be in it, which must not control the terminal that shows it.
             body = {"error": {"code": refusal.code, "message": printable(str(refusal))}}
         if status == 204:
             await respond(send, 204)
@@ -158,6 +162,7 @@ class AdminApi:
             raise _AdminRefusal(400, "config", str(error)) from None
         except ServerError as error:
             raise _AdminRefusal(502, "unreachable", str(error)) from None
+        # At the level of a warning, since the owner should see in any log who changed the servers.
         _log.warning("server %r was added through the admin API", wanted.name)
         return found
 
@@ -172,6 +177,7 @@ class AdminApi:
 
 async def _body_of(receive: Receive) -> bytes:
     body: bytes | None = b""
+    # A body that never ends must not hold a connection.
     with anyio.move_on_after(_BODY_SECONDS) as bound:
         body = await read_body(receive, _MAX_BYTES)
     if bound.cancelled_caught or body is None:

@@ -63,6 +63,7 @@ class GatewayAdmin:
             raise ConfigError(
                 f"{printable(url)!r} is not the address of a gateway; expected http://HOST:PORT", field="url"
             )
+        # Only for this machine: a token that is kept here must not be sent to another host that a user has mistyped.
         if token is None and is_loopback(parts.hostname):
             token = kept_token(port)
         if token is None:
@@ -73,6 +74,7 @@ class GatewayAdmin:
             )
         if parts.scheme == "http" and not is_loopback(parts.hostname):
             raise ConfigError("the admin token is not sent over plain http to another machine; use https", field="url")
+        # Without a user and a password, because it is shown in errors.
         self._name = parts.netloc.rpartition("@")[2]
         self._origin = f"{parts.scheme}://{self._name}"
         self._path = parts.path.rstrip("/") or "/admin"
@@ -81,6 +83,7 @@ class GatewayAdmin:
             "accept": "application/json",
             "accept-encoding": "identity",
         }
+        # A proxy would send the token to another machine, where this loopback address means that machine.
         if is_loopback(parts.hostname):
             proxy = None
         else:
@@ -170,6 +173,8 @@ class GatewayAdmin:
             raise self._unreachable(f"no answer within {_START_SECONDS:g} s") from None
         if status in (401, 403):
             raise AuthRequiredError("it refused the admin token", server=self._name, status=status)
+        # The admin API answers 404 with an error document, for an unknown server. Another 404 is that of an
+        # application without this API.
         if status == 404 and b'"error"' not in data:
             raise self._unreachable("it has no admin API there; it has one on loopback, or with --admin-token-env")
         if status not in accepted:

@@ -164,6 +164,7 @@ class CallerAuth(Value, frozen=True):
             given = {name: getattr(issuer, name) for name in issuer.__struct_fields__}
             return (JwtAuth if isinstance(issuer, JwtSettings) else IntrospectionAuth)(**given, **keys)
         except ConfigError as exc:
+            # Scopes are checked in the same block and name their own setting.
             if exc.field is not None and exc.field.startswith(WHERE):
                 field = exc.field
             else:
@@ -171,6 +172,7 @@ class CallerAuth(Value, frozen=True):
             raise ConfigError(f"{field!r}: {exc.message}", field=field) from None
 
     def _options(self) -> ProtectionOptions:
+        # Only what the file has: the defaults of the classes stand in one place.
         options: ProtectionOptions = {"required_scopes": self.required_scopes, "scopes": self._rules()}
         if self.scopes_supported is not None:
             options["scopes_supported"] = self.scopes_supported
@@ -208,6 +210,7 @@ def read_caller_auth(value: Any, scope: Scope) -> CallerAuth:
     Raises:
         ConfigError: A setting is unknown or wrong, or a variable is not set; `field` names it. No secret is shown.
     """
+    # Variables are expanded first, so that a secret in one is checked like one in the file.
     section = dict(check_object(Expander(scope).value(value, WHERE), WHERE))
     issuers = {name: kind for kind, name in _KINDS.items() if name in section}
     if len(issuers) > 1:
@@ -221,6 +224,8 @@ def read_caller_auth(value: Any, scope: Scope) -> CallerAuth:
         keys = tuple(_api_keys(section.pop("api_keys")))
     else:
         keys = ()
+    # An empty section could mean that every caller is accepted, or none. An owner who writes it wants protection, so
+    # neither is guessed.
     if not keys and not issuers:
         raise ConfigError(f"'{WHERE}' needs 'api_keys', or one of {', '.join(_KINDS.values())}", field=WHERE)
     rest = [name for name in CallerAuth.__struct_fields__ if name not in ("issuer", "scopes", "api_keys")]
@@ -229,6 +234,7 @@ def read_caller_auth(value: Any, scope: Scope) -> CallerAuth:
     for name, setting in section.items():
         given[name] = _converted(setting, types[_known(name, known, WHERE)], f"{WHERE}.{name}")
     made = CallerAuth(api_keys=keys, **given)
+    # A mistake has to be found when the file is read: a reload then keeps the rules in use.
     made.build()  # opens nothing; validates the settings
     return made
 
@@ -237,6 +243,7 @@ def _api_keys(value: Any) -> Iterator[ApiKey]:
     where = f"{WHERE}.api_keys"
     for name, entries in check_object(value, where).items():
         listed = as_sequence(entries)
+        # Several keys under one name, so that an owner can replace a key while clients still use the old one.
         for entry in (entries,) if listed is None else listed:
             place = f"{where}.{name}"
             one = _settings(ApiKeySettings, {"key": entry} if isinstance(entry, str) else entry, place)
@@ -260,12 +267,14 @@ def _time(value: float | str | None, where: str) -> float | None:
         read = datetime.fromisoformat(value)
     except ValueError:
         raise ConfigError(f"{where!r} must be a time such as 2027-01-31T12:00:00Z", field=where) from None
+    # The zone of the machine would make the same file mean different times on different machines.
     return (read if read.tzinfo is not None else read.replace(tzinfo=UTC)).timestamp()
 
 
 def _oauth_server(settings: OAuthServerSettings, options: ProtectionOptions) -> OAuthServer:
     where = f"{WHERE}.oauth_server"
     rest = dict(settings.provider)
+    # A list and not any attribute of `Upstream`: the name comes from a file.
     kind = rest.pop("type", None)
     if kind not in _PROVIDERS:
         field = f"{where}.provider.type"
@@ -275,6 +284,7 @@ def _oauth_server(settings: OAuthServerSettings, options: ProtectionOptions) -> 
     try:
         provider: Upstream = getattr(Upstream, kind)(**rest)
     except TypeError as exc:  # an argument that is missing, or one too many: by its name
+        # The part after the function's name says which argument; values, which may be secrets, are not in it.
         said = str(exc).partition("() ")[2] or "a setting is wrong"
         raise ConfigError(f"'{where}.provider': {said}", field=f"{where}.provider") from None
 
@@ -300,6 +310,7 @@ def _oauth_server(settings: OAuthServerSettings, options: ProtectionOptions) -> 
 
 
 def _has(claim: Any, wanted: str | tuple[str, ...]) -> bool:
+    # Providers differ: one group is a text in some tokens, a list with one member in others.
     there = as_array(claim)
     if there is None:
         there = [claim]
@@ -322,6 +333,7 @@ def _settings(kind: type[_Kind], value: Any, where: str) -> _Kind:
 
 
 def _required(kind: type[Value]) -> tuple[str, ...]:
+    # msgspec keeps the defaults of the last fields alone, as those without a default come first.
     return kind.__struct_fields__[: len(kind.__struct_fields__) - len(kind.__struct_defaults__)]
 
 

@@ -188,6 +188,7 @@ def load_gateway_config(source: GatewaySource, *, names: Iterable[str] = ()) -> 
     if chosen:
         servers = servers.select(chosen)
     sections = [(document, section) for document in documents if (section := _section(document)) is not None]
+    # Two sections could be merged in several ways, and one of them decides who may call: the owner has to say it.
     if len(sections) > 1:
         files = " and ".join(document.path for document, _ in sections)
         raise ConfigError(f"only one file may have a section {SECTION!r}, but {files} have one", field=SECTION)
@@ -198,6 +199,7 @@ def load_gateway_config(source: GatewaySource, *, names: Iterable[str] = ()) -> 
         return _read(section, servers, _scope_of(document))
     except ConfigError as error:
         field = error.field or SECTION
+        # A member that is missing has no line, so its section is named.
         line = document.line(tuple(field.split("."))) or document.line((SECTION,))
         raise ConfigError(error.message, field=field, path=document.path or None, line=line) from None
 
@@ -238,6 +240,8 @@ def _read(value: Any, servers: LoadedConfig, scope: Scope) -> GatewayConfig:
     if "required" in section:
         found["required"] = check_texts(section["required"], f"{SECTION}.required")
         for name in found["required"]:
+            # A name that is mistyped would never be ready. One whose entry is wrong is there, and reported with its
+            # own error.
             if name not in servers.servers and name not in servers.errors:
                 raise ConfigError(
                     f"'{SECTION}.required' names the server {name!r}, which the config does not have",
@@ -247,6 +251,7 @@ def _read(value: Any, servers: LoadedConfig, scope: Scope) -> GatewayConfig:
         from toolweave.gateway._caller_auth import read_caller_auth  # only where callers are judged
 
         found["auth"] = read_caller_auth(section["auth"], scope)
+    # These URLs may have a password, so they are secrets from here on.
     for member in [name for name in ("redis", "runs") if name in section]:
         where = f"{SECTION}.{member}"
         found[member] = Secret(Expander(scope).text(check_text(section[member], where), where))
@@ -272,6 +277,7 @@ def _read(value: Any, servers: LoadedConfig, scope: Scope) -> GatewayConfig:
 
 def _virtual(name: str, value: Any, scope: Scope) -> VirtualServer:
     where = f"{SECTION}.virtual.{name}"
+    # The name is a part of a path, below which the REST interface has these two.
     if _NAME.fullmatch(name) is None or name in ("tools", "openapi.json"):
         raise ConfigError(
             f"the name of virtual server {name!r} must be at most 64 letters, digits, '.', '_' and '-'",
@@ -288,6 +294,7 @@ def _virtual(name: str, value: Any, scope: Scope) -> VirtualServer:
     for member, check in {"middleware": _list, "disclosure": _disclosure}.items():
         if member in section:
             found[member] = check(section[member], f"{where}.{member}")
+    # Expanded here, as a default value in a rule may be a secret: those that came from a variable are masked.
     if "shape" in section:
         expander = Expander(scope)
         field = f"{where}.shape"

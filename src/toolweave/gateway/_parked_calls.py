@@ -94,6 +94,8 @@ class ParkedCalls:
         body: Json = {"handle": own, "answers": answers, "caller": caller}
         try:
             reply = await self._replicas.ask(replica, _KIND, body)
+        # The questions are lost with the process. The caller of this function may make the call again if that does no
+        # harm.
         except ReplicaGone:
             raise CallIsGone from None
         except UnknownToReplica:
@@ -104,6 +106,7 @@ class ParkedCalls:
         found = msgspec.convert(reply, ParkedRound)
         if found.handle is None:
             return found
+        # The next round is at the same replica, since the call has not moved.
         return msgspec.structs.replace(found, handle=f"{replica}.{found.handle}")
 
     def give_up(self, handle: str) -> None:
@@ -115,9 +118,12 @@ class ParkedCalls:
     async def _asked(self, body: Json) -> Json | None:
         """Resume a call for another replica; None when it is not parked in this one."""
         own = str(body["handle"])
+        # None means "not here" to the replicas; an error would be final.
         if not self._parking.knows(own):
             return None
         try:
+            # Without the stream: it belongs to a request of the other replica, so progress of this round is not
+            # forwarded.
             found = await self._resumed(own, body["answers"], None, body["caller"])
         except ToolweaveError as exc:
             return {"error": _members(exc)}
@@ -140,6 +146,8 @@ class ParkedCalls:
             taken.scope.cancel()
             raise
         found = await self._next(taken, caller)
+        # A caller may repeat its request after a lost response: it gets the same round, and the answers are not given
+        # twice.
         self._parking.keep(own, found)
         return found
 
@@ -158,6 +166,7 @@ class ParkedCalls:
         }
         try:
             own = self._parking.park(live, caller, self._groups.current())
+        # Without a handle no caller could continue it, and it would wait until its own time is over.
         except ParkingFull:
             live.scope.cancel()
             raise
@@ -182,6 +191,7 @@ def _error(members: Mapping[str, Any]) -> ProtocolError | RequestError | ToolErr
     message = str(members["message"])
     code = members.get("code")
     data = members.get("data")
+    # The kinds are recognized by members that only one of them has, in the order of `_members`.
     if "server" in members:
         return ProtocolError(message, server=str(members["server"]), code=int(members["code"]), data=data)
     if "kind" not in members:

@@ -92,9 +92,12 @@ class RecentTask:
             with anyio.fail_after(_ASK_SECONDS):
                 self.read(read_task(await self._ask(methods.TASKS_GET), modern=self.client.modern))
         except RequestError as error:
+            # SEP-2663 and the revision of 2025-11-25 answer an id that is not known with this code: the task has
+            # expired, or the server has lost it. Any other error is about this request, and the next look may succeed.
             if error.code == INVALID_PARAMS:
                 self.status = UNKNOWN
             self.problem = self.masked(error.message)
+        # The answer is not a task. The last known state stays: it may be right, and nothing better is known.
         except ValueError as error:
             self.problem = self.masked(f"server {self.server!r}: {error}")
         except TimeoutError:
@@ -120,6 +123,7 @@ class RecentTask:
     def read(self, task: TaskDocument) -> None:
         """Take over the state that its server reports."""
         result = task.result or {}
+        # The problem of an earlier look is over, as this one got an answer.
         self.status = task.status
         self.problem = ""
         self.is_error = task.status == "failed" or result.get("isError") is True
@@ -147,6 +151,8 @@ class RecentTasks:
         """Return the tasks as they are now; of those that have not ended the newest hundred are asked about."""
         found = list(reversed(self._kept.values()))
         async with anyio.create_task_group() as group:
+            # An ended task does not change, so it is not asked about. The bound keeps one view of the page from
+            # sending hundreds of requests to a server that has left many tasks open.
             for one in [one for one in found if not one.over][:_MAX_ASKED]:
                 group.start_soon(one.look)
         return found
@@ -159,17 +165,20 @@ class RecentTasks:
             end: The end of a request.
         """
         result = end.result
+        # Only a call makes a task; `tasks/get` and its kind return one, too, which is kept already.
         if end.outcome != "task" or end.method != methods.TOOLS_CALL or result is None:
             return
         try:
             task = read_task(as_object(result.get("task")) or result, modern=end.client.modern)
         except ValueError:  # its caller gets the same unreadable answer
             return
+        # Without an id it can be neither looked at nor cancelled.
         if task.id is None:
             return
         self._count += 1
         one = self._kept[self._count] = RecentTask(
             number=self._count,
+            # A caller writes this name, which may be as long as a message may be.
             name=(end.name or "")[:_LONGEST],
             server=end.server,
             client=end.client,
@@ -179,5 +188,6 @@ class RecentTasks:
             _mask=self._mask,
         )
         one.read(task)
+        # The oldest goes first, ended or not: its server still has it, and its caller does not need this list.
         while len(self._kept) > _MOST:
             self._kept.popitem(last=False)

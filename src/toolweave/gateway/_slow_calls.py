@@ -119,6 +119,8 @@ class SlowCalls:
         Raises:
             RequestError: The answer is a JSON-RPC error.
         """
+        # A round with request state continues a call that some request has already waited for; a task has its own way
+        # to bring answers (`tasks/update`).
         if not (request.modern and declared(request)) or REQUEST_STATE in request.params:
             return await call(request)
         # A task has no channel for progress: a caller that asked for progress keeps its request open.
@@ -130,16 +132,19 @@ class SlowCalls:
         async def work(_: LiveCall) -> Json:
             return await call(request.replace(line=line))
 
+        # In the group of the server: the call continues when the request has been answered with the task.
         self._groups.current().start_soon(live.run, work)
         try:
             with anyio.move_on_after(self._seconds):
                 await live.ended()
+            # It may have ended in the moment in which the time was over.
             if not live.over:
                 try:
                     created = await self._tasks.start(request, spec, partial(self._end_of, request, live, call))
                 except RequestError:  # there are too many: the caller waits, as callers without tasks do
                     await live.ended()
                 else:
+                    # After the task exists: until then, notifications still have a request to belong to.
                     line.detach()
                     return created
         except BaseException:  # the caller broke the request off
@@ -155,6 +160,7 @@ class SlowCalls:
             live.scope.cancel()
             raise
         result = live.outcome()
+        # Not bounded by a number: each round waits for a person, and the lifetime of the task bounds them all.
         while result.get("resultType") == INPUT_REQUIRED:
             result = await call(await self._next_round(request, result, ctx))
         if not is_task(result):
@@ -174,6 +180,7 @@ class SlowCalls:
             requests, state = read_input_required(result)
         except ValueError as exc:
             raise RequestError(f"tool {request.text('name')!r}: {exc}", code=INTERNAL_ERROR) from None
+        # A result without state is continued without it (SEP-2322): an empty one would be another value.
         if state is None:
             params = {**request.params}
         else:
@@ -182,6 +189,7 @@ class SlowCalls:
         try:
             answers = await self._answers(ctx, requests)
         except BaseException:  # the task was cancelled, or its time is over: no answers will come
+            # The call may be parked here, with an upstream that still waits for the answers.
             self._relay.give_up(waiting)
             raise
         return waiting.replace(params={**params, INPUT_RESPONSES: answers})
@@ -189,6 +197,7 @@ class SlowCalls:
     async def _answers(self, ctx: CallContext, requests: Mapping[str, Any]) -> Json:
         """Put questions to the client that follows the task; return the answers by key."""
         asked = [_RelayedQuestion(key, *read_input_request(one)) for key, one in requests.items()]
+        # A round without questions only asks to be repeated, with its state.
         if not asked or ctx.caller is None:
             return {}
         answers = await ctx.caller.ask(cast("Sequence[Question]", asked))

@@ -51,6 +51,7 @@ class _Followed:
 
     def replace(self, targets: Sequence[McpConnection], ends: list[Callable[[], None]]) -> None:
         """Keep other subscriptions instead of those that are there."""
+        # The new ones are in place before the old ones end, so that no update falls between them.
         before = self._ends
         self._ends = ends
         self.targets = targets
@@ -91,6 +92,7 @@ class ResourceUpdates:
         try:
             perspective = self._perspectives.attend(request.client)
             if not request.modern:
+                # Before the subscription, which is then made on the connections that this caller's calls will use.
                 await self._open_handshakes(request, perspective, uri)
             found = await self._subscribe(followed)
         except ProtocolError as error:
@@ -112,6 +114,7 @@ class ResourceUpdates:
             followed.end()
             there = self._followed.get(owner, {})
             there.pop(followed, None)
+            # Without this, the dict would have an entry for every caller that ever subscribed.
             if not there:
                 self._followed.pop(owner, None)
 
@@ -130,6 +133,8 @@ class ResourceUpdates:
             return False
         targets = [connection for connection, _ in offers.owners(followed.uri)]
         ends = [end, self._connections.hold(targets)]
+        # The caller unsubscribed while the upstream was asked. `replace` has to end this subscription as well, since
+        # no one else has its end.
         if followed.over:  # meanwhile
             followed.replace((), ends)
             ends = []
@@ -156,16 +161,21 @@ class ResourceUpdates:
             owner: The caller whose connections have changed; None for those that callers with a handshake share.
         """
         if owner is not None:
+            # A copy, because a caller may unsubscribe while the loop below waits for an upstream.
             chosen = tuple(self._followed.get(owner, ()))
         else:
             chosen = tuple(one for there in self._followed.values() for one in there if not one.request.modern)
         for followed in chosen:
             offers = self._perspectives.of(followed.request.client).offers
             targets = [connection for connection, _ in offers.owners(followed.uri)]
+            # Most changes of connections are about other resources: a subscription that has not moved is not made
+            # again.
             if followed.over or targets == followed.targets:
                 continue
+            # Looked at before the new subscription replaces `targets`.
             was_lost = any(one.state not in USABLE for one in followed.targets)
             try:
+                # No server has it now. The targets are kept even so: with them, the same state is not tried again.
                 if not await self._subscribe(followed):
                     followed.replace(targets, [])
             except (ServerError, ToolError) as error:
@@ -178,6 +188,8 @@ class ResourceUpdates:
 def _code(request: Request, code: int) -> int:
     """Return the code of an error in the caller's era: that of an unknown resource is another one."""
     if code in (INVALID_PARAMS, RESOURCE_NOT_FOUND):
+        # 2026-07-28 has one code for wrong parameters and for unknown resources; earlier revisions have a code of
+        # their own for the second.
         if request.modern:
             return INVALID_PARAMS
         return RESOURCE_NOT_FOUND

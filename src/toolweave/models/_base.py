@@ -100,6 +100,7 @@ class Usage:
         return self.input_tokens + self.output_tokens
 
     def __add__(self, other: Usage) -> Usage:
+        # A part without tokens is the zero that a sum starts with: it must not make the cost unknown.
         parts = [one for one in (self, other) if one.tokens or one.cost is not None]
         known = [one.cost for one in parts if one.cost is not None]
         return Usage(
@@ -199,8 +200,10 @@ async def complete(model: Model, request: ModelRequest) -> Finished:
     Raises:
         ModelError: The provider refused or could not be reached, or the turn broke off.
     """
+    # Closed here and not by the garbage collector, because the request to the provider ends with the generator.
     async with aclosing(model.stream(request)) as events:
         async for event in events:
             if isinstance(event, Finished):
                 return event
+    # A stream without `Finished` is not a short answer: text so far may be half a sentence, or half a tool call.
     raise ModelError("the turn broke off", model=model.name)

@@ -42,9 +42,9 @@ from toolweave.tools._result import ToolResult
 T = TypeVar("T")
 
 _LEVELS = 100
+"""Maximum nesting depth of a value, because of the interpreter's stack."""
 _TEXT_IS_STRUCTURED = "text_is_structured"
 """The member that stands for structured content which is the text of the result."""
-"""Maximum nesting depth of a value, because of the interpreter's stack."""
 _BLOCKS: Mapping[str, type[Any]] = {
     "text": TextContent,
     "image": ImageContent,
@@ -174,6 +174,7 @@ def plain(value: Any, *, levels: int = _LEVELS) -> Any:
     if value is None or isinstance(value, (str, bool, int)):
         return value
     if isinstance(value, float):
+        # JSON has no infinity and no NaN, and a store may refuse a document that holds them.
         if math.isfinite(value):
             return value
         return None
@@ -202,6 +203,7 @@ def _members(value: Any) -> Json:
     members: Json = {}
     for name, (compared, default) in _fields(cast("Any", type(value))).items():
         member = getattr(value, name)
+        # Defaults are left out: the document stays small, and a later version may add a field without a new format.
         if compared and member != default():
             members[name] = plain(member)
     return members
@@ -230,6 +232,7 @@ def _default(one: Field[Any] | msgspec.structs.FieldInfo) -> Callable[[], Any]:
 
 def _made(made: type[T], data: Json) -> T:
     known = _fields(made)
+    # Unknown members are ignored, so that a document of a later version can be read after a return to this one.
     return made(**{name: value for name, value in data.items() if name in known})
 
 
@@ -253,6 +256,7 @@ def _block(data: Json) -> Any:
     made = _BLOCKS.get(data["type"])
     if made is not None:
         return _made(made, data)
+    # A block of a type that a later version has must not lose the conversation: it is kept as it is.
     return UnknownContent(
         type=data.get("kind", data["type"]),
         annotations=data.get("annotations"),
@@ -277,6 +281,7 @@ def _error(data: Json) -> ToolError:
     if data["kind"] in set(ErrorKind):
         kind = data["kind"]
     else:
+        # A kind of a later version. The general one makes no promise about retries.
         kind = ErrorKind.EXECUTION_FAILED
     return ToolError(
         data["message"],

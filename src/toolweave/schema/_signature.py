@@ -102,6 +102,7 @@ class Signature:
         """
         validator = self._validator
         if validator is None:
+            # Made with the first call: most tools of a large registry are listed and never called.
             validator = self._validator = Validator(self.input_schema)
         if not validator.is_valid(arguments):
             return {}, validator.problems(arguments)
@@ -111,6 +112,7 @@ class Signature:
         """Do the same as `bind` for arguments that fit the schema."""
         try:
             return self._arguments.validate_python(arguments), ()
+        # pydantic's error is a ValueError; its class is not named here, as its import is slow.
         except ValueError as exc:
             return {}, validation_problems(cast("ValidationError", exc))
 
@@ -185,6 +187,7 @@ def derive(function: Function, *, injected: type | None = None, opaque: tuple[ty
     """
     name = function_name(function)
     target = implementation(function)
+    # Refused when the tool is defined: a generator would otherwise be returned as the result, unread.
     if inspect.isgeneratorfunction(target) or inspect.isasyncgenfunction(target):
         raise SchemaError(f"function {name!r} is a generator; a tool returns one value")
     parts = read_signature(function, injected=injected)
@@ -222,6 +225,7 @@ def _arguments_adapter(
 
     fields = {p.name: _field(p, descriptions.get(p.name)) for p in parameters}
     shape: Any = TypedDict(name, fields)  # pyright: ignore[reportArgumentType, reportGeneralTypeIssues]
+    # A model that mistypes an optional argument gets an error; otherwise the tool would run without it.
     shape.__pydantic_config__ = ConfigDict(extra="forbid")
     try:
         adapter = adapter_of(shape, f"function {name!r}")

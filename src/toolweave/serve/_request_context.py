@@ -119,6 +119,7 @@ class HandlerRunner:
         Raises:
             RequestError: They are malformed, or the state is not of this request (-32602).
         """
+        # The sealed ones last: a client cannot replace an answer that it has given before.
         return {**request.object(INPUT_RESPONSES), **self.sealed(request)}
 
     def sealed(self, request: Request) -> Mapping[str, Any]:
@@ -139,6 +140,8 @@ class HandlerRunner:
         except BaseException as exc:
             await stream.end(exc)
             raise
+        # After the result is known, and before it is sent: MCP allows no progress for a request that has been
+        # answered.
         await stream.end()
         return result
 
@@ -155,6 +158,8 @@ def _kept(request: Request, meta: Mapping[str, Any]) -> Mapping[str, Any]:
     key: Any = kept.pop(IDEMPOTENCY_KEY, None)
     if isinstance(key, str):
         principal = request.client.principal
+        # Two callers may choose the same key. A key is therefore of its caller, so that none gets the result of
+        # another's call.
         kept[IDEMPOTENCY_KEY] = key if principal is None else sha256(f"{principal}\n{key}".encode()).hexdigest()
     return kept
 
@@ -276,6 +281,7 @@ class _ModernCaller(_ClientOfRequest):
             self._scope = None
         else:
             self._scope = anyio.CancelScope()
+        # Stays empty when the scope ends the work: the result is then made of the questions.
         result: Json = {}
         with self._scope or nullcontext():
             try:
@@ -304,6 +310,7 @@ class _ModernCaller(_ClientOfRequest):
             elif key in self._given:
                 found.append(self._read(key, question))
             else:
+                # Collected, not sent: the client should get all questions of this round together.
                 self._asked[key] = question
         if len(found) < len(questions):
             await self._end()
@@ -322,6 +329,7 @@ class _ModernCaller(_ClientOfRequest):
             read = question.read(answer)
         except ToolError as exc:
             raise RequestError(f"{INPUT_RESPONSES}[{key!r}]: {exc.message}", code=INVALID_PARAMS) from exc
+        # Only answers that were read go into the state, which would otherwise grow by whatever a client sends.
         self._used[key] = answer
         return read
 
@@ -351,6 +359,7 @@ def check_capabilities(questions: Sequence[Question], declared: Mapping[str, Any
     Raises:
         RequestError: Naming the capabilities that are missing (-32021).
     """
+    # All at once, so that a client that can declare more has to repeat its request only once.
     missing = [question for question in questions if not can_answer(question.needs(), declared)]
     if not missing:
         return

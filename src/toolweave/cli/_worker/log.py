@@ -137,6 +137,7 @@ class WorkerReporter:
             self._report(job, "begun")
             try:
                 await handler(job)
+            # The worker is ending. The job is not lost: its lease ends, and another worker takes it.
             except anyio.get_cancelled_exc_class():
                 self._report(job, "handed over")
                 raise
@@ -159,6 +160,7 @@ class WorkerReporter:
             try:
                 run = await self.statuses.get(job.key)
             except StoreError:
+                # The outcome is only for the log, so an outage of the store must not make the job fail.
                 run = None
             if run is not None:
                 return run.status
@@ -176,6 +178,7 @@ class WorkerReporter:
             note(f"{time.strftime('%H:%M:%S')}  {_described(job)}  {event}{delivery}{reason}")
 
     def _line(self, event: str, **members: object) -> None:
+        # Keys and errors come from callers and servers, and must not be able to write a line of their own choice.
         answer(safe_json({"event": event, "time": round(time.time(), 3), **members}, indent=None))
 
 

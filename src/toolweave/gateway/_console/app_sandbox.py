@@ -25,6 +25,8 @@ _log = logging.getLogger("toolweave.gateway")
 FRAME_PATH = "/frame/"
 """The path below which frames are."""
 
+# A frame needs an origin that is not the console's, or its scripts could read the console. Two names of this machine
+# are two origins, at any port, and need no DNS and no certificate.
 _NAME = "localhost"
 _ADDRESS = "127.0.0.1"
 _ADDRESS_6 = "::1"
@@ -108,6 +110,7 @@ class AppSandbox:
             except OSError as error:
                 _log.error("the console shows no pages of tools: no port of this machine can be opened: %s", error)
                 self._settled.set()
+                # The console works without frames, so this must not end the task group that serves it.
                 await anyio.sleep_forever()
                 return
             async with listener:
@@ -117,6 +120,7 @@ class AppSandbox:
         finally:  # it may run again
             self._port = None
             self._frames.clear()
+            # An event cannot be reset, and these belong to the loop that has ended.
             self._wanted, self._settled = anyio.Event(), anyio.Event()
 
     async def origin(self, console: str) -> FrameOrigin | None:
@@ -130,6 +134,7 @@ class AppSandbox:
             await self._settled.wait()
         if self._port is None:
             return None
+        # Whichever name the console does not have.
         return FrameOrigin(_ADDRESS if console == _NAME else _NAME, self._port)
 
     def add(self, origin: FrameOrigin, policy: str, host: str) -> str:
@@ -140,8 +145,11 @@ class AppSandbox:
             policy: The Content-Security-Policy of the document.
             host: The origin of the page that may show it, and exchanges messages with it.
         """
+        # Frames that no browser has fetched yet, the oldest first: a page that is reloaded again and again must not
+        # fill the memory.
         while len(self._frames) >= _MAX_FRAMES:
             del self._frames[next(iter(self._frames))]
+        # The name is the only credential: cookies of the console are not sent to this origin.
         name = secrets.token_urlsafe(32)
         self._frames[name] = _Frame(origin.authority, policy, host)
         return origin.frames + name
@@ -157,8 +165,10 @@ class AppSandbox:
         frame = self._frames.get(name)
         if frame is None or path != FRAME_PATH.encode():
             return _reply(404)
+        # Another Host is a rebinding attack, or the frame under the console's own origin.
         if head.hosts != [frame.authority.encode()]:
             return _reply(421)
+        # An address that answers once is of no use to a page that learns it afterwards.
         del self._frames[name]
         return _reply(200, _proxy().replace("HOST", escape(frame.host), 1), frame.policy)
 
@@ -174,12 +184,16 @@ async def _listen() -> tuple[anyio.abc.Listener[Any], int]:
     Raises:
         OSError: No port could be opened.
     """
+    # `localhost` may mean either address, and a browser chooses: both have to be ours at the same port, or another
+    # process could answer for the frame.
     for _ in range(_PORTS_TRIED):
         listener = await anyio.create_tcp_listener(local_host=_ADDRESS)
         port: int = listener.extra(anyio.abc.SocketAttribute.local_port)  # noqa: S610  # not Django
         try:
             other = await anyio.create_tcp_listener(local_host=_ADDRESS_6, local_port=port)
         except OSError:
+            # IPv6 works here, so it is this port that is in use there. Without IPv6 no process can listen at that
+            # address.
             if await _has_six():
                 await listener.aclose()  # another process listens there
                 continue

@@ -94,6 +94,7 @@ class RunPages:
     async def approve(self, asked: ConsoleRequest, receive: Receive) -> ConsoleReply:
         """Allow a call."""
         remember = asked.form.get("remember", "")
+        # Any other value remembers nothing, which is the careful choice.
         kept = remember if remember in _REMEMBER else None
         return await self._reported(asked, self._runs.statuses.approve(*_call_of(asked), remember=kept), "approved")
 
@@ -114,6 +115,7 @@ class RunPages:
             return await self._reported(
                 asked, self._runs.statuses.answer(run_id, call_id, given), f"answered: {action}"
             )
+        # Read again: the form may be old, and the schema that counts is that of the question which waits now.
         waiting = await self._runs.statuses.waiting(run_id)
         question = next((one.question for one in waiting if one.call_id == call_id), None)
         values, wrong = _read({} if question is None else question.schema, asked.form)
@@ -138,6 +140,7 @@ class RunPages:
         try:
             goes_on = await answering
         except RunError as error:
+            # The call still waits, so the form is shown again, with what was typed. Otherwise someone else was faster.
             if any(call.call_id == call_id for call in await self._runs.statuses.waiting(run_id)):
                 return await self._run_page(asked, run_id, call_id, {"": str(error)})
             asked.signed_in.say(str(error), problem=True)
@@ -186,6 +189,7 @@ def _call_of(asked: ConsoleRequest) -> tuple[str, str]:
 def _read(schema: Mapping[str, Any], sent: Mapping[str, str]) -> tuple[Mapping[str, Any], Mapping[str, str]]:
     """Return the values that a sent form means, and the errors of fields, by their keys."""
     fields = fields_of(schema)
+    # A schema that no form can show is answered as JSON; a person may choose JSON for the others.
     if fields is not None and "json" not in sent:
         return read_fields(fields, sent)
     try:
@@ -198,6 +202,7 @@ def _view(call: WaitingCall, number: int, sent: Mapping[str, str], wrong: Mappin
     question = call.question
     if question is None or question.mode == "url":
         page = "" if question is None else question.url or ""
+        # The address is a server's. A `javascript:` link on this page would run as the console.
         safe = page if web_address_problem(page) is None else ""
         return WaitingView(call, number, (), {}, "", wrong, safe)
     fields = fields_of(question.schema)

@@ -84,6 +84,7 @@ class TrialLine:
 
     async def notify(self, method: str, params: Mapping[str, Any]) -> None:
         """Keep a notification."""
+        # A server may report without end, and all of it would be on one page.
         if len(self.notes) < _MAX_NOTES:
             shown = without_members(params, "progressToken", "_meta")
             self.notes.append(shortened(f"{method} {as_json(shown, indent=None)}", 500))
@@ -156,6 +157,7 @@ async def ask_gateway(
     refused: RequestError | None = None
     with anyio.move_on_after(CALL_SECONDS):
         async with anyio.create_task_group() as tasks:
+            # A person who closes the page does not wait for the result, so the tool should not run on.
             tasks.start_soon(_cancel_when_gone, receive, tasks.cancel_scope)
             try:
                 result = await gateway.server.endpoint.answer(request)
@@ -174,6 +176,7 @@ async def _cancel_when_gone(receive: Receive, call: anyio.CancelScope) -> None:
 
 
 def _shown(result: Json) -> TrialOutcome:
+    # The console declares no capabilities, so a server should not ask; one that does is shown as it is.
     if result.get("resultType", "complete") != "complete":
         return TrialOutcome(0, "the response is not a result yet", True, structured=as_json(result))
     try:
@@ -195,6 +198,7 @@ def _shown(result: Json) -> TrialOutcome:
 
 
 def _block(block: ContentBlock) -> ShownBlock:
+    # SVG is not among the types: it may hold scripts.
     if isinstance(block, ImageContent) and block.mime_type in _IMAGES and len(block.data) <= _MAX_IMAGE:
         try:
             # re-encoded: the address holds nothing else

@@ -77,6 +77,8 @@ class LocalTasks:
     ) -> None:
         self._runner = runner
         self._changes = changes
+        # Ended tasks stay until they expire. Ten for each that may run bound the memory of a server whose tasks are
+        # short and are kept for long.
         if store is None:
             self._store = MemoryStore(max_documents=10 * max_running, clock=clock)
         else:
@@ -108,6 +110,7 @@ class LocalTasks:
         Raises:
             RequestError: Too many run.
         """
+        # Before anything is made: a refused call must leave nothing behind.
         if len(self._running) >= self._max_running:
             raise full()
         group = self._groups.current()
@@ -115,9 +118,12 @@ class LocalTasks:
         task = RunningTask(new.shown, expires_at=new.expires_at, now=self._clock, changed=self._notify)
         caller = TaskCaller(task, new.request, new.given, self._runner)
         context = self._runner.context(new.request, caller, task.progress)
+        # Counted before the store is asked, which takes time: calls that come meanwhile would all pass the check
+        # above.
         running = self._running[task.id] = _Running(task, client.principal, group)
         try:
             await self._keep(running)
+        # Also a cancelled request: it never got the id, so no client could ever ask for this task.
         except BaseException as exc:
             del self._running[task.id]
             if isinstance(exc, StoreError):
@@ -127,12 +133,14 @@ class LocalTasks:
 
     async def find(self, name: str, owner: str | None) -> TaskHandle | None:
         """Return a task of this owner, running or ended, or None."""
+        # This process knows more than the store, which has the state of the start until the task ends.
         if name in self._running:
             return self.running(name, owner)
         document = await self._store.get(COLLECTION, name)
         value = None if document is None else document.value
         if value is not None and self._seal is not None:
             value = self._seal.opened(value, f"task {name}")
+        # A task of another owner is reported like one that does not exist, so that ids cannot be guessed.
         if value is None or value["owner"] != owner:
             return None
         return _Kept(value["task"])
@@ -151,6 +159,8 @@ class LocalTasks:
         try:
             if not await self._ran(running, work, context):
                 # its end is reported from this loop
+                # Neither store nor record has the end. The task stays in this process for as long as its client may
+                # ask.
                 await anyio.sleep(max(0.0, running.left))
         finally:
             del self._running[running.task.id]
@@ -162,10 +172,14 @@ class LocalTasks:
         try:
             with task.scope, anyio.move_on_after(task.left) as bound:
                 await perform(task, work, context)
+            # Not the case when the client cancelled the task: that sets the end itself.
             if bound.cancelled_caught:
                 task.fail(too_long())
         finally:
+            # Does nothing for a task that has an end. Only a server that stops comes here without one.
             task.end("cancelled", "the server stopped")
+            # Shielded: a server that stops still says how its tasks ended, within a bound, to clients that ask its
+            # successor.
             with anyio.move_on_after(MARK_SECONDS, shield=True):
                 kept = await self._keep_end(running)
         return kept
@@ -182,6 +196,7 @@ class LocalTasks:
             await self._keep(running)
         except Exception as exc:  # boundary: a store may be of any origin, and its error would end every task
             _log.error("the end of a task cannot be kept: %s", exc)
+            # A result may be too large for the store, or of a kind that it cannot keep; an error is small and plain.
             running.task.fail(RequestError("the outcome cannot be kept", code=INTERNAL_ERROR), anew=True)
             try:
                 await self._keep(running)
@@ -221,6 +236,7 @@ class _Running:
         self.task.refuse(key, ToolError(error.message, kind=ErrorKind.PROTOCOL, data=error.data))
 
     async def cancel(self) -> bool:
+        # The state changes first. Work that ends in the same moment has lost, and its client never sees two ends.
         ended = self.task.end("cancelled", "the client cancelled it")
         if ended:
             self.task.scope.cancel()

@@ -42,6 +42,8 @@ class _TaskListener:
 
     def update(self, name: str, task: Json | None) -> None:
         """Receive the current state of a task; None if it was removed."""
+        # A task that has ended is not in `known`. The default makes it equal to itself, so that its end is reported
+        # once.
         before = self.known.get(name, task)
         if task is None or task["status"] in ENDED:
             self.known.pop(name, None)
@@ -88,6 +90,7 @@ class TaskPoller:
             on_change: Called with the id of a changed task, and its state.
         """
         running = {name: task for name, task in known.items() if task["status"] not in ENDED}
+        # An ended task does not change any more.
         mine = _TaskListener(on_change, running)
         if not mine.known:
             return
@@ -99,6 +102,8 @@ class TaskPoller:
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._look_for_all)
+                # Every listener has a task that waits for the turn to poll: when the one that polls leaves, another
+                # continues.
                 await mine.done.wait()
                 tasks.cancel_scope.cancel()
         finally:
@@ -127,6 +132,7 @@ class TaskPoller:
         watched.left -= FIRST_SECONDS
         if watched.left > 0:
             return
+        # Tasks that change rarely are read rarely, which bounds the load that watching puts on the store.
         watched.pause = longer(watched.pause)
         watched.left = watched.pause
         # copied before the read: a listener that is added later may know a newer state
@@ -172,9 +178,11 @@ class RemoteTasks:
         """
         entry = self._tasks.entry(new)
         try:
+            # The task comes first: a worker that gets the job looks for it, and would drop a job without one.
             await self._tasks.add(entry, new)
             await self._tasks.topic.queue.submit(self._tasks.topic.job(entry.name))
         except BaseException as exc:
+            # Shielded: a cancelled request would otherwise leave a task that no worker runs and no client can name.
             with anyio.move_on_after(MARK_SECONDS, shield=True):
                 await self._forget(entry)
             if not isinstance(exc, StoreError):
@@ -196,6 +204,8 @@ class RemoteTasks:
     async def watch(self, known: Mapping[str, Json], on_change: OnTaskChange) -> None:
         """Report every change of these tasks until all have ended; an outage of the store is waited out."""
         loop = asyncio.get_running_loop()
+        # By loop, since a poller has a lock and events, which belong to one loop; weakly, so that an ended loop is
+        # released.
         watching = self._watching.get(loop)
         if watching is None:
             watching = self._watching[loop] = TaskPoller(self._tasks, self._sleep)
@@ -243,6 +253,8 @@ class _Handle:
                     question_of(asked[key]["method"], asked[key]["params"]).read(answer)
                 except ToolError as exc:
                     raise RequestError(exc.message, code=INVALID_PARAMS) from None
+            # Inside the function, because the store calls it again on the newest state when another process has
+            # written meanwhile.
             entry.answers |= accepted
             return self._close(entry, accepted)
 

@@ -55,6 +55,8 @@ class ServerTask:
     def end(self, status: str) -> None:
         """Reach a terminal status, unless there is one."""
         with self.changed:
+            # The first end counts: a task that is cancelled while it ends has one of the two ends, as the
+            # specification wants.
             if self.status not in ("completed", "failed", "cancelled"):
                 self.status = status
             self.changed.notify_all()
@@ -68,6 +70,7 @@ class ServerTask:
             while not all(key in self.answers for key in questions):
                 if self.cancelled.is_set():
                     raise NoReply
+                # Short, because a cancellation sets an event and does not notify this condition.
                 self.changed.wait(0.01)
             self.status = "working"
             return {key: self.answers[key] for key in questions}
@@ -123,6 +126,8 @@ class TaskingPeer(AskingPeer):
         return EXTENSION in members(declared.get("extensions"))
 
     def _run(self, task: ServerTask, name: str, arguments: Json, request: PeerRequest) -> None:
+        # A modern call has its own stream, an earlier one the session's, since the response to the call is sent at
+        # once.
         send = request.session.send or request.send
 
         def notify(method: str, params: Json) -> None:
@@ -169,6 +174,7 @@ class TaskingPeer(AskingPeer):
                 raise NoReply
         if task.error is not None:
             raise Refusal(int(task.error["code"]), str(task.error["message"]), task.error.get("data"))
+        # Revision 2025-11-25, "Tasks": the result itself does not name the task, so its metadata has to.
         return {**task.result, "_meta": {RELATED: {"taskId": task.id}}}
 
 
