@@ -244,7 +244,25 @@ NO_JSON = '{"jsonrpc": "2.0", "id": %s, "result": {"content": [{"type": "text", 
     ("body", "kind", "problem"),
     [
         (MISLABELLED, "text/plain", "its answers have the content type 'text/plain'"),
+        (MISLABELLED, "text/json", "its answers have the content type 'text/json'"),
+        (MISLABELLED, "application/x-json", "its answers have the content type 'application/x-json'"),
         (NO_JSON, "application/json", "it sent text that is not JSON"),
+        (NO_JSON.replace("NaN", "-Infinity"), "application/json", "it sent text that is not JSON"),
+        (NO_JSON.replace("NaN", "1e400"), "application/json", "it sent text that is not JSON"),
+        (NO_JSON.replace("NaN", '"\\ud83d"'), "application/json", "it sent text that is not JSON"),
+        (NO_JSON.replace("NaN", '"a\\udc00b"'), "application/json", "it sent text that is not JSON"),
+        (NO_JSON.replace("NaN", '"a\x01b"'), "application/json", "it sent text that is not JSON"),
+        (
+            MISLABELLED.replace('"result"', '"error": null, "result"'),
+            "application/json",
+            "its answers have 'error': null",
+        ),
+        (
+            MISLABELLED.replace('"jsonrpc"', '"error":null,"jsonrpc"'),
+            "application/json",
+            "its answers have 'error': null",
+        ),
+        (f'{MISLABELLED[:-1]}, "error" : null }}', "application/json", "its answers have 'error': null"),
     ],
 )
 async def test_an_answer_that_is_nearly_right_is_read_unless_its_owner_wants_no_repairs(

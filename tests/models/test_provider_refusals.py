@@ -64,12 +64,15 @@ REFUSED = {
     "message": "tool call validation failed: parameters for tool add did not match schema",
     "type": "invalid_request_error",
     "code": "tool_use_failed",
-    "failed_generation": '<function=add{"a": 1}</function>',
 }
 
 
 @pytest.mark.parametrize("streamed", [True, False])
-async def test_a_call_that_its_provider_could_not_read_goes_back_to_the_model(streamed: bool) -> None:
+@pytest.mark.parametrize(
+    "generation", ['<function=add{"a": 1}</function>', "add(a=1)", '{"name": "add", "arguments": {"a": "x"}}']
+)
+async def test_a_call_that_its_provider_could_not_read_goes_back_to_the_model(streamed: bool, generation: str) -> None:
+    given = {**REFUSED, "failed_generation": generation}
     added: list[int] = []
 
     @tool
@@ -78,7 +81,7 @@ async def test_a_call_that_its_provider_could_not_read_goes_back_to_the_model(st
         added.append(a)
         return a
 
-    refused = stream_answer([{"error": REFUSED}]) if streamed else error_answer(400, {"error": REFUSED})
+    refused = stream_answer([{"error": given}]) if streamed else error_answer(400, {"error": given})
     answers = [refused, chat_turn(call(0, "x", "add", '{"a":1}'), finish="tool_calls"), said("done")]
 
     async def handle(_: Received) -> Answer:
@@ -89,7 +92,7 @@ async def test_a_call_that_its_provider_could_not_read_goes_back_to_the_model(st
 
         assert (result.status, added) == ("completed", [1])
         _, wrote, complaint = server.requests[1].json["messages"]
-        assert wrote["content"] == REFUSED["failed_generation"]
+        assert wrote["content"] == generation
         assert "did not match schema" in complaint["content"]
 
 

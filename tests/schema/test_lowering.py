@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable
 from copy import deepcopy
 from typing import Any, get_args
@@ -200,6 +201,18 @@ def test_arguments_whose_names_an_api_refuses_have_legal_ones_for_it() -> None:
     assert lowered.schema["dependentRequired"] == {"top": ["a_b_2"]}
     assert "the arguments: the argument '$top' is called 'top'" in lowered.changes
     assert not lowered.losses
+
+
+@pytest.mark.parametrize("name", ["filter[name]", "uids[]", "$top", "@type", "x" * 65, "a b", "\u00e9", "a/b", ""])
+@pytest.mark.parametrize("required", [True, False])
+def test_a_name_that_an_api_refuses_costs_no_tool_and_comes_back_as_it_was(name: str, required: bool) -> None:
+    lowered = lower(obj((name,) if required else (), **{name: {"type": "integer"}}), "anthropic")
+
+    (sent,) = lowered.schema["properties"]
+    assert re.fullmatch(r"[a-zA-Z0-9_.-]{1,64}", sent)
+    assert lowered.renamed == {sent: name}
+    assert list(lowered.schema.get("required", ())) == ([sent] if required else [])
+    assert refusal_of(lowered) is None
 
 
 @pytest.mark.parametrize("profile", ["openai", "openai-strict", "gpt-oss", "mistral", "bedrock", "vllm"])
