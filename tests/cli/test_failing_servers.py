@@ -126,6 +126,22 @@ WAYS: dict[str, Way] = {
         ["'no-such-command'", "its command 'no-such-command' was not found"],
         "install it, or give its full path in 'command'",
     ),
+    "a program that its shell does not find": Way(
+        ["--", "sh", "-c", "no-such-program serve"],
+        ["no-such-program", "exit code 127"],
+        "it starts 'no-such-program', which is not on its PATH: install it, give its full path, or set PATH in `env`",
+    ),
+    "a program that env does not find": Way(
+        ["--", "env", "A=B", "no-such-program"],
+        ["'no-such-program'", "exit code 127"],
+        "it starts 'no-such-program', which is not on its PATH",
+    ),
+    "an interpreter that its script names": Way(
+        ["--", "{folder}/server.js"],
+        ["'server'", "exit code 127"],
+        "it starts 'no-such-node', which is not on its PATH",
+        {"server.js": "#!/usr/bin/env no-such-node\n"},
+    ),
     "https to a port of http": Way(
         ["--url", "https://127.0.0.1:{port}/mcp"],
         ["no answer from https://127.0.0.1:{port}/mcp", "wrong version number"],

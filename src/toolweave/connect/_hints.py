@@ -21,6 +21,8 @@ _SET_VARIABLE = (
     "it needs the variable {0}: set it in `env` of its entry in a config, as an editor passes none of your shell's on"
 )
 
+_SHELL = r"\b(?:env|sh|bash|dash|ksh|busybox)"
+_NOT_FOUND = r"(?:No such file or directory|command not found|not found)"
 _PROCESS: Sequence[tuple[str, str]] = (
     (
         r"404[^\n]*'([^'\s]+?)@[^@'\s]*' (?:could not be found|is not in)",
@@ -41,6 +43,16 @@ _PROCESS: Sequence[tuple[str, str]] = (
     (
         r"Cannot find (?:module|package) '([^'/.\n][^'\n]*)'",
         "Node.js finds no package {0!r}: run `npm install` in the server's folder, or start it with npx",
+    ),
+    (
+        (
+            rf"(?m)^\S*{_SHELL}:(?: (?:line )?\d+:)? (?:exec: )?['\u2018]?([^\s:'\u2019]+)['\u2019]?: {_NOT_FOUND}$"
+            r"|^zsh:\d+: command not found: (\S+)"
+        ),
+        (
+            "it starts {0!r}, which is not on its PATH: install it, give its full path, or set PATH in `env`, "
+            "as an editor may have a shorter one than your shell"
+        ),
     ),
     (r"KeyError: '([A-Z][A-Z0-9_]{2,})'", _SET_VARIABLE),
     (
