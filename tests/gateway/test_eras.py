@@ -201,6 +201,48 @@ async def test_a_question_that_a_caller_did_not_declare_does_not_reach_it(versio
     assert "isError" in outcome or outcome["code"] == -32021
 
 
+ASKS_ANYWAY = """
+import json, sys
+
+form = {"message": "?", "requestedSchema": {"type": "object", "properties": {}}}
+tools = [{"name": "f", "inputSchema": {"type": "object"}}]
+calls = []
+for line in sys.stdin:
+    message = json.loads(line)
+    method, key = message.get("method"), message.get("id")
+    reply = {"error": {"code": -32601, "message": "Method not found"}}
+    if method == "initialize":
+        about = {"capabilities": {"tools": {}}, "serverInfo": {"name": "old", "version": "1"}}
+        reply = {"result": {"protocolVersion": "2025-06-18", **about}}
+    elif method == "tools/list":
+        reply = {"result": {"tools": tools}}
+    elif method == "tools/call":
+        calls.append(key)
+        key, reply = "q", {"method": "elicitation/create", "params": form}
+    elif method is None:
+        text = "error" if "error" in message else "asked"
+        key, reply = calls.pop(), {"result": {"content": [{"type": "text", "text": text}]}}
+    if key is not None:
+        print(json.dumps({"jsonrpc": "2.0", "id": key, **reply}), flush=True)
+"""
+
+
+@pytest.mark.parametrize("version", ["2025-11-25", MODERN])
+@pytest.mark.parametrize("able", [{"elicitation": {"url": {}}}, {}], ids=["pages only", "nothing"])
+async def test_a_form_of_an_old_server_that_asks_anyway_does_not_reach_a_caller_that_takes_none(
+    version: str, able: Json, tmp_path: Path
+) -> None:
+    program = tmp_path / "old.py"
+    program.write_text(ASKS_ANYWAY)
+    entry: Json = {"command": sys.executable, "args": [str(program)], "tool_prefix": ""}
+    with anyio.fail_after(60):
+        async with talking(gateway_to(entry), version, {**able, "roots": {}}) as talk:
+            outcome = await outcome_of(talk, {"name": "f"})
+
+    assert not [one for one in talk.notifications if "id" in one]
+    assert outcome["content"][0]["text"] == "error"
+
+
 async def outcome_of(talk: Talk, call: Json) -> Json:
     """Return the result of a call, or its error as an object."""
     try:

@@ -78,15 +78,22 @@ async def test_a_result_whose_metadata_is_not_an_object_comes_without_it(version
         "tools/call": {"content": [{"type": "text", "text": "done"}]},
         "prompts/get": {"messages": [{"role": "user", "content": {"type": "text", "text": "hello"}}]},
         "resources/read": {"contents": [{"uri": "res://a", "text": "one"}]},
+        "completion/complete": {"completion": {"values": ["one"]}},
     }
+    ref = {"type": "ref/prompt", "name": "greet"}
+    able: Json = {"capabilities": {"tools": {}, "prompts": {}, "resources": {}, "completions": {}}}
+    able["serverInfo"] = {"name": "memory", "version": "1"}
     server = offering()
+    server.answer("initialize", {"protocolVersion": "2025-11-25", **able})
+    server.answer("server/discover", {"resultType": "complete", "supportedVersions": [MODERN], **able})
     for method, result in results.items():
         server.answer(method, {**result, "_meta": meta})
     with anyio.fail_after(60):
         async with talking(through_gateway(server, protocol=era), version) as talk:
             for method, result in results.items():
                 name = "greet" if method == "prompts/get" else "f"
-                found = await talk.ask(method, {"name": name, "uri": "res://a"})
+                argument = {"name": "who", "value": ""}
+                found = await talk.ask(method, {"name": name, "uri": "res://a", "ref": ref, "argument": argument})
                 assert found | result == found
                 assert set(found.get("_meta", {})) <= {"io.modelcontextprotocol/serverInfo"}
 

@@ -26,6 +26,7 @@ pytestmark = pytest.mark.anyio
 MINE = ec.generate_private_key(ec.SECP256R1())
 OTHERS = ec.generate_private_key(ec.SECP256R1())
 OF_RSA = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+WEAK = rsa.generate_private_key(public_exponent=65537, key_size=1024)
 BOUND = "bound-0123456789abcdef"
 FREE = "free-0123456789abcdef"
 
@@ -66,6 +67,7 @@ def verify(token: str) -> Identity | None:
     known = {
         BOUND: Identity(client_id="app", key_thumbprint=thumbprint(MINE)),
         "of-rsa-0123456789abcdef": Identity(client_id="app", key_thumbprint=thumbprint(OF_RSA)),
+        "of-a-weak-key-0123456789": Identity(client_id="app", key_thumbprint=thumbprint(WEAK)),
         FREE: Identity(client_id="app"),
     }
     return known.get(token)
@@ -187,6 +189,19 @@ async def test_a_key_of_rsa_proves_too_where_its_algorithm_is_accepted() -> None
         wrong = await add(url, token=token, DPoP=proof(url, key=OF_RSA, token=token, header={"alg": "RS256"}))
 
     assert (right.status, wrong.status) == (200, 401)
+
+
+@pytest.mark.filterwarnings("ignore::jwt.warnings.InsecureKeyLengthWarning")  # of the test, which signs with it
+async def test_a_key_of_rsa_of_fewer_than_2048_bits_proves_nothing() -> None:
+    tokens = {OF_RSA: "of-rsa-0123456789abcdef", WEAK: "of-a-weak-key-0123456789"}
+    async with protected(Dpop(algorithms=["PS256"])) as url:
+        answers = [
+            await add(url, token=token, DPoP=proof(url, key=key, token=token, header={"alg": "PS256"}))
+            for key, token in tokens.items()
+        ]
+
+    assert [one.status for one in answers] == [200, 401]
+    assert b"too short" in answers[1].body
 
 
 async def test_two_proofs_are_none() -> None:
