@@ -20,8 +20,8 @@ from toolweave.schema._profiles import PROFILES
 from toolweave.version import VERSION
 
 VOCABULARIES = ["Axle", "AIDK", "squidbot", "Axiom MCP", "kitn"]
-WORDS = 46_500
-"""What people wrote on the pages has at most so many words. The goal is 45,000: this number only falls."""
+WORDS = 45_000
+"""How many words the pages may have that people write. This number only falls."""
 NAMES = "docs_src/designs/names.md"
 
 
@@ -73,7 +73,7 @@ def test_the_only_distribution_that_knows_mcp_is_the_official_sdk_in_its_extra()
 
 
 FIGURES = {
-    "530 of\n  530 runs": ("reliability.md", "| runs passed (fault x transport x revision) | 530 of 530 |"),
+    "530 of 530 runs": ("reliability.md", "| runs passed (fault x transport x revision) | 530 of 530 |"),
     "client passed 364": ("reliability.md", "| 364 of 530 |"),
     "2.1 times the CPU": ("performance.md", "| stdio, 100 B, 16 callers | 0.92 | 2.12 |"),
     "costs 31 times": ("performance.md", "| 2.13 | 30.78 |"),
@@ -109,7 +109,7 @@ def test_the_readme_is_short() -> None:
     text = (CHECKOUT / "README.md").read_text(encoding="utf-8")
 
     assert len(text.split()) <= 900
-    assert len(text.splitlines()) <= 160
+    assert len(text.splitlines()) <= 140
 
 
 def test_the_pages_have_no_more_words_than_their_budget() -> None:
