@@ -222,7 +222,7 @@ def crash(guest: Guest) -> str:
     answer = guest.send({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": asked}, token, **session)
     if "rror" not in answer.text:
         raise RuntimeError(f"{guest.peer.name}: it did not fail: {answer}")
-    return "told to the caller" if "/srv/secrets" in answer.text else "masked"
+    return "sent to the caller" if "/srv/secrets" in answer.text else "masked"
 
 
 def fits(guest: Guest) -> str:

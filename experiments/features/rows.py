@@ -198,7 +198,7 @@ ROWS: Mapping[str, Row] = {
     "names": Row(
         title="makes tool names that the model's API takes",
         experiment="Tools named `files.read`, `files/read` and one of 100 characters. Yes: each is offered under a "
-        "name of its own that matches `[A-Za-z0-9_-]{1,64}`, and a call by it reaches the tool.",
+        "separate name that matches `[A-Za-z0-9_-]{1,64}`, and a call by it reaches the tool.",
         judge=_names,
         tools="names",
         settings={"openai_agents": "with `include_server_in_tool_names`"},

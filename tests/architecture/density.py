@@ -34,7 +34,8 @@ LIMITS = {
 """The most of each that 1,000 lines of code may have; ENGLISH.md has where they come from."""
 
 REFUSED = re.compile(
-    r"\bis no (?!longer\b|more\b)\w|\b(?:is|are|was|were) none\b|\bwhoever\b|\btold\b|\btells?\b|\bheard\b|\bears\b|"
+    r"(?<!there )\bis no (?!longer\b|more\b)\w|(?<!there )\b(?:is|are|was|were) none\b|\bwhoever\b|\bheard\b|\bears\b|"
+    r"\b(?:told|tells?)\b(?! apart)|"
     r"\bwhispers?\b|\bfor people\b|\bfor good\b|\ball the same\b|\bas it stands\b|\bbut for\b|\bgoes on\b|"
     r"\bof its own\b|\b_?(?:most|longest|least)_[a-z]|_told\b|_tell\b|\b(?:too|as well)[.;]",
     re.IGNORECASE,

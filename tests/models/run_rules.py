@@ -347,10 +347,10 @@ def _details(index: int = 0, **members: Any) -> Any:
 
 
 CALLS: Mapping[str, RunRule] = {
-    "arguments that are not JSON run nothing, and the model is told": RunRule(
+    "arguments that are not JSON run nothing, and the model reads an error": RunRule(
         _on_all(lambda wire: [wires.calls(wire, "wipe", '{"path": a}')]), _told_and_done
     ),
-    "arguments that are a list run nothing, and the model is told": RunRule(
+    "arguments that are a list run nothing, and the model reads an error": RunRule(
         _on_all(lambda wire: [wires.calls(wire, "wipe", '["a"]')]), _told_and_done
     ),
     "a call cut off by the bound on tokens runs nothing": RunRule(_cut(TOKENS, CUT), _nothing_run),
@@ -382,13 +382,13 @@ CALLS: Mapping[str, RunRule] = {
     "a tool that is not there is an answer to the model": RunRule(
         _on_all(lambda wire: [wires.calls(wire, "gone")]), _told_and_done
     ),
-    "null in place of arguments is none": RunRule(
+    "null in place of arguments means no arguments": RunRule(
         _on_all(lambda wire: [wires.calls(wire, "wipe", "null")]), _without_arguments
     ),
-    "an empty text in place of arguments is none": RunRule(
+    "an empty text in place of arguments means no arguments": RunRule(
         _on_all(lambda wire: [wires.calls(wire, "wipe", "")]), _without_arguments
     ),
-    "a blank text in place of arguments is none": RunRule(
+    "a blank text in place of arguments means no arguments": RunRule(
         _on_all(lambda wire: [wires.calls(wire, "wipe", "  ")]), _without_arguments
     ),
     "a call without a member for arguments has none": RunRule(
@@ -413,7 +413,7 @@ CALLS: Mapping[str, RunRule] = {
     "a long id of a call goes back as it came": RunRule(
         _with_id(f"chatcmpl-tool-{'0' * 32}"), _went_back(f"chatcmpl-tool-{'0' * 32}")
     ),
-    "an id with a sign of its own goes back as it came": RunRule(_with_id("call|1"), _went_back("call|1")),
+    "an id with an unusual character goes back as it came": RunRule(_with_id("call|1"), _went_back("call|1")),
     "a member that the provider adds to a call goes back with it": RunRule(
         {
             "chat": [chat(chat_chunk(EXTENDED))],
