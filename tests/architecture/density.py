@@ -18,7 +18,7 @@ from pathlib import Path
 
 from tests.architecture.source import Module, modules
 
-__all__ = ["LIMITS", "RATCHET", "counts", "density", "numbers", "refused_words", "totals"]
+__all__ = ["LIMITS", "RATCHET", "counts", "density", "numbers", "refused_words", "totals", "words_of_page"]
 
 CHECKOUT = Path(__file__).parents[2]
 RATCHET = Path(__file__).with_name("density.json")

@@ -10,6 +10,7 @@ import pytest
 
 import toolweave
 from experiments.features.report import LIBRARIES, OURS, read
+from tests.architecture.density import words_of_page
 from tests.docs.generated import generated
 from tests.docs.pages import CHECKOUT, filled, pages, tables
 from tests.docs.public_names import code_spans, is_public
@@ -129,6 +130,13 @@ def test_the_newest_entry_of_the_changelog_is_for_the_version_of_the_package_and
     assert re.fullmatch(r"\d+\.\d+\.\d+ - (unreleased|20\d\d-\d\d-\d\d)", head.splitlines()[0])
     assert len(newest_entry().split()) <= 800
     assert all(section.split("\n", 1)[1].strip() for section in sections)
+
+
+def test_no_page_has_a_word_that_our_english_refuses() -> None:
+    read = [*(CHECKOUT / "docs").glob("*.md"), *(CHECKOUT / "docs" / "tutorial").glob("*.md"), *CHECKOUT.glob("*.md")]
+    found = {page.name: words_of_page(page.read_text(encoding="utf-8")) for page in read}
+
+    assert not {name: number for name, number in found.items() if number}
 
 
 def test_the_changelog_names_only_what_exists() -> None:
