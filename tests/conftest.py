@@ -18,9 +18,10 @@ import hypothesis
 import pytest
 
 from tests.leftovers import Watch
+from tests.raw_store import raw_place
 from tests.redis_server import redis_server, redis_url
 
-__all__ = ["redis_server", "redis_url"]  # fixtures
+__all__ = ["raw_place", "redis_server", "redis_url"]  # fixtures
 
 TESTS = Path(__file__).resolve().parent
 OUR_DATA = TESTS / "data"

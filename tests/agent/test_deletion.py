@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
-from tests.jobs.places import client_of, working
-from tests.redis_server import NO_SERVER, RedisServer
+from tests.jobs.places import working
+from tests.raw_store import Raw
 from toolweave import Agent, Backend, ScriptedModel, tool, tool_call
 from toolweave.agent import RunStatuses, SubmittedRun
 from toolweave.errors import RunError
@@ -16,7 +15,6 @@ from toolweave.state import MemoryStore, SqliteStore, Store
 
 pytestmark = pytest.mark.anyio
 
-Raw = Callable[[], Awaitable[bytes]]
 SECRET = "the-blue-giraffe"
 
 
@@ -24,45 +22,6 @@ SECRET = "the-blue-giraffe"
 def look(what: str) -> str:
     """Look."""
     return f"seen {what}"
-
-
-@pytest.fixture(params=["sqlite", "redis"])
-def place(request: pytest.FixtureRequest, tmp_path: Path, redis_server: RedisServer | None) -> tuple[Backend, Raw]:
-    """Return an empty backend, and a function that reads everything in it as bytes."""
-    if request.param == "sqlite":
-        store = SqliteStore(tmp_path / "runs.db")
-
-        async def files() -> bytes:
-            await store.compact()
-            return b"".join(path.read_bytes() for path in sorted(tmp_path.glob("runs.db*")))
-
-        return Backend("memory://", store=store), files
-    if redis_server is None:
-        pytest.skip(NO_SERVER)
-    url: str = request.getfixturevalue("redis_url")
-    backend = Backend(url)
-
-    async def dumped() -> bytes:
-        await backend.store.compact()  # type: ignore[attr-defined]
-        async with client_of(url) as client:
-            keys = [key async for key in client.scan_iter()]
-            return b"".join([key + (await whole(client, key)) for key in keys])
-
-    return backend, dumped
-
-
-async def whole(client: object, key: bytes) -> bytes:
-    """Return a key's value as text, of any type."""
-    reads = {
-        b"string": ("get", ()),
-        b"hash": ("hgetall", ()),
-        b"zset": ("zrange", (0, -1)),
-        b"list": ("lrange", (0, -1)),
-        b"set": ("smembers", ()),
-        b"stream": ("xrange", ()),
-    }
-    name, more = reads[await getattr(client, "type")(key)]  # noqa: B009
-    return repr(await getattr(client, name)(key, *more)).encode()
 
 
 def agent_in(backend: Backend, turns: int = 1) -> Agent:
@@ -77,8 +36,8 @@ async def done(agent: Agent, backend: Backend, *, session: str | None = None) ->
     return run
 
 
-async def test_a_deleted_run_leaves_nothing(place: tuple[Backend, Raw]) -> None:
-    backend, raw = place
+async def test_a_deleted_run_leaves_nothing(raw_place: tuple[Backend, Raw]) -> None:
+    backend, raw = raw_place
     async with backend:
         statuses = RunStatuses(backend.store)
         agent = agent_in(backend, 2)
@@ -96,8 +55,8 @@ async def test_a_deleted_run_leaves_nothing(place: tuple[Backend, Raw]) -> None:
         assert other.id.encode() not in found
 
 
-async def test_a_deleted_session_leaves_nothing_and_begins_anew(place: tuple[Backend, Raw]) -> None:
-    backend, raw = place
+async def test_a_deleted_session_leaves_nothing_and_begins_anew(raw_place: tuple[Backend, Raw]) -> None:
+    backend, raw = raw_place
     async with backend:
         statuses = RunStatuses(backend.store)
         agent = agent_in(backend, 3)
@@ -117,8 +76,8 @@ async def test_a_deleted_session_leaves_nothing_and_begins_anew(place: tuple[Bac
         assert SECRET.encode() not in await raw()
 
 
-async def test_a_run_that_has_not_ended_is_not_deleted_nor_its_session(place: tuple[Backend, Raw]) -> None:
-    backend, _ = place
+async def test_a_run_that_has_not_ended_is_not_deleted_nor_its_session(raw_place: tuple[Backend, Raw]) -> None:
+    backend, _ = raw_place
     async with backend:
         statuses = RunStatuses(backend.store)
         run = await agent_in(backend).submit("Where?", session="s")

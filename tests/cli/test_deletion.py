@@ -97,3 +97,51 @@ def test_a_run_that_has_not_ended_is_cancelled_first(folder: Path, redis_url: st
     assert toolweave("runs", "cancel", run_id, *store).code == 0
     assert toolweave("runs", "delete", run_id, *store, "--yes").code == 0
     assert toolweave("runs", "list", *store, "--json").json == {"runs": []}
+
+
+def test_a_user_is_erased_after_a_yes_and_what_still_names_them_is_an_exit_code(folder: Path) -> None:
+    path = folder / "runs.db"
+    filled(path, 2, session="user-17/holiday")
+    filled(path, 1, session="user-170")
+    store = ("--store", path)
+
+    asked = toolweave("users", "erase", "user-17", *store)
+    assert (asked.code, "--yes" in asked.err) == (2, True)
+    assert b"user-17/holiday" in raw(path)
+    done = toolweave("users", "erase", "user-17", *store, "--yes", "--json")
+    assert (done.code, done.json) == (
+        0,
+        {
+            "principal": "user-17",
+            "sessions": 1,
+            "runs": 2,
+            "documents": 0,
+            "sign_ins": 0,
+            "audit_lines": 0,
+            "mentions": {},
+        },
+    )
+    assert b"user-17/holiday" not in raw(path)
+    assert b"user-170" in raw(path)
+
+    filled(path, 1, session="of user-17")
+    again = toolweave("users", "erase", "user-17", *store, "--yes")
+    assert again.code == 1
+    assert "the store still names 'user-17' in 1 other document in 'conversations'" in again.err
+
+
+def test_the_lines_of_an_erased_user_go_from_an_audit_log_that_is_named(folder: Path) -> None:
+    audit = folder / "audit.jsonl"
+    who = '{"client": "app", "issuer": null, "subject": "ada"}'
+    audit.write_text(f'{{"time": "2026-01-01T00:00:00Z", "principal": {who}}}\n{{"time": "t", "principal": null}}\n')
+    store = ("--store", folder / "runs.db")
+
+    assert toolweave("users", "erase", "ada", *store, "--yes").code == 0
+    assert "ada" in audit.read_text()
+    done = toolweave("users", "erase", "ada", *store, "--yes", "--audit", audit)
+    assert (done.code, "1 audit line" in done.err) == (0, True)
+    erased, other = audit.read_text().splitlines()
+    assert erased.rstrip() == '{"time": "2026-01-01T00:00:00Z", "erased": true}'
+    assert other == '{"time": "t", "principal": null}'
+    missing = toolweave("users", "erase", "ada", *store, "--yes", "--audit", folder / "none")
+    assert (missing.code, "No such file" in missing.err) == (1, True)

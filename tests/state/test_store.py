@@ -17,6 +17,7 @@ from tests.redis_server import NO_SERVER, RedisServer
 from toolweave.errors import StoreError
 from toolweave.state import Document, MemoryStore, RedisStore, SqliteStore, Store
 from toolweave.state._sqlite import default_path
+from toolweave.state._store import ListableStore
 
 pytestmark = pytest.mark.anyio
 
@@ -285,3 +286,21 @@ async def test_threads_share_a_store_in_memory() -> None:
         await anyio.to_thread.run_sync(worker.join)
 
     assert [found.key for found in await store.scan("c")] == [f"{number}-49" for number in range(4)]
+
+
+@every_store
+async def test_collections_are_those_with_documents_whatever_their_names(make: StoreMaker) -> None:
+    clock = Clock()
+    store = make(clock)
+    assert isinstance(store, ListableStore)
+    assert await store.collections() == []
+    names = ["a", "a:b", "b" * 12, "ä 1:", "10:x"]
+    for name in names:
+        for key in ("", "k", "\uffff", ":"):
+            await store.put(name, key, 1)
+    await store.put("brief", "k", 1, ttl=5)
+    await store.put("gone", "k", 1)
+    await store.delete("gone", "k")
+    assert await store.collections() == sorted([*names, "brief"])
+    clock.now += 6
+    assert await store.collections() == sorted(names)

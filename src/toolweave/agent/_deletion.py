@@ -6,7 +6,7 @@ record last, so that a deletion which broke off can be repeated.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from toolweave.agent._records import (
     CHILDREN,
@@ -21,6 +21,7 @@ from toolweave.agent._records import (
     TIMES,
     RunRecord,
     conversation_key,
+    conversations,
     record_of,
     unreadable,
 )
@@ -29,9 +30,7 @@ from toolweave.errors import RunError, StoreError
 from toolweave.jobs._kind import owner_prefix
 from toolweave.jobs._lease import is_held
 from toolweave.state import Delete, Document, Store, iter_documents
-
-_BATCH = 200
-"""Documents that are deleted in one write."""
+from toolweave.state._deletions import deletions, write_deletions
 
 
 async def delete_run(store: Store, run_id: str) -> int:
@@ -54,18 +53,55 @@ async def delete_session(store: Store, agent: str, session: str) -> int:
         RunError: One of the runs has not ended.
         StoreError: The store cannot be read or written.
     """
-    if await is_session_held(store, agent, session):
-        raise RunError(f"cannot be deleted: a run continues session {session!r} now", run_id="", reason="error")
+    return await delete_sessions(store, {(agent, session)})
+
+
+async def delete_sessions(store: Store, sessions: Collection[tuple[str, str]]) -> int:
+    """Delete the conversations of sessions and their runs, by agent and session; return the number of deleted runs.
+
+    Nothing is deleted if one of the runs has not ended.
+
+    Raises:
+        RunError: One of the runs has not ended.
+        StoreError: The store cannot be read or written.
+    """
+    for agent, session in sessions:
+        if await is_session_held(store, agent, session):
+            raise RunError(f"cannot be deleted: a run continues session {session!r} now", run_id="", reason="error")
+    deleted = await _delete_all(store, await _runs_in(store, sessions))
+    rest: list[Delete] = []
+    for agent, session in sessions:
+        rest.append(Delete(collection=CONVERSATIONS, key=conversation_key(agent, session)))
+        rest += await positions_in(store, agent, session)
+    await write_deletions(store, rest)
+    return deleted
+
+
+async def sessions_with_runs(store: Store, is_wanted: Callable[[str], bool]) -> dict[tuple[str, str], int]:
+    """Return the sessions whose names are wanted, by agent and session, with the number of their runs.
+
+    Raises:
+        StoreError: The store cannot be read.
+    """
+    sessions: dict[tuple[str, str], int] = {}
+    async for agent, session, _ in conversations(store):
+        if is_wanted(session):
+            sessions[agent, session] = 0
+    async for found in iter_documents(store, RUNS):
+        record = _record(found)
+        if record.session is not None and is_wanted(record.session):
+            key = record.agent, record.session
+            sessions[key] = sessions.get(key, 0) + 1
+    return sessions
+
+
+async def _runs_in(store: Store, sessions: Collection[tuple[str, str]]) -> list[Document]:
     runs: list[Document] = []
     async for found in iter_documents(store, RUNS):
         record = _record(found)
-        if (record.agent, record.session) == (agent, session):
+        if record.session is not None and (record.agent, record.session) in sessions:
             runs.append(found)
-    deleted = await _delete_all(store, runs)
-    rest = [Delete(collection=CONVERSATIONS, key=conversation_key(agent, session))]
-    rest += await positions_in(store, agent, session)
-    await _write(store, rest)
-    return deleted
+    return runs
 
 
 async def _delete_all(store: Store, tops: Sequence[Document]) -> int:
@@ -107,8 +143,7 @@ async def _delete(store: Store, found: Document) -> None:
     record = _record(found)
     run_id = record.run_id
     for collection in (JOURNAL, CHILDREN):
-        below = [one async for one in iter_documents(store, collection, f"{run_id}/")]
-        await _write(store, [Delete(collection=collection, key=one.key) for one in below])
+        await write_deletions(store, await deletions(store, collection, f"{run_id}/"))
     changes = [
         Delete(collection=RUNS, key=run_id, expect=found.revision),
         Delete(collection=STARTS, key=run_id),
@@ -122,11 +157,6 @@ async def _delete(store: Store, found: Document) -> None:
     changes += position_of(record)
     if await store.write(changes) is None:
         raise RunError("was changed while it was deleted: try again", run_id=run_id, reason="error")
-
-
-async def _write(store: Store, changes: Sequence[Delete]) -> None:
-    for start in range(0, len(changes), _BATCH):
-        await store.write(changes[start : start + _BATCH])
 
 
 def _record(found: Document) -> RunRecord:

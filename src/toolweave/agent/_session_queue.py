@@ -24,6 +24,7 @@ from toolweave.errors import RunError, StoreError
 from toolweave.jobs._backoff import until
 from toolweave.jobs._lease import Lease, is_held
 from toolweave.state import Delete, Put, Store, iter_documents
+from toolweave.state._deletions import deletions
 
 _COLLECTION = "run-lines"
 """Runs that were submitted to a session, below the session's key, in the order of submission."""
@@ -230,8 +231,7 @@ def position_of(record: RunRecord) -> Sequence[Delete]:
 
 async def positions_in(store: Store, agent: str, session: str) -> list[Delete]:
     """Return the store changes that remove all runs from the queue of a session."""
-    queue = iter_documents(store, _COLLECTION, f"{_session(agent, session)}/")
-    return [Delete(collection=_COLLECTION, key=found.key) async for found in queue]
+    return await deletions(store, _COLLECTION, f"{_session(agent, session)}/")
 
 
 async def is_session_held(store: Store, agent: str, session: str) -> bool:

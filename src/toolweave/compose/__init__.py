@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from toolweave.compose._registry import AgentRegistry
     from toolweave.compose._registry_sync import attach
     from toolweave.compose._server import hub_server
+    from toolweave.compose._user_data import UserData, UserDataCounts
 else:
     from toolweave._lazy import lazy_exports
 
@@ -38,6 +39,10 @@ else:
             "_registry": ("AgentRegistry",),
             "_registry_sync": ("attach",),
             "_server": ("hub_server",),
+            "_user_data": (
+                "UserData",
+                "UserDataCounts",
+            ),
         },
     )
 
@@ -48,6 +53,8 @@ __all__ = [
     "McpHooks",
     "McpPool",
     "McpTools",
+    "UserData",
+    "UserDataCounts",
     "attach",
     "generate",
     "hub_server",

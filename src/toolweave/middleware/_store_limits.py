@@ -22,7 +22,7 @@ from toolweave.state._store import BoundedStore
 
 _log = logging.getLogger("toolweave.middleware")
 
-_COLLECTION = "gateway-limits"
+COLLECTION = "gateway-limits"
 _MOST_KEYS = 10_000
 _ASK_SECONDS = 1.0
 """Seconds that a call waits for the store before this process counts alone."""
@@ -195,7 +195,7 @@ class StoreLimits:
                 # Nothing is taken; and what is known here is no less than there is.
                 return wait
             expect = 0 if known is None else known.revision
-            revision = await self._store.put(_COLLECTION, name, value, ttl=ttl, expect=expect)
+            revision = await self._store.put(COLLECTION, name, value, ttl=ttl, expect=expect)
             if revision is not None:
                 self._note(name, _Known(value, revision))
                 self._find()
@@ -205,7 +205,7 @@ class StoreLimits:
         return None
 
     async def _read(self, name: str) -> _Known | None:
-        found = await self._store.get(_COLLECTION, name)
+        found = await self._store.get(COLLECTION, name)
         value: Any = None if found is None else found.value
         if found is None:
             return None

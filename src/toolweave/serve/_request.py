@@ -73,6 +73,14 @@ def principal_name(principal: str) -> str:
     return subject or client_id
 
 
+def issuer_of(principal: str) -> str | None:
+    """Return the issuer in the unique name of a principal, or None."""
+    try:
+        return _read_principal(principal)[1]
+    except msgspec.MsgspecError:
+        return None
+
+
 OfferKind: TypeAlias = Literal["tools", "resources", "prompts"]
 """The kinds of a server's offers."""
 

@@ -19,6 +19,8 @@ from toolweave.state import Document, MemoryStore, Store
 from toolweave.state._store import to_json
 from toolweave.tools._session import CallerSession
 
+SESSIONS = "sessions:"
+"""The collection of a server's sessions is this and the server's name."""
 _ATTEMPTS = 20
 """Attempts to write a change of a session that another request changes at the same time."""
 _VALUES = "values"
@@ -80,7 +82,7 @@ class Sessions:
         *,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.collection: str = f"sessions:{server}"
+        self.collection: str = SESSIONS + server
         self.store: MemoryStore | Store = MemoryStore() if store is None else store
         self.rules: SessionRules = rules or SessionRules()
         self._clock = clock
@@ -95,7 +97,7 @@ class Sessions:
         key = session_key(client)
         if key is None:
             return []
-        return (await self.read(_named(key))).get(_RULES, [])
+        return (await self.read(_named(client.principal, key))).get(_RULES, [])
 
     async def read(self, key: str) -> Json:
         """Return a session; it is kept on from now."""
@@ -158,11 +160,13 @@ class ClientSessions:
     def own(self) -> CallerSession:
         """Return the session of the client; one that it has not fails when it is used."""
         key = session_key(self._client)
-        return StoredSession(self._sessions, None if key is None else _named(key))
+        if key is None:
+            return StoredSession(self._sessions, None)
+        return StoredSession(self._sessions, _named(self._client.principal, key))
 
     def under(self, key: str) -> CallerSession:
         """Return the session of a key."""
-        return StoredSession(self._sessions, _named(f"{self._client.principal or ''}|key:{key}"))
+        return StoredSession(self._sessions, _named(self._client.principal, f"|key:{key}"))
 
     async def change(self, enabled: bool, names: Iterable[str], tags: Iterable[str]) -> None:
         """Enable or disable offers for the client's session, and notify it.
@@ -181,7 +185,7 @@ class ClientSessions:
         def changed(held: Json) -> None:
             held[_RULES] = visibility.changed(held.get(_RULES, []), enabled, names, tags)
 
-        await sessions.change(_named(key), changed)
+        await sessions.change(_named(self._client.principal, key), changed)
         visibility.notify(self._client)
 
 
@@ -239,5 +243,15 @@ def _kept(sessions: Sessions | None, key: str | None) -> tuple[Sessions, str]:
     return sessions, key
 
 
-def _named(key: str) -> str:
-    return sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
+def sessions_prefix(principal: str) -> str:
+    """Return the prefix of the keys of all sessions of a principal."""
+    return f"{_digest(principal)[:32]}/"
+
+
+def _named(principal: str | None, key: str) -> str:
+    """Return the key of a session's document: those of one principal begin alike, so that they can be erased."""
+    return f"{sessions_prefix(principal or '')}{_digest(key)}"
+
+
+def _digest(text: str) -> str:
+    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

@@ -185,6 +185,12 @@ class MemoryStore:
         # The values are decoded without the lock: a stored document is never changed, only replaced.
         return [_document(key, entry) for key, entry in entries]
 
+    async def collections(self) -> Sequence[str]:
+        """Return the names of the collections that have documents, sorted."""
+        with self._lock:
+            self._expire()
+            return sorted(self._collections)
+
     async def signal(self, name: str) -> None:
         """Send a signal to the listeners of this process."""
         self._listeners.notify(name)

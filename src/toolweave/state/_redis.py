@@ -186,6 +186,27 @@ class RedisStore:
             start = b"(" + reached
         return found
 
+    async def collections(self) -> Sequence[str]:
+        """Return the names of the collections that have documents, sorted.
+
+        Raises:
+            StoreError: The server cannot be reached or refuses.
+        """
+        found: list[str] = []
+        # The ends of documents stand before all names, which begin with a digit.
+        start = b"[0"
+        while True:
+            reached, *rows = await self._call(SCAN, self._keys, [start, b"(:", self._now(), "1"])
+            if rows:
+                length, _, rest = rows[0].partition(b":")
+                collection = rest[: int(length)]
+                found.append(collection.decode())
+                start = b"(" + length + b":" + collection + b":\xff"  # behind the last name of the collection
+            elif reached:
+                start = b"(" + reached
+            else:
+                return sorted(found)
+
     async def compact(self) -> None:
         """Remove the names of deleted documents, which otherwise stay until the documents would have expired.
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
+from operator import itemgetter
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -196,6 +197,22 @@ class SqliteStore:
                     break
             rows.close()  # an open cursor would hold back the write-ahead log
             return found
+
+        return await self._run(read)
+
+    async def collections(self) -> Sequence[str]:
+        """Return the names of the collections that have documents, sorted.
+
+        Raises:
+            StoreError: The file cannot be read.
+        """
+
+        def read(connection: sqlite3.Connection) -> Sequence[str]:
+            rows = connection.execute(
+                f"SELECT DISTINCT collection FROM documents WHERE {_ALIVE}",  # noqa: S608 - a constant
+                (self._clock(),),
+            )
+            return sorted(map(itemgetter(0), rows.fetchall()))
 
         return await self._run(read)
 

@@ -146,6 +146,19 @@ class MovingStore(Protocol):
 
 
 @runtime_checkable
+class ListableStore(Protocol):
+    """A store that can name its collections."""
+
+    async def collections(self) -> Sequence[str]:
+        """Return the names of the collections that have documents, sorted.
+
+        Raises:
+            StoreError: The store cannot be read.
+        """
+        ...
+
+
+@runtime_checkable
 class CompactableStore(Protocol):
     """A store that keeps traces of deleted documents until it is compacted."""
 

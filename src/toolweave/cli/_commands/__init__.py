@@ -37,6 +37,7 @@ COMMANDS: Mapping[str, str] = {
     "pin": "Pin the definitions of servers, and see the differences.",
     "runs": "Begin, list, resume, stop, answer and delete runs of agents.",
     "sessions": "List and delete the conversations of agents.",
+    "users": "Erase the data of a user.",
 }
 """Each command with the first line of its help, so that the list is shown without importing any."""
 

@@ -17,8 +17,8 @@ from toolweave.oauth._stores.sealing import KEY_VARIABLE, configured_key
 from toolweave.state import Document, Store, iter_documents
 
 _log = logging.getLogger("toolweave.oauth")
-_TOKENS = "oauth-tokens"
-_LOCKS = "oauth-locks"
+TOKENS = "oauth-tokens"
+LOCKS = "oauth-locks"
 LOCK_SECONDS = 15.0
 """Lifetime of a lock without renewal; the lock of a process that died ends then."""
 _PAUSE = 0.05
@@ -53,7 +53,7 @@ class SharedTokenStore:
         Raises:
             StoreError: The store cannot be reached, or the record cannot be decrypted.
         """
-        found = await self._store.get(_TOKENS, _place(key))
+        found = await self._store.get(TOKENS, _place(key))
         if found is None:
             return None
         return self._opened(found)
@@ -65,7 +65,7 @@ class SharedTokenStore:
             StoreError: The store cannot be reached.
         """
         place = _place(record.key)
-        await self._store.put(_TOKENS, place, self._cipher.seal(write_record(record), name=place))
+        await self._store.put(TOKENS, place, self._cipher.seal(write_record(record), name=place))
 
     async def delete(self, key: TokenKey) -> bool:
         """Delete the record of a key; return whether there was one.
@@ -73,7 +73,7 @@ class SharedTokenStore:
         Raises:
             StoreError: The store cannot be reached.
         """
-        return await self._store.delete(_TOKENS, _place(key))
+        return await self._store.delete(TOKENS, _place(key))
 
     async def records(self, *, resource: str | None = None, principal: str | None = None) -> Sequence[TokenRecord]:
         """Return the records of a resource, of a principal, or all, the newest first.
@@ -86,7 +86,7 @@ class SharedTokenStore:
         prefix = ""
         if principal is not None:
             prefix = f"{digest(principal)}/"
-        found = [self._opened(one) async for one in iter_documents(self._store, _TOKENS, prefix)]
+        found = [self._opened(one) async for one in iter_documents(self._store, TOKENS, prefix)]
         return newest_first(found, resource=resource, principal=principal)
 
     @asynccontextmanager
@@ -122,7 +122,7 @@ class SharedTokenStore:
     def _opened(self, found: Document) -> TokenRecord:
         record = read_record(self._cipher.open(str(found.value), name=found.key))
         if _place(record.key) != found.key:
-            raise StoreError("a record is not that of its key: it is damaged", collection=_TOKENS)
+            raise StoreError("a record is not that of its key: it is damaged", collection=TOKENS)
         return record
 
 
@@ -168,12 +168,12 @@ class _StoreLock:
         if self._revision is None:
             return
         try:
-            await self._store.delete(_LOCKS, self._name, expect=self._revision)
+            await self._store.delete(LOCKS, self._name, expect=self._revision)
         except StoreError as exc:
             _log.debug("a lock of a token cannot be released: %s", exc)
 
     async def _put(self, expect: int) -> int | None:
-        return await self._store.put(_LOCKS, self._name, self._holder, ttl=LOCK_SECONDS, expect=expect)
+        return await self._store.put(LOCKS, self._name, self._holder, ttl=LOCK_SECONDS, expect=expect)
 
 
 def _place(key: TokenKey) -> str:

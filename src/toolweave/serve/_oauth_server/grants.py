@@ -18,9 +18,9 @@ from toolweave.serve._oauth_server.keys import ServerKeys, digest, new_secret
 from toolweave.state import Put, Store
 
 _SIGN_INS = "toolweave.oauth.sign_ins"
-_CODES = "toolweave.oauth.codes"
-_GRANTS = "toolweave.oauth.grants"
-_REFRESH = "toolweave.oauth.refresh"
+CODES = "toolweave.oauth.codes"
+GRANTS = "toolweave.oauth.grants"
+REFRESH = "toolweave.oauth.refresh"
 _SIGN_IN_SECONDS = 600.0
 _CODE_SECONDS = 60.0
 _USED_CODE_SECONDS = 3600.0
@@ -180,15 +180,15 @@ class GrantStore:
         await self._store.write(
             [
                 # until the code is redeemed; a person who closes the window leaves no grant behind
-                Put(collection=_GRANTS, key=digest(name), value=msgspec.to_builtins(grant), ttl=2 * _CODE_SECONDS),
-                Put(collection=_CODES, key=digest(code), value=msgspec.to_builtins(made), ttl=_CODE_SECONDS),
+                Put(collection=GRANTS, key=digest(name), value=msgspec.to_builtins(grant), ttl=2 * _CODE_SECONDS),
+                Put(collection=CODES, key=digest(code), value=msgspec.to_builtins(made), ttl=_CODE_SECONDS),
             ]
         )
         return code
 
     async def code(self, code: str) -> Code | None:
         """Return the record of a code; one that was used revokes its grant (RFC 6749, 4.1.2)."""
-        found = await self._store.get(_CODES, digest(code))
+        found = await self._store.get(CODES, digest(code))
         if found is None:
             return None
         made = msgspec.convert(found.value, Code)
@@ -199,7 +199,7 @@ class GrantStore:
 
     async def use_code(self, code: str) -> Grant | None:
         """Use up a code and return its grant, which lasts from now on; a second use revokes it."""
-        found = await self._store.get(_CODES, digest(code))
+        found = await self._store.get(CODES, digest(code))
         if found is None:
             return None
         made = msgspec.convert(found.value, Code)
@@ -209,9 +209,9 @@ class GrantStore:
             return None
         used = msgspec.to_builtins(made.replace(used=True))
         lasting = Put(
-            collection=_GRANTS, key=digest(made.grant), value=msgspec.to_builtins(grant), ttl=self._left(grant)
+            collection=GRANTS, key=digest(made.grant), value=msgspec.to_builtins(grant), ttl=self._left(grant)
         )
-        taken = Put(collection=_CODES, key=digest(code), value=used, ttl=_USED_CODE_SECONDS, expect=found.revision)
+        taken = Put(collection=CODES, key=digest(code), value=used, ttl=_USED_CODE_SECONDS, expect=found.revision)
         # One write, which fails if the code was used since it was read. Then two parties have the code, and one of
         # them is not the client: the grant ends for both (RFC 6749, 4.1.2). A used code is kept for a while, since an
         # expired one could not be distinguished from one that is tried twice.
@@ -224,14 +224,14 @@ class GrantStore:
 
     async def find(self, name: str) -> Grant | None:
         """Return a grant, or None if it was revoked or has ended."""
-        found = await self._store.get(_GRANTS, digest(name))
+        found = await self._store.get(GRANTS, digest(name))
         if found is None:
             return None
         return msgspec.convert(found.value, Grant)
 
     async def revoke(self, name: str) -> None:
         """End a grant, and with it all its tokens."""
-        await self._store.delete(_GRANTS, digest(name))
+        await self._store.delete(GRANTS, digest(name))
 
     def tokens_of(self, grant: Grant) -> dict[str, Any]:
         """Return the provider's tokens of a grant; nothing if they cannot be decrypted any longer."""
@@ -241,10 +241,10 @@ class GrantStore:
         """Store the renewed tokens of the provider for a grant, unless it was revoked meanwhile."""
         # With the revision that was read, and only if it is there: a grant that is revoked during the renewal must not
         # return with the new tokens.
-        found = await self._store.get(_GRANTS, digest(name))
+        found = await self._store.get(GRANTS, digest(name))
         if found is not None:
             value = msgspec.to_builtins(grant.replace(sealed=self._keys.seal(_SEALED, tokens)))
-            await self._store.put(_GRANTS, digest(name), value, ttl=self._left(grant), expect=found.revision)
+            await self._store.put(GRANTS, digest(name), value, ttl=self._left(grant), expect=found.revision)
 
     # refresh tokens
 
@@ -252,12 +252,12 @@ class GrantStore:
         """Make a refresh token of a grant."""
         token = new_secret()
         value = msgspec.to_builtins(made)
-        await self._store.put(_REFRESH, digest(token), value, ttl=self._left(grant))
+        await self._store.put(REFRESH, digest(token), value, ttl=self._left(grant))
         return token
 
     async def refresh(self, token: str) -> RefreshToken | None:
         """Return the record of a refresh token; one that was used revokes its grant: one of its two users stole it."""
-        found = await self._store.get(_REFRESH, digest(token))
+        found = await self._store.get(REFRESH, digest(token))
         if found is None:
             return None
         made = msgspec.convert(found.value, RefreshToken)
@@ -268,7 +268,7 @@ class GrantStore:
 
     async def use_refresh(self, token: str, *, used: bool = True) -> bool:
         """Mark a refresh token as used, once; `used=False` makes it usable again after a failure of the provider."""
-        found = await self._store.get(_REFRESH, digest(token))
+        found = await self._store.get(REFRESH, digest(token))
         if found is None:
             return False
         made = msgspec.convert(found.value, RefreshToken)
@@ -281,7 +281,7 @@ class GrantStore:
         value = msgspec.to_builtins(made.replace(used=used))
         # Two uses at once: both read an unused token, one write fails. As with a code, one of the two is not the
         # client, and the grant ends.
-        if await self._store.put(_REFRESH, digest(token), value, ttl=left, expect=found.revision) is None:
+        if await self._store.put(REFRESH, digest(token), value, ttl=left, expect=found.revision) is None:
             await self.revoke(made.grant)
             return False
         return True

@@ -31,6 +31,8 @@ FEW = 0.1
 """The part of the permits up to which an owner may have some of the rest."""
 TRIES = 8
 """Guesses at a free number before all of them are read."""
+PERMITS = "task-permits "
+"""The collection of a server's permits is this and the server's name; a permit's value is its owner."""
 REFUSED_SECONDS = 1.0
 """Seconds for which an owner that was refused is refused again without reading the store."""
 
@@ -59,7 +61,7 @@ class StoreSemaphore:
 
     def __init__(self, store: Store, server: str, clock: Callable[[], float], *, slots: int = MAX_OUTSTANDING) -> None:
         self._store = store
-        self._collection = f"task-permits {server}"
+        self._collection = PERMITS + server
         self._clock = clock
         self._slots = slots
         self._open = max(1, int(slots * OPEN_TO_ALL))

@@ -1,0 +1,228 @@
+"""The data of one user in a store, token stores and audit logs: counted, or erased for ever.
+
+Each room knows which of its documents are about a user; this module asks them all. Runs come first, because one that
+has not ended refuses its deletion; every step can be repeated after one that failed.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import anyio
+
+from toolweave.agent._deletion import delete_sessions, sessions_with_runs
+from toolweave.errors import ConfigError, StoreError
+from toolweave.middleware._store_limits import COLLECTION as LIMITS
+from toolweave.middleware._user_lines import audit_principals, erase_lines, limit_principal
+from toolweave.oauth import TokenRecord, TokenStore
+from toolweave.oauth._stores.user_records import token_documents
+from toolweave.serve._request import issuer_of, principal_name
+from toolweave.serve._user_documents import task_owners, user_documents
+from toolweave.state import Delete, Store, iter_documents
+from toolweave.state._deletions import deletions, write_deletions
+from toolweave.state._store import CompactableStore, ListableStore
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserDataCounts:
+    """Counts of the data of a user, as found or as erased.
+
+    Attributes:
+        sessions: Number of conversations.
+        runs: Number of runs.
+        documents: Number of other documents: tasks, sessions at servers, grants, limits, tokens in the store.
+        sign_ins: Number of sign-ins in token stores.
+        audit_lines: Number of lines of audit logs.
+        mentions: Number of documents that name the user and are not theirs, by collection; these stay.
+    """
+
+    sessions: int = 0
+    runs: int = 0
+    documents: int = 0
+    sign_ins: int = 0
+    audit_lines: int = 0
+    mentions: Mapping[str, int] = field(default_factory=dict[str, int])
+
+    @property
+    def total(self) -> int:
+        """The number of all that is the user's."""
+        return self.sessions + self.runs + self.documents + self.sign_ins + self.audit_lines
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Found:
+    sessions: Mapping[tuple[str, str], int]
+    documents: Sequence[Delete]
+    sign_ins: Sequence[tuple[TokenStore, TokenRecord]]
+    audit_lines: int
+
+
+class UserData:
+    """The data of one user in a store, token stores and audit logs.
+
+    A conversation is the user's if its session is named `PRINCIPAL`, or begins with `PRINCIPAL/` or `PRINCIPAL:`. A
+    run is the user's if it is in such a session. Everything else is the user's by the principal of its token.
+
+    Args:
+        store: The store of runs, tasks and sessions.
+        principal: The user: the whole principal as `ctx.principal` has it, or the subject alone.
+        token_stores: Stores of sign-ins beside the store; the tokens of a `SharedTokenStore` in the store are found
+            without it.
+        audit_logs: Files of `AuditLog`, also rotated ones. Without them no audit log is changed: whether a log has to
+            be kept is the owner's decision.
+
+    Raises:
+        ConfigError: The principal is empty.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        principal: str,
+        *,
+        token_stores: Iterable[TokenStore] = (),
+        audit_logs: Iterable[str | Path] = (),
+    ) -> None:
+        if not principal:
+            raise ConfigError("the principal is empty: name the user")
+        self._store = store
+        self._principal = principal
+        self._token_stores = tuple(token_stores)
+        self._audit_logs = tuple(map(Path, audit_logs))
+
+    def __repr__(self) -> str:
+        return f"<UserData of a principal in {self._store!r}>"
+
+    async def find(self) -> UserDataCounts:
+        """Count the data of the user.
+
+        Raises:
+            ConfigError: Users of several issuers have this subject.
+            StoreError: A store or a log cannot be read.
+        """
+        found = await self._found()
+        return UserDataCounts(
+            sessions=len(found.sessions),
+            runs=sum(found.sessions.values()),
+            documents=len(found.documents),
+            sign_ins=len(found.sign_ins),
+            audit_lines=found.audit_lines,
+        )
+
+    async def erase(self) -> UserDataCounts:
+        """Erase the data of the user for ever and compact the store; return the counts of erased data.
+
+        A process that is running may still have tokens in its memory: restart it.
+
+        Raises:
+            RunError: One of the user's runs has not ended: cancel it first.
+            ConfigError: Users of several issuers have this subject.
+            StoreError: A store or a log cannot be read or written.
+        """
+        found = await self._found()
+        runs = await delete_sessions(self._store, found.sessions.keys())
+        await write_deletions(self._store, found.documents)
+        for tokens, record in found.sign_ins:
+            await tokens.delete(record.key)
+        audit_lines = 0
+        for path in self._audit_logs:
+            audit_lines += await _in_file(path, partial(erase_lines, is_user=self._is_user))
+        if isinstance(self._store, CompactableStore):
+            await self._store.compact()
+        return UserDataCounts(
+            sessions=len(found.sessions),
+            runs=runs,
+            documents=len(found.documents),
+            sign_ins=len(found.sign_ins),
+            audit_lines=audit_lines,
+            mentions=await self._mentions(),
+        )
+
+    async def _found(self) -> _Found:
+        collections = await self._collections()
+        sign_ins: list[tuple[TokenStore, TokenRecord]] = []
+        known: set[str] = set()
+        for tokens in self._token_stores:
+            for record in await tokens.records():
+                known.add(record.key.principal)
+                if self._is_user(record.key.principal):
+                    sign_ins.append((tokens, record))
+        lines: Counter[str] = Counter()
+        for path in self._audit_logs:
+            lines.update(await _in_file(path, _principals))
+        async for owner in task_owners(self._store):
+            known.add(owner)
+        async for limit in iter_documents(self._store, LIMITS):
+            known.add(limit_principal(limit))
+        principals = self._of_user(known.union(lines))
+        documents = await user_documents(self._store, collections, self._is_user, principals)
+        documents += await deletions(self._store, LIMITS, is_wanted=lambda one: self._is_user(limit_principal(one)))
+        documents += await token_documents(self._store, principals)
+        return _Found(
+            sessions=await sessions_with_runs(self._store, partial(_is_session_of, principals)),
+            documents=documents,
+            sign_ins=sign_ins,
+            audit_lines=sum(map(lines.__getitem__, principals)),
+        )
+
+    def _of_user(self, known: Iterable[str]) -> Sequence[str]:
+        """Return the known principals that are the user, and the given one."""
+        found = set(filter(self._is_user, known))
+        # One subject at two issuers is two people.
+        issuers = set(map(issuer_of, found)) - {None}
+        if self._principal not in found and len(issuers) > 1:
+            names = ", ".join(sorted(found))
+            raise ConfigError(f"{self._principal!r} is a user of several issuers: give one of {names}")
+        return sorted(found | {self._principal})
+
+    def _is_user(self, principal: str) -> bool:
+        return bool(principal) and self._principal in (principal, principal_name(principal))
+
+    async def _collections(self) -> Sequence[str]:
+        if not isinstance(self._store, ListableStore):
+            raise StoreError(f"{self._store!r} has no method 'collections', so the data of a user cannot be found")
+        return await self._store.collections()
+
+    async def _mentions(self) -> Mapping[str, int]:
+        """Count the documents that still name the user."""
+        # As JSON text, in which the quotes of a whole principal are escaped.
+        escaped = json.dumps(self._principal)[1:-1]
+        named = re.compile(rf"(?<!\w)(?:{re.escape(self._principal)}|{re.escape(escaped)})(?!\w)")
+        counts: Counter[str] = Counter()
+        for collection in await self._collections():
+            async for found in iter_documents(self._store, collection):
+                if named.search(found.key) or named.search(json.dumps(found.value)):
+                    counts[collection] += 1
+        return dict(counts)
+
+
+def _is_session_of(principals: Sequence[str], session: str) -> bool:
+    for principal in principals:
+        if session == principal or session.startswith((f"{principal}/", f"{principal}:")):
+            return True
+    return False
+
+
+def _principals(path: Path) -> list[str]:
+    return list(audit_principals(path))
+
+
+async def _in_file(path: Path, work: Callable[[Path], T]) -> T:
+    """Do work with a file in a thread.
+
+    Raises:
+        StoreError: The file cannot be read or written.
+    """
+    try:
+        return await anyio.to_thread.run_sync(work, path)
+    except OSError as exc:
+        raise StoreError(f"the audit log {str(path)!r} cannot be used: {exc.strerror or exc}") from exc
