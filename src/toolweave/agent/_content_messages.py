@@ -62,7 +62,7 @@ def read_content(members: JsonObject) -> ReadMessages | None:
     content = as_sequence(members.get("content"))
     if role not in _ROLES or not content:
         return None
-    parts = [members_of(part) for part in content]
+    parts = list(map(members_of, content))
     if all(map(_is_converse, parts)):
         add = _add_converse_part
     elif any(map(_is_model_part, parts)):

@@ -32,7 +32,7 @@ def trim_history(messages: Sequence[Message], *, keep: float = 0.5) -> Sequence[
     """
     if not 0 < keep < 1:
         raise ValueError(f"keep is a share between 0 and 1, not {keep!r}")
-    sizes = [_size(message) for message in messages]
+    sizes = list(map(_size, messages))
     most = sum(sizes) * keep
     left = sum(sizes)
     shortest: Sequence[Message] = messages

@@ -203,7 +203,7 @@ def _listed_calls(members: JsonObject, name: str) -> Sequence[ToolCallPart]:
     listed = members.get(name)
     if not listed:
         return ()
-    return [listed_call(call) for call in parts_of(listed)]
+    return list(map(listed_call, parts_of(listed)))
 
 
 def _assistant_part(part: object) -> AssistantPart:

@@ -353,7 +353,7 @@ def _usage_of(usage: Usage) -> Json:
 
 
 def _input_of(request: ModelRequest) -> dict[str, str]:
-    found = {"gen_ai.input.messages": _json([_message_of(one) for one in request.messages])}
+    found = {"gen_ai.input.messages": _json(list(map(_message_of, request.messages)))}
     if request.system is not None:
         found["gen_ai.system_instructions"] = _json([{"type": "text", "content": request.system}])
     return found

@@ -88,7 +88,7 @@ def merge(base: str, mine: str, theirs: str) -> MergeResult:
         at_old = end
         at_ours = in_ours + end - start
         at_others = in_others + end - start
-    return MergeResult(parts=tuple(part for part in parts if part))
+    return MergeResult(parts=tuple(filter(None, parts)))
 
 
 def _unchanged(base: Sequence[str], mine: Sequence[str], theirs: Sequence[str]) -> Iterator[tuple[int, int, int, int]]:

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from toolweave._json_types import Json, JsonObject, as_integer, as_number, without_members
+from toolweave._json_types import Json, JsonObject, as_integer, as_number, text_or_empty, without_members
 from toolweave._value import Value
 from toolweave.config._keys import snake_case
 from toolweave.config._secret import Secret, wrap
@@ -309,8 +309,8 @@ def _port(value: object, field: str) -> int | None:
     if value is None:
         return None
     # a variable may have made it a string
-    if isinstance(value, str) and re.fullmatch("[0-9]{1,5}", value):
-        value = int(value)
+    if re.fullmatch("[0-9]{1,5}", text_or_empty(value)):
+        value = int(str(value))
     port = as_integer(value)
     if port is None or not 0 < port < 65536:
         raise ConfigError(f"{field!r} must be a port, from 1 to 65535", field=field)

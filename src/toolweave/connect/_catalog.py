@@ -370,7 +370,7 @@ class Catalog:
         self.excluded_tools |= {own[name]: reason for name, reason in shaped.hidden.items()}
         # of the server's own words
         offered, problems = self.guard.judge(tuple(spec for spec, _ in shaped.offered))
-        allowed = {id(spec) for spec in offered}
+        allowed = set(map(id, offered))
         items = tuple(made for spec, made in shaped.offered if id(spec) in allowed)
         of_rules = (*self.filter_problems, *shaped.problems, *shaped.unused)
         return ParsedList(items=items, problems=(*read.problems, *of_rules, *problems))

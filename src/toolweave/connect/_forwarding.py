@@ -50,6 +50,20 @@ class ForwardedRequest(msgspec.Struct, frozen=True, kw_only=True):
     follow_tasks: bool = True
     sent: DirectCall | None = None
 
+    @property
+    def exclusive_listener(self) -> OnNotification | None:
+        """The listener to all notifications of the connection, if no other request runs on it."""
+        if self.sole:
+            return self.on_news
+        return None
+
+    @property
+    def stream_listener(self) -> OnNotification | None:
+        """The listener to the notifications on the request's own stream, if other requests run on the connection."""
+        if self.sole:
+            return None
+        return self.on_news
+
 
 def refuse_repairs(request: ForwardedRequest, result: JsonObject, config: ServerConfig, catalog: Catalog) -> None:
     """Refuse a tool's result that its client would have to repair.

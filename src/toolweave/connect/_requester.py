@@ -524,8 +524,8 @@ class Requester:
                 # under its own token; a retry has the one above
                 stack.callback(request.sent.news.end)
                 request.sent.news.pass_on(news)
-            if request.sole and request.on_news is not None:
-                stack.enter_context(handlers.sole_listener(request.on_news))
+            if (listener := request.exclusive_listener) is not None:
+                stack.enter_context(handlers.sole_listener(listener))
             attempt = _ForwardAttempt(line, target, deadline, request, meta)
             try:
                 return await self._forward_rounds(attempt, request.sent)
@@ -565,7 +565,7 @@ class Requester:
                 schema=target.schema,
                 declared=request.declared,
                 deadline=deadline.at,
-                on_notification=None if request.sole else request.on_news,
+                on_notification=request.stream_listener,
             )
 
         if request.answer is None:
@@ -645,8 +645,8 @@ def _pass_on(request: ForwardedRequest, deadline: Deadline, method: str, params:
         deadline.touch()
         if request.on_progress is not None:
             request.on_progress(params)
-    elif request.on_news is not None and not request.sole:
-        request.on_news(method, params)
+    elif request.stream_listener is not None:
+        request.stream_listener(method, params)
 
 
 def _ignore(_progress: Progress) -> None:

@@ -235,7 +235,7 @@ async def _run(tool: Any, arguments: JsonObject, ctx: CallContext) -> tuple[Any,
             result.require_error(), result=result, tool=tool.exposed
         )
     result = result.for_model()
-    parts = [_part(one) for one in shown(result.content)]
+    parts = list(map(_part, shown(result.content)))
     if all(part["type"] == "text" for part in parts):
         content = chat_text(result)
     else:

@@ -78,7 +78,7 @@ class LiveTools(list[Any]):
         super().__init__(self._shown)
 
     def __iter__(self) -> Iterator[Any]:
-        before = {id(one) for one in self._shown}
+        before = set(map(id, self._shown))
         others = [one for one in super().__iter__() if id(one) not in before]
         self._shown = self._current()
         self[:] = [*self._shown, *others]
@@ -173,7 +173,7 @@ def _output(result: ToolResult) -> str | list[Json]:
     parts = responses_content(result)
     if isinstance(parts, str):
         return chat_text(result)
-    return [_part(part) for part in parts]
+    return list(map(_part, parts))
 
 
 def _part(part: Json) -> Json:

@@ -204,7 +204,7 @@ def _returned(result: ToolResult) -> Any:
             return one
         return BinaryContent(data=one.decode(), media_type=one.mime_type)
 
-    parts = [part(one) for one in shown(result.content, _TAKEN)]
+    parts = list(map(part, shown(result.content, _TAKEN)))
     if all(isinstance(one, str) for one in parts):
         value = chat_text(result)
     else:

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from toolweave._json_types import array_or_empty, as_object, object_or_empty
+from toolweave._json_types import object_entries, object_or_empty
 from toolweave.config import LoadedConfig, ServerConfig, server_config
 from toolweave.connect import McpConnection
 from toolweave.errors import ToolweaveError
@@ -142,7 +142,7 @@ async def _entries(connection: McpConnection, method: str, member: str) -> Seque
     params: Json = {}
     for _ in range(_MAX_PAGES):
         page = await connection.request(method, params)
-        found += [dict(entry) for one in array_or_empty(page.get(member)) if (entry := as_object(one)) is not None]
+        found += map(dict, object_entries(page.get(member)))
         cursor = page.get("nextCursor")
         if not isinstance(cursor, str) or cursor == params.get("cursor"):
             break

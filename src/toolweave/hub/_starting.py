@@ -10,6 +10,7 @@ from typing import Literal
 
 import anyio
 
+from toolweave._json_types import as_number
 from toolweave.connect._activity import ActivityMonitor
 from toolweave.connect._connection import McpConnection
 from toolweave.connect._state import ConnectionState, StateChanged
@@ -36,8 +37,9 @@ def check_wait(wait: object) -> None:
     Raises:
         ValueError: It is neither `"alive"`, `"all"`, `"any"` nor seconds.
     """
-    seconds = isinstance(wait, (int, float)) and not isinstance(wait, bool) and wait >= 0
-    if not seconds and wait not in ("alive", "all", "any"):
+    seconds = as_number(wait)
+    is_valid = seconds is not None and seconds >= 0
+    if not is_valid and wait not in ("alive", "all", "any"):
         raise ValueError(f"wait must be 'alive', 'all', 'any' or seconds, not {wait!r}")
 
 

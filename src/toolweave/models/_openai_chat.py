@@ -15,6 +15,7 @@ from toolweave._json_types import (
     Json,
     JsonObject,
     array_or_empty,
+    as_number,
     as_object,
     object_entries,
     object_or_empty,
@@ -159,12 +160,12 @@ def chat_usage(usage: object) -> Usage:
     """Return the tokens of a `usage` member."""
     members = object_or_empty(usage)
     cached = object_or_empty(members.get("prompt_tokens_details")).get("cached_tokens")
-    cost = members.get("cost")
+    cost = as_number(members.get("cost"))
     return Usage(
         input_tokens=_count(members.get("prompt_tokens")),
         output_tokens=_count(members.get("completion_tokens")),
         cached_tokens=_count(cached),
-        cost=float(cost) if isinstance(cost, (int, float)) and not isinstance(cost, bool) else None,
+        cost=None if cost is None else float(cost),
     )
 
 

@@ -63,7 +63,7 @@ _NAMES = {made: name for name, made in (*_BLOCKS.items(), *_PARTS.items())}
 
 def messages_to_json(messages: Iterable[Message]) -> list[Json]:
     """Return a conversation as JSON."""
-    return [message_to_json(message) for message in messages]
+    return list(map(message_to_json, messages))
 
 
 def messages_from_json(data: Sequence[Json]) -> tuple[Message, ...]:
@@ -79,11 +79,11 @@ def message_to_json(message: Message) -> Json:
     """Return one message as JSON."""
     match message:
         case UserMessage():
-            return {"role": "user", "content": [_block_to_json(block) for block in message.content]}
+            return {"role": "user", "content": list(map(_block_to_json, message.content))}
         case AssistantMessage():
-            return {"role": "assistant", "parts": [_named(part) for part in message.parts]}
+            return {"role": "assistant", "parts": list(map(_named, message.parts))}
         case ToolMessage():
-            return {"role": "tool", "outcomes": [_outcome_to_json(outcome) for outcome in message.outcomes]}
+            return {"role": "tool", "outcomes": list(map(_outcome_to_json, message.outcomes))}
 
 
 def message_from_json(data: Json) -> Message:
@@ -97,7 +97,7 @@ def message_from_json(data: Json) -> Message:
 
 def result_to_json(result: ToolResult) -> Json:
     """Return a tool's result as JSON; values without a JSON form become text."""
-    out: Json = {"content": [_block_to_json(block) for block in result.content]}
+    out: Json = {"content": list(map(_block_to_json, result.content))}
     if _is_structured_text(result):
         out[_TEXT_IS_STRUCTURED] = True
     elif result.structured_content is not None:

@@ -244,7 +244,7 @@ class OperationReader:
         """Return the wire name and the original name of each operation: its id if no other operation has that id."""
         id_counts = Counter(one.operation_id for one in candidates)
         # A word made of a route may also be the id of another operation, so both are counted together.
-        word_counts = Counter([_word(one) for one in candidates])
+        word_counts = Counter(map(_word, candidates))
         word_counts.update(id_counts)
         exposed: list[str] = []
         originals: list[str] = []

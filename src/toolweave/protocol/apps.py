@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
 
-from toolweave._json_types import Json, JsonObject, as_array, as_object, as_text
+from toolweave._json_types import Json, JsonObject, as_array, as_object, as_text, text_or_empty
 from toolweave._value import Value
 from toolweave.protocol.meta import APPS_EXTENSION
 
@@ -80,7 +80,7 @@ class AppCsp(Value, frozen=True, kw_only=True):
 
 def is_origin(value: object) -> bool:
     """Whether a value is an origin as policies of content name them, such as `https://*.example`."""
-    return isinstance(value, str) and _SOURCE.fullmatch(value) is not None
+    return _SOURCE.fullmatch(text_or_empty(value)) is not None
 
 
 def page_meta(

@@ -394,7 +394,7 @@ def message_content_json(content: Any) -> Any:
     if isinstance(content, str):
         return {"type": "text", "text": content}
     if isinstance(content, Sequence):
-        blocks = [message_content_json(item) for item in cast("Sequence[Any]", content)]
+        blocks = list(map(message_content_json, cast("Sequence[Any]", content)))
         # older revisions know no array
         if len(blocks) == 1:
             return blocks[0]
@@ -554,7 +554,7 @@ RootLike: TypeAlias = Root | str | Path
 
 def roots_json(roots: Iterable[Root]) -> Json:
     """Return the answer to a request."""
-    return {"roots": [_root_json(root) for root in roots]}
+    return {"roots": list(map(_root_json, roots))}
 
 
 def _root_json(root: Root) -> Json:

@@ -157,7 +157,7 @@ def _strict_batch(text: bytes, levels: int) -> list[StrictMessage | MalformedMes
         raise MalformedMessage(INVALID_REQUEST, f"Invalid request: a batch has at most {MAX_BATCH:,} messages")
     if is_deeper(text, levels):
         raise _too_deep(levels)
-    return [_strict_member(item) for item in items]
+    return list(map(_strict_member, items))
 
 
 def _strict_member(text: msgspec.Raw) -> StrictMessage | MalformedMessage:

@@ -133,7 +133,7 @@ def definition(item: Resource | ResourceTemplate | Prompt) -> Json:
     if item.description:
         made["description"] = item.description
     if isinstance(item, Prompt):
-        made["arguments"] = [_argument_json(argument) for argument in item.arguments]
+        made["arguments"] = list(map(_argument_json, item.arguments))
     else:
         made |= {"mimeType": item.mime_type, "annotations": item.annotations}
     if isinstance(item, Resource):

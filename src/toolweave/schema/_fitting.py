@@ -150,7 +150,7 @@ def _listed(value: _Built) -> JsonValue:
     if isinstance(value, dict):
         return {name: _listed(one) for name, one in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_listed(one) for one in value]
+        return list(map(_listed, value))
     return value
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple, TypeAlias
 from urllib.parse import unquote, urljoin
 
+from toolweave._json_types import text_or_empty
 from toolweave.errors import SchemaError
 from toolweave.schema._json_values import JsonValue, SchemaNode, SchemaView, listed, members, named
 
@@ -173,8 +174,7 @@ def own_steps(node: SchemaNode) -> int:
     # The library looks up the values of an `enum` of one scalar type in a set. Others are compared one after the other.
     if len(kinds) > 1 or not kinds <= SCALARS:
         steps += len(values)
-    pattern = node.get("pattern")
-    if isinstance(pattern, str) and re.search(_BACKTRACKING, pattern):
+    if re.search(_BACKTRACKING, text_or_empty(node.get("pattern"))):
         steps += STEPS_OF_A_PATTERN
     return steps + sum(map(_steps_of_a_name, named(node, "patternProperties")))
 

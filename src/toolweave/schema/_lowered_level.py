@@ -115,7 +115,7 @@ def copied(value: JsonValue) -> JsonValue:
     if isinstance(value, Mapping):
         return {key: copied(one) for key, one in value.items()}
     if isinstance(value, list):
-        return [copied(one) for one in value]
+        return list(map(copied, value))
     return value
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import isfinite
 from typing import Any, TypeAlias, TypeGuard
 
-from toolweave._json_types import without_members
+from toolweave._json_types import as_integer, without_members
 from toolweave._repairs import Repair
 from toolweave.schema._json_values import JsonValue, SchemaNode, SchemaView, listed, named, texts
 from toolweave.schema._limits import local_target
@@ -314,7 +314,7 @@ def _is_in_range(key: str, value: float) -> bool:
 def _is_number(value: JsonValue) -> TypeGuard[int | float]:
     if isinstance(value, float):
         return isfinite(value)  # JSON has no infinity
-    return isinstance(value, int) and not isinstance(value, bool)
+    return as_integer(value) is not None
 
 
 def _is_names(value: JsonValue) -> bool:

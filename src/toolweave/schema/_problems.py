@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from toolweave._json_types import text_or_empty
 from toolweave._value import Value
 from toolweave.errors import shortened
 from toolweave.schema._json_values import JsonValue, members, named
@@ -308,7 +309,7 @@ def _shown(error: ValidationError) -> str:
 
 
 def _is_sensitive(part: str | int) -> bool:
-    return isinstance(part, str) and re.search(_SENSITIVE, part) is not None
+    return re.search(_SENSITIVE, text_or_empty(part)) is not None
 
 
 def _type_name(value: object) -> str:

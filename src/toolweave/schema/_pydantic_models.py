@@ -13,7 +13,7 @@ import typing
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from toolweave._json_types import without_members
+from toolweave._json_types import as_number, without_members
 from toolweave.errors import SchemaError, printable
 from toolweave.schema._annotations import Annotation
 from toolweave.schema._json_values import JsonValue, SchemaNode, SchemaView, listed, members, named, text, texts
@@ -352,8 +352,8 @@ def _constrained(annotation: Annotation, schema: SchemaNode, keywords: Mapping[s
 
     bounds: dict[str, Any] = {}
     for key, argument in keywords.items():
-        bound = schema.get(key)
-        if isinstance(bound, (int, float)) and not isinstance(bound, bool):
+        bound = as_number(schema.get(key))
+        if bound is not None:
             bounds[argument] = bound
     if bounds:
         return Annotated[annotation, Field(**bounds)]

@@ -85,5 +85,5 @@ def _whole(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {_whole(name): _whole(one) for name, one in cast("Mapping[str, Any]", value).items()}
     if isinstance(value, (list, tuple)):
-        return [_whole(one) for one in cast("list[Any]", value)]
+        return list(map(_whole, cast("list[Any]", value)))
     return value

@@ -224,7 +224,7 @@ class Sampling:
             system_prompt=self.system_prompt,
             temperature=self.temperature,
             stop_sequences=self.stop_sequences,
-            tools=[_tool(item) for item in self.tools],
+            tools=list(map(_tool, self.tools)),
             tool_choice=self.tool_choice,
             more=self.more,
         )

@@ -14,7 +14,16 @@ import logging
 from collections.abc import Callable
 from typing import Any, cast
 
-from toolweave._json_types import Json, JsonObject, as_object, as_text, object_or_empty, text_or_empty, without_members
+from toolweave._json_types import (
+    Json,
+    JsonObject,
+    as_integer,
+    as_object,
+    as_text,
+    object_or_empty,
+    text_or_empty,
+    without_members,
+)
 from toolweave.errors import CODE_OF_KIND, ErrorKind, ProtocolError, ToolError, shortened
 from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.protocol.content import (
@@ -226,7 +235,7 @@ def call_result(result: ToolResult, *, modern: bool, output: JsonObject | bool |
     if isinstance(raw, dict):
         made = _foreign(cast("Json", raw))
     else:
-        made = {"content": [block_json(one) for one in result.content]}
+        made = {"content": list(map(block_json, result.content))}
         if isinstance(result.structured_content, dict) or (output is not None and not result.is_error):
             made["structuredContent"] = result.structured_content  # pyright: ignore[reportUnknownMemberType]
         if result.meta:
@@ -319,4 +328,4 @@ def _read_error(meta: JsonObject, message: str) -> ToolError:
 def _is_code(code: object) -> bool:
     if isinstance(code, str):
         return len(code) <= _MAX_CODE_CHARS
-    return isinstance(code, int) and not isinstance(code, bool)
+    return as_integer(code) is not None

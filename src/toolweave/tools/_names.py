@@ -202,7 +202,7 @@ class NameMap:
     __slots__ = ("_exposed", "wire_names")
 
     def __init__(self, tools: Iterable[ToolSpec | ToolName]) -> None:
-        names = {_tool_name(tool) for tool in tools}
+        names = set(map(_tool_name, tools))
         times = Counter(name.exposed for name in names)
         repeated = [name for name in times if times[name] > 1]
         if repeated:

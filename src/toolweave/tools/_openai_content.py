@@ -68,12 +68,12 @@ def chat_text(result: ToolResult) -> str:
 
 def responses_parts(blocks: Iterable[ContentBlock]) -> list[Json]:
     """Return blocks as input parts of the Responses API; blank text is left out."""
-    return [_responses_part(one) for one in shown(blocks)]
+    return list(map(_responses_part, shown(blocks)))
 
 
 def chat_parts(blocks: Iterable[ContentBlock]) -> list[Json]:
     """Return blocks as parts of a user's message of the Chat API; blank text is left out."""
-    return [_chat_part(one) for one in shown(blocks, _HEARD)]
+    return list(map(_chat_part, shown(blocks, _HEARD)))
 
 
 def chat_images(results: Iterable[tuple[str, ToolResult]]) -> list[Json]:

@@ -307,7 +307,7 @@ def _finite(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _finite(item) for key, item in cast("dict[Any, Any]", value).items()}
     if isinstance(value, (list, tuple)):
-        return [_finite(item) for item in cast("Sequence[Any]", value)]
+        return list(map(_finite, cast("Sequence[Any]", value)))
     if not isinstance(value, float) or math.isfinite(value):
         return value
     return None

@@ -95,5 +95,5 @@ def _shown_json(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {shown_text(key): _shown_json(item) for key, item in cast("Mapping[str, Any]", value).items()}
     if isinstance(value, (list, tuple)):
-        return [_shown_json(item) for item in cast("Sequence[Any]", value)]
+        return list(map(_shown_json, cast("Sequence[Any]", value)))
     return value

@@ -257,7 +257,7 @@ def _canonical(value: Any) -> Any:
         members = cast("Mapping[str, Any]", value)
         return {key: _canonical(members[key]) for key in sorted(members, key=_utf16)}
     if isinstance(value, (list, tuple)):
-        return [_canonical(item) for item in cast("Sequence[Any]", value)]
+        return list(map(_canonical, cast("Sequence[Any]", value)))
     # Servers that compute their schemas write 1 at one start and 1.0 at another (RFC 8785, 3.2.2.3).
     if isinstance(value, float) and value.is_integer():
         return int(value)

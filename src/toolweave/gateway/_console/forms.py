@@ -10,7 +10,15 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-from toolweave._json_types import array_or_empty, as_array, as_object, as_text, object_or_empty, without_members
+from toolweave._json_types import (
+    array_or_empty,
+    as_array,
+    as_number,
+    as_object,
+    as_text,
+    object_or_empty,
+    without_members,
+)
 
 _MAX_FIELDS = 100
 _MAX_CHOICES = 200
@@ -215,8 +223,8 @@ def _read(field: FormField, text: str) -> Any:
                 raise ValueError("a whole number is expected, such as 3")
             return int(text)
         case "number":
-            value = _json(text)
-            if isinstance(value, bool) or not isinstance(value, int | float):
+            value = as_number(_json(text))
+            if value is None:
                 raise ValueError("a number is expected, such as 1.5")
             return value
         case "choice":
@@ -255,9 +263,9 @@ def _shown(value: Any, kind: FieldKind, choices: Sequence[Any]) -> str:
                 return ""
             return _compact(value)
         case _:
-            if isinstance(value, int | float) and not isinstance(value, bool):
-                return _compact(value)
-            return ""
+            if as_number(value) is None:
+                return ""
+            return _compact(value)
 
 
 def _compact(value: Any) -> str:
@@ -275,7 +283,4 @@ def _text(node: Mapping[str, Any], name: str) -> str:
 
 
 def _bound(node: Mapping[str, Any], name: str) -> float | None:
-    value = node.get(name)
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return value
-    return None
+    return as_number(node.get(name))

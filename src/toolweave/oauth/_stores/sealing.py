@@ -38,7 +38,7 @@ class TokenCipher:
 
     def __init__(self, *keys: str | Secret) -> None:
         texts = filter(None, map(str.strip, ",".join(map(reveal, keys)).split(",")))
-        self._ciphers: Sequence[AESGCM] = [_cipher(text) for text in texts]
+        self._ciphers: Sequence[AESGCM] = list(map(_cipher, texts))
         if not self._ciphers:
             raise StoreError(f"the key for tokens is empty: expected {_HOW}")
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Any, TypeGuard, cast
 from urllib.parse import urlsplit
 
-from toolweave._json_types import JsonObject, as_array, as_text, object_or_empty
+from toolweave._json_types import JsonObject, as_array, as_number, as_text, object_or_empty, text_or_empty
 from toolweave._value import Value
 from toolweave.errors import shortened
 from toolweave.serve._request import Identity
@@ -107,9 +107,10 @@ def shown(value: object) -> str:
 
 def is_time(value: object) -> TypeGuard[int | float]:
     """Whether a value is a time (RFC 7519, `NumericDate`)."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    number = as_number(value)
+    if number is None:
         return False
-    return math.isfinite(value)
+    return math.isfinite(number)
 
 
 def spellings(url: str) -> tuple[str, ...]:
@@ -159,8 +160,8 @@ def check_kind(claims: JsonObject) -> None:
     if signs:
         raise TokenProblem(f"it is an ID token: it has {signs[0]!r}")
     for name in ("typ", "token_use"):
-        kind = claims.get(name)
-        if isinstance(kind, str) and kind.lower() in _OTHER_KINDS:
+        kind = text_or_empty(claims.get(name))
+        if kind.lower() in _OTHER_KINDS:
             raise TokenProblem(f"{name!r} is {shown(kind)}, expected an access token")
 
 

@@ -12,6 +12,7 @@ from urllib.parse import quote, urlsplit
 
 import msgspec
 
+from toolweave._json_types import without_empty
 from toolweave.serve._http.asgi import Send
 
 _ANONYMOUS = "A token is required, in the header 'Authorization: Bearer TOKEN'"
@@ -35,7 +36,7 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
     async def send(self, send: Send) -> None:
         """Answer with it."""
         members = {"error": self.error, "error_description": self.description}
-        body = json.dumps({name: value for name, value in members.items() if value}).encode()
+        body = json.dumps(without_empty(members)).encode()
         head = [
             (b"content-type", b"application/json"),
             (b"content-length", b"%d" % len(body)),

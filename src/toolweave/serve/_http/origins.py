@@ -36,11 +36,11 @@ class Origins:
         self, bound: str, *, hosts: Iterable[str] = (), origins: Iterable[str] = (), cors: Iterable[str] = ()
     ) -> None:
         self.local: bool = _is_local(bound)
-        names = {_lower(name) for name in hosts}
+        names = set(map(_lower, hosts))
         self._every_host = "*" in names
         self._hosts = names | (_LOOPBACK if self.local else {_bracketed(bound.lower())})
-        self._cors = frozenset(_origin(origin) for origin in cors)
-        self._origins = self._cors | {_origin(origin) for origin in origins}
+        self._cors = frozenset(map(_origin, cors))
+        self._origins = self._cors | set(map(_origin, origins))
         self._seen: set[bytes] = set()
 
     def serves(self, host: bytes | None) -> bool:

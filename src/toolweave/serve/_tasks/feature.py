@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import anyio
 import anyio.abc
 
-from toolweave._json_types import object_or_empty
+from toolweave._json_types import as_integer, object_or_empty
 from toolweave.errors import RequestError, StoreError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS
@@ -218,10 +218,8 @@ class TasksFeature:
         # the extension has no such parameter
         if request.modern:
             return self._ttl_ms
-        wished = request.object("task").get("ttl")
-        if isinstance(wished, bool) or not isinstance(wished, int):
-            return self._ttl_ms
-        if wished <= 0:
+        wished = as_integer(request.object("task").get("ttl"))
+        if wished is None or wished <= 0:
             return self._ttl_ms
         return min(wished, self._ttl_ms)
 
