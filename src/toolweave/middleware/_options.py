@@ -7,6 +7,8 @@ from typing import Any, cast
 
 import msgspec
 
+from toolweave._json_types import as_number
+
 
 def as_tuples(value: msgspec.Struct, *names: str) -> None:
     """Keep these members as tuples; a single text counts as one member.
@@ -48,7 +50,9 @@ def least(value: msgspec.Struct, least: float, *names: str) -> None:
         given: Any = getattr(value, name)
         if given is None:
             continue
-        if isinstance(given, bool) or not isinstance(given, int | float) or not given >= least:
+        number = as_number(given)
+        # not `<`, which NaN passes
+        if number is None or not number >= least:
             raise ValueError(f"{_where(value, name)} must be a number, {least:g} or more, not {given!r}")
 
 
