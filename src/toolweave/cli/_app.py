@@ -20,8 +20,8 @@ _HELP = """Use the tools of any MCP server, from a terminal, and serve your own.
 
 Servers come from mcp.json, .mcp.json, [tool.toolweave] in pyproject.toml and your editors' files in this
 project, such as .vscode/mcp.json and .cursor/mcp.json; where it has none, from your editors' own files. Or
-name files with --config, or one server with --url URL or after --. What came with a project starts after one
-yes for each content of a file, or with --trust.
+name files with --config, or one server with --url URL or after --. Servers of a project's files start after you
+confirm them, once for each version of a file. --trust skips the question.
 
 Exit codes: 0 ok; 1 the tool answered with an error or its arguments do not fit; 2 wrong usage or config, or
 no such tool or server; 3 no server could be reached or a deadline passed; 4 a config file of this project is

@@ -99,7 +99,7 @@ class ServeOptions:
             "--wait",
             metavar="SECONDS",
             minimum=0,
-            help="How long clients wait at most for slow servers of it; by default, for those that show life.",
+            help="How long clients wait for its slow servers. Default: while they show activity.",
             needs=["--config"],
         ),
     ] = None

@@ -39,7 +39,7 @@ class GatewayRunOptions:
             "--wait",
             metavar="SECONDS",
             minimum=0,
-            help="How long the start waits at most for slow servers; by default, for those that show life.",
+            help="How long the start waits for slow servers. Default: while they show activity.",
         ),
     ] = None
     http: HttpOption = None
@@ -52,7 +52,7 @@ class GatewayRunOptions:
         Option(
             "--admin-token-env",
             metavar="VAR",
-            help="The variable with the token of the admin API; on loopback there is one without.",
+            help="The variable with the token of the admin API. On loopback, a token is generated if you give none.",
             needs=["--http"],
         ),
     ] = None
@@ -91,7 +91,7 @@ class GatewayRunOptions:
         bool,
         Option(
             "--ui",
-            help="Serve the console at /ui; on loopback it is there without, elsewhere it wants --admin-token-env.",
+            help="Serve the console at /ui. On loopback it is on by default. Elsewhere, pass --admin-token-env.",
             needs=["--http"],
             excludes={"--no-ui": "", "--workers": "a console shows one process"},
         ),
