@@ -21,6 +21,8 @@ def test_everything_that_means_a_server_becomes_a_config(tmp_path: Path) -> None
     class InProcess:
         name = "inside"
 
+        async def run(self) -> None: ...
+
     server = InProcess()
 
     assert server_config({"command": "x"}) == ServerConfig(name="x", command="x")

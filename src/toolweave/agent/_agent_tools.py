@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Any, Protocol, TypeAlias, cast
+from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
 
 from toolweave._json_types import JsonObject, text_or_empty
 from toolweave.agent._lifespan import ToolsetSource
@@ -46,6 +46,16 @@ class SyncWrapped(Protocol):
     @property
     def wrapped(self) -> Toolset | Tool:
         """The async toolset or tool."""
+        ...
+
+
+@runtime_checkable
+class HasServerErrors(Protocol):
+    """A toolset over several servers, some of which may be down: a `Hub`."""
+
+    @property
+    def errors(self) -> Mapping[str, Exception]:
+        """The errors of the servers that are down, by name."""
         ...
 
 
@@ -173,6 +183,14 @@ class AgentTools(RoutingToolset):
             if may_have and source.live is None:
                 names.append(source.name)
         return names
+
+    def server_errors(self) -> dict[str, Exception]:
+        """Return the errors of servers that are down in its open toolsets, such as hubs, by server."""
+        found: dict[str, Exception] = {}
+        for source, _, _ in self._sources:
+            if isinstance(source.live, HasServerErrors):
+                found.update(source.live.errors)
+        return found
 
     def snapshot(self) -> ToolSnapshot:
         """Return the present tools; the same object as long as nothing changes."""

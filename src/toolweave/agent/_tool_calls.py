@@ -30,7 +30,7 @@ from toolweave.errors import ErrorKind, ToolError, ToolExecutionError, as_tool_e
 from toolweave.models._messages import ToolCallPart
 from toolweave.protocol.client_requests import ElicitationRequest, ElicitationResult
 from toolweave.tools._call import IDEMPOTENCY_KEY, NO_CONTEXT, CallContext, Progress, ToolCall
-from toolweave.tools._names import unknown_tool
+from toolweave.tools._names import down_servers, unknown_tool
 from toolweave.tools._result import ToolResult
 from toolweave.tools._spec import ToolSpec
 from toolweave.tools._toolset import Toolset
@@ -155,6 +155,7 @@ class ToolCalls:
         if unopened:
             sources = " or ".join(map(repr, unopened))
             text += f". It may be a tool of {sources}, which cannot be reached now"
+        text += down_servers(self.environment.runtime.tools.server_errors())
         return ToolResult.failure(text, kind=ErrorKind.NOT_FOUND)
 
     def _check_transport(self, turn: _TurnCalls, tool: ToolSpec, result: ToolResult) -> None:

@@ -193,8 +193,8 @@ class Agent(Generic[OutT_co]):
 
     @property
     def errors(self) -> Mapping[str, Exception]:
-        """The errors of the tool sources that could not be opened, by name."""
-        return self._runtime.errors
+        """The errors of the tool sources that could not be opened, and of its hubs' servers that are down, by name."""
+        return {**self.tools.server_errors(), **self._runtime.errors}
 
     def use_backend(self, backend: WorkBackend) -> None:
         """Store its runs in `backend` from now on, as with `Agent(backend=)`; only for an agent without a store."""

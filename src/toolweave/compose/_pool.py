@@ -18,6 +18,7 @@ from toolweave.config import ServerConfig
 from toolweave.errors import AuthRequiredError, ConfigError, ConnectionClosedError, RequestTimeoutError
 from toolweave.hub import Hub
 from toolweave.hub._hub import McpConnection
+from toolweave.tools._option_checks import check_type
 
 _Identity: TypeAlias = tuple[str, tuple[str, ...], ServerConfig]
 """The principal, the scopes and the settings of a connection: the first two distinguish those of one server quickly."""
@@ -59,6 +60,9 @@ class McpPool:
     """
 
     def __init__(self, *, max_idle: int = 32, max_connections: int | None = None, idle_seconds: float = 300.0) -> None:
+        check_type("max_idle", max_idle, int, "a whole number of connections")
+        check_type("max_connections", max_connections, int, "a whole number, or None for no bound")
+        check_type("idle_seconds", idle_seconds, (int, float), "a number of seconds")
         if max_idle < 0:
             raise ValueError(f"max_idle is at least 0, not {max_idle}")
         if max_connections is not None and max_connections < 1:

@@ -27,6 +27,8 @@ from toolweave.errors import ConfigError
 
 _LOG = logging.getLogger(__name__)
 _NO_SERVER: tuple[type, ...] = (bool, int, float, bytes, set, frozenset)
+# What an object in this process is opened by: our servers, transports, and the SDK's servers and their wrappers.
+_SERVER_ATTRIBUTES = frozenset({"open_wire", "__aenter__", "run", "_lowlevel_server", "_mcp_server"})
 _INTERPRETERS = {".py": sys.executable or "python3", ".js": "node", ".mjs": "node", ".cjs": "node"}
 _CONFIG_SUFFIXES = (".json", ".jsonc", ".yaml", ".yml", ".toml")
 _URL_SCHEMES = ("http", "https", "ws", "wss")
@@ -176,7 +178,28 @@ def _read(value: object, name: str) -> ServerConfig:
     words = as_sequence(value)
     if words is not None:
         return parse_command(words, name=name)
+    _check_server_object(value, name)
     return ServerConfig(name=name, transport="inprocess", server=value)
+
+
+def _check_server_object(value: object, name: str) -> None:
+    """Raise an error for an object that can never be a server, with the call that makes one of it.
+
+    Raises:
+        ConfigError: The value is a class, an agent, a function or another object that cannot be opened.
+    """
+    accepted = "a server is a config, a URL, a command or a server object"
+    if isinstance(value, type):
+        raise ConfigError(f"{accepted}, not the class {value.__name__}; pass an object of it", server=name or None)
+    if hasattr(value, "as_tool"):
+        hint = 'serve it first: create_mcp_server("name", agents=[...])'
+        raise ConfigError(f"{accepted}, not an agent ({type(value).__name__}); {hint}", server=name or None)
+    if _SERVER_ATTRIBUTES.isdisjoint(dir(value)):
+        hint = (
+            "to offer functions, resources or prompts, serve them first: "
+            'create_mcp_server("name", tools=..., resources=..., prompts=...)'
+        )
+        raise ConfigError(f"{accepted}, not {kind_of(value)}; {hint}", server=name or None)
 
 
 def _from_mapping(entry: JsonObject, name: str) -> ServerConfig:

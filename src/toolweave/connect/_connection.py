@@ -48,6 +48,7 @@ from toolweave.protocol.logs import LogLevel
 from toolweave.protocol.skipped_parts import SkippedPart
 from toolweave.tools._call import CallContext, ProgressCallback, ToolCall
 from toolweave.tools._names import unknown_tool
+from toolweave.tools._option_checks import check_type
 from toolweave.tools._result import ToolResult
 from toolweave.tools._toolset import ToolList, ToolsChanged, Toolset, ToolSnapshot, Unsubscribe
 from toolweave.tools._wrappers import BaseToolset
@@ -530,6 +531,8 @@ def connect_mcp(
     Raises:
         ConfigError: At once, when the target cannot be right. Awaiting raises `ServerError`s.
     """
+    check_type("callbacks", callbacks, Callbacks, "Callbacks(...)")
+    check_type("lazy", lazy, bool, "True or False")
     config = server_config(target, name=name, headers=headers, auth=auth, timeout=timeout)
     server: object = config.server
     kinds: tuple[type, ...] = (Toolset, Connecting)

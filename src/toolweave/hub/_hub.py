@@ -32,11 +32,12 @@ from toolweave.hub._fan_out import for_each
 from toolweave.hub._naming import NameConflict
 from toolweave.hub._offers import HubOffers, OfferNames
 from toolweave.hub._server_features import HubFeatures
-from toolweave.hub._starting import FAILED, OVER, STARTING, ServerStarts, Wait, check_wait
+from toolweave.hub._starting import FAILED, OVER, STARTING, ServerStarts, Wait, check_wait, chosen_names
 from toolweave.hub._tools import HubTools, missing_tool
 from toolweave.hub._warnings import HubWarnings, log_failure
 from toolweave.tools._call import CallContext, ToolCall
 from toolweave.tools._names import aliases, expose
+from toolweave.tools._option_checks import check_choice, check_type
 from toolweave.tools._owner_loop import OwnerLoop
 from toolweave.tools._result import ToolResult
 from toolweave.tools._toolset import Listeners, ToolsChanged, ToolSnapshot, Unsubscribe
@@ -68,19 +69,15 @@ class Hub(HubEventSubscriptions, Openable, HubFeatures):
         callbacks: Callbacks = NO_CALLBACKS,
         patience: float = 5.0,
     ) -> None:
-        if on_error not in ("skip", "raise"):
-            raise ValueError(f"on_error must be 'skip' or 'raise', not {on_error!r}")
+        check_choice("on_error", on_error, ("skip", "raise"))
+        check_type("callbacks", callbacks, Callbacks, "Callbacks(...)")
+        check_type("patience", patience, (int, float), "a number of seconds")
         check_wait(wait)
         self._source = LoadedConfig() if source is None else source
         self._callbacks = callbacks
         self._on_error = on_error
         self._wait: Wait = wait
-        if isinstance(names, str):
-            self._names = (names,)
-        elif names is None:
-            self._names = None
-        else:
-            self._names = tuple(names)
+        self._names = chosen_names(names)
         self._clients: dict[str, McpConnection] = {}
         self._clients_shown: Mapping[str, McpConnection] = MappingProxyType(self._clients)
         self._prefixes: dict[str, str] = {}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import os
 from collections import deque
-from collections.abc import Mapping
-from typing import Literal
+from collections.abc import Iterable, Mapping
+from typing import Literal, cast
 
 import anyio
 
@@ -14,6 +14,7 @@ from toolweave._json_types import as_number
 from toolweave.connect._activity import ActivityMonitor
 from toolweave.connect._connection import McpConnection
 from toolweave.connect._state import ConnectionState, StateChanged
+from toolweave.tools._option_checks import check_type
 
 _log = logging.getLogger("toolweave.hub")
 
@@ -29,6 +30,23 @@ OVER = FAILED | {ConnectionState.CLOSED}
 
 Wait = Literal["alive", "all", "any"] | float
 """A hub's wait for its servers to start: for all with signs of life, for all, for any, or at most some seconds."""
+
+
+def chosen_names(names: object) -> tuple[str, ...] | None:
+    """Return the names of the servers to start; None is all of them.
+
+    Raises:
+        TypeError: The names are neither a text nor a sequence of texts.
+    """
+    if names is None:
+        return None
+    if isinstance(names, str):
+        return (names,)
+    check_type("names", names, Iterable, "the names of servers, or None for all")
+    chosen = tuple(cast("Iterable[object]", names))
+    for name in chosen:
+        check_type("each of names", name, str, "the name of a server")
+    return cast("tuple[str, ...]", chosen)
 
 
 def check_wait(wait: object) -> None:

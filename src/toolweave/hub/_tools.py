@@ -10,7 +10,7 @@ from toolweave._json_types import only_members
 from toolweave.connect._connection import McpConnection
 from toolweave.errors import ErrorKind, ToolError
 from toolweave.hub._naming import NameConflict, NamedServer, name_server
-from toolweave.tools._names import AssignedNames, aliases, unknown_tool
+from toolweave.tools._names import AssignedNames, aliases, down_servers, unknown_tool
 from toolweave.tools._spec import ToolSpec
 from toolweave.tools._toolset import ToolsChanged, ToolSnapshot
 
@@ -176,7 +176,7 @@ def missing_tool(
     """
     server = server_of(name, {*starting, *errors}, prefixes)
     if server is None:
-        return ToolError(unknown_tool(name, known), kind=ErrorKind.NOT_FOUND)
+        return ToolError(unknown_tool(name, known) + down_servers(errors), kind=ErrorKind.NOT_FOUND)
     if server in starting:
         text = f"MCP error: server {server!r} is still connecting"
         return ToolError(text, kind=ErrorKind.NOT_SENT, retryable=True)

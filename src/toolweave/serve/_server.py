@@ -45,6 +45,7 @@ from toolweave.serve._offers.prompts import PromptLike
 from toolweave.serve._offers.resources import ResourceLike
 from toolweave.serve._offers.selection import ChosenOffers
 from toolweave.serve._operations import Operations
+from toolweave.serve._option_types import check_option_types
 from toolweave.serve._plain_calls import PlainCalls
 from toolweave.serve._request import Feature, Json, Middleware, Offered, Request
 from toolweave.serve._request_context import HandlerRunner
@@ -107,10 +108,9 @@ class Options:
     sampling: AnswersSampling | None = None
 
     def __post_init__(self) -> None:
+        check_option_types(self)
         if self.page_size is not None and self.page_size < 1:
             raise ValueError(f"page_size must be 1 or more, or None for one page, not {self.page_size!r}")
-        if self.store is not None and self.backend is not None:
-            raise ValueError("a backend includes a store; give store= or backend=, not both")
         if self.ttl_ms < 0:
             raise ValueError(f"ttl_ms must be 0 or more, not {self.ttl_ms!r}")
         if self.cache_scope not in ("private", "public"):

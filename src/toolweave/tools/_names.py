@@ -24,6 +24,8 @@ ANY_TOOL = "*"
 
 _MAX_SHOWN = 200
 _MAX_LISTED = 10
+_MAX_DOWN = 3
+_MAX_REASON = 300
 _ONE_BY_ONE = 16
 """Numeric suffixes up to this one are tried one after the other."""
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_-]")
@@ -281,3 +283,12 @@ def _with_digest(legal: str, name: ToolName, digits: int) -> str:
     identity = "\0".join((name.server or "", name.tool, name.exposed))
     digest = sha256(identity.encode("utf-8", "surrogatepass")).hexdigest()[:digits]
     return f"{legal[: MAX_WIRE_NAME - digits - 1]}_{digest}"
+
+
+def down_servers(errors: Mapping[str, Exception]) -> str:
+    """Return the end of the error text for an unknown tool: the servers that are down may have it, and why they are."""
+    if not errors:
+        return ""
+    reasons = [shortened(str(error).split("\n", 1)[0], _MAX_REASON) for error in errors.values()]
+    more = "" if len(reasons) <= _MAX_DOWN else f"; and {len(reasons) - _MAX_DOWN} more"
+    return f". It may be a tool of a server that is down: {'; '.join(reasons[:_MAX_DOWN])}{more}"

@@ -1,0 +1,103 @@
+"""A value of a wrong type is refused by the constructor it was given to, with the parameter and what to pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.hub.fleet import absent
+from toolweave import (
+    Agent,
+    CallContext,
+    ConfigError,
+    Hub,
+    McpPool,
+    ScriptedModel,
+    ToolCall,
+    connect_mcp,
+    connect_mcp_servers,
+    create_mcp_server,
+)
+from toolweave.models import ToolMessage, tool_call
+from toolweave.serve import directory
+
+pytestmark = pytest.mark.anyio
+
+
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+def agent(**options: Any) -> Agent[Any]:
+    return Agent(ScriptedModel(["done"]), **options)
+
+
+def test_an_agent_among_tools_is_refused_with_the_tool_to_pass() -> None:
+    with pytest.raises(TypeError, match=r"as_tool\(\)"):
+        agent(tools=[agent(name="other")])
+    with pytest.raises(ConfigError, match=r"not an agent \(Agent\).*agents=\[\.\.\.\]"):
+        connect_mcp(agent(name="other"))
+
+
+def test_a_directory_is_refused_as_a_server_with_the_server_that_offers_it(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"not Directory; .*create_mcp_server\(.*resources=\.\.\."):
+        connect_mcp(directory(tmp_path))
+    with pytest.raises(ConfigError, match=r"not function; .*create_mcp_server\("):
+        connect_mcp(add)
+    with pytest.raises(ConfigError, match=r"not the class Agent; pass an object of it"):
+        connect_mcp(Agent)
+
+
+@pytest.mark.parametrize(
+    ("make", "expected"),
+    [
+        (lambda: Hub(callbacks=3), "callbacks is Callbacks(...), not 3"),  # pyright: ignore[reportArgumentType]
+        (lambda: Hub(patience="5"), "patience is a number of seconds, not '5'"),  # pyright: ignore[reportArgumentType]
+        (lambda: Hub(names=3), "names is the names of servers, or None for all, not 3"),  # pyright: ignore[reportArgumentType]
+        (lambda: Hub(names=[3]), "each of names is the name of a server, not 3"),  # pyright: ignore[reportArgumentType]
+        (lambda: connect_mcp_servers({}, callbacks=3), "callbacks is Callbacks(...), not 3"),  # pyright: ignore[reportArgumentType]
+        (lambda: connect_mcp("x", callbacks=3), "callbacks is Callbacks(...), not 3"),  # pyright: ignore[reportArgumentType]
+        (lambda: connect_mcp("x", lazy="no"), "lazy is True or False, not 'no'"),  # pyright: ignore[reportArgumentType]
+        (lambda: McpPool(max_idle="9"), "max_idle is a whole number of connections, not '9'"),  # pyright: ignore[reportArgumentType]
+        (
+            lambda: McpPool(idle_seconds="9"),  # pyright: ignore[reportArgumentType]
+            "idle_seconds is a number of seconds, not '9'",
+        ),
+        (
+            lambda: create_mcp_server("s", page_size="9"),  # pyright: ignore[reportArgumentType]
+            "page_size is a whole number, or None for one page, not '9'",
+        ),
+        (
+            lambda: create_mcp_server("s", tasks=3),  # pyright: ignore[reportArgumentType]
+            "tasks is a mapping of tool names to rules, not 3",
+        ),
+        (
+            lambda: create_mcp_server("s", store="x.db"),  # pyright: ignore[reportArgumentType]
+            "store is a store, such as SqliteStore(path), or None, not 'x.db'",
+        ),
+        (lambda: create_mcp_server("s", logging="no"), "logging is True or False, not 'no'"),  # pyright: ignore[reportArgumentType]
+    ],
+)
+def test_a_wrong_type_is_refused_by_the_constructor_it_was_given_to(make: Callable[[], object], expected: str) -> None:
+    with pytest.raises(TypeError) as error:
+        make()
+    assert str(error.value) == expected
+
+
+async def test_a_call_of_a_tool_that_a_down_server_may_have_reports_the_server_and_why() -> None:
+    async with Hub({"math": absent()}) as hub:
+        helper = Agent(ScriptedModel([tool_call("add"), "done"]), tools=[hub])
+        async with helper:
+            result = await helper.send("What is 1 + 2?")
+            assert helper.errors.keys() == {"math"}
+        (reply,) = [message for message in result.messages if isinstance(message, ToolMessage)]
+        direct = await hub.call(ToolCall(name="add"), CallContext())
+    reason = str(hub.errors["math"]).split("\n", 1)[0]
+    for text in (str(reply), direct.text):
+        assert "It may be a tool of a server that is down" in text
+        assert "math" in text
+    assert reason in direct.text
