@@ -18,10 +18,11 @@ def test_everything_that_means_a_server_becomes_a_config(tmp_path: Path) -> None
     script = tmp_path / "my server.py"
     script.touch()
 
-    class InProcess:
-        name = "inside"
-
+    class Unnamed:
         async def run(self) -> None: ...
+
+    class InProcess(Unnamed):
+        name = "inside"
 
     server = InProcess()
 
@@ -38,7 +39,7 @@ def test_everything_that_means_a_server_becomes_a_config(tmp_path: Path) -> None
     assert server_config(Path("/opt/bin/server")) == ServerConfig(name="server", command="/opt/bin/server")
     assert server_config(server).server is server
     assert server_config(server).name == "inside"
-    assert server_config(object()).name == "inprocess"
+    assert server_config(Unnamed()).name == "inprocess"
     assert server_config({"transport": "sse", "connection": {"url": "http://h"}}).transport == "sse"
 
 

@@ -55,6 +55,31 @@ async def test_a_burst_is_allowed_and_then_the_rate() -> None:
     assert again.data["retryAfterMs"] == 5000
 
 
+async def test_a_rate_below_one_call_still_lets_one_through_at_once() -> None:
+    clock = Clock()
+    server = company(RateLimit(calls=0.5, seconds=1, store=MemoryLimits(clock=clock)))
+    await caller(ADA).call(server, "find")
+
+    error = await refused(server, caller(ADA))
+    clock.now += 2
+    await caller(ADA).call(server, "find")
+
+    assert error.data["retryAfterMs"] == 2000
+
+
+async def test_a_budget_holds_until_the_last_instant_of_its_period() -> None:
+    clock = Clock()
+    server = company(CallBudget(calls=1, per="minute", store=MemoryLimits(clock=clock)))
+    clock.now += 59.5 - clock.now % 60
+    await caller(ADA).call(server, "find")
+
+    error = await refused(server, caller(ADA))
+    clock.now += 0.5
+    await caller(ADA).call(server, "find")
+
+    assert error.data["retryAfterMs"] == 500
+
+
 async def test_each_caller_has_a_count_of_its_own() -> None:
     server = company(RateLimit(calls=1, seconds=60))
     await caller(ADA).call(server, "find")
