@@ -202,5 +202,5 @@ def test_what_is_no_way_to_wait_is_refused_at_once(wait: object) -> None:
 
 
 def test_what_is_no_failure_policy_is_refused_at_once() -> None:
-    with pytest.raises(ValueError, match="on_error must be 'skip' or 'raise', not 'ignore'"):
+    with pytest.raises(ValueError, match="on_error is 'skip' or 'raise', not 'ignore'"):
         connect_mcp_servers({}, on_error=cast("Any", "ignore"))
