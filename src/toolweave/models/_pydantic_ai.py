@@ -84,10 +84,12 @@ def wire_history(messages: Sequence[Message], system: str | None, tools: WireToo
                     out.append(wire.ModelRequest(parts=pending))
                     pending = []
                 out.append(wire.ModelResponse(parts=_response_parts(message.parts, tools)))
+    # An empty request stands for an empty conversation, as the framework needs one.
     if pending or not out:
         out.append(wire.ModelRequest(parts=pending))
     if system:
         requests = [one for one in out if isinstance(one, wire.ModelRequest)]
+        # The framework takes the instructions of the last request; those of earlier ones are history.
         for last in requests[-1:]:
             last.instructions = system
     return out
@@ -150,6 +152,7 @@ def _response_parts(parts: Iterable[AssistantPart], tools: WireTools) -> list[wi
                 if raw.get("part_kind") == _OF_NEXT:
                     added = only_members(raw, _ADDED)
                     continue
+                # Given back as it came, since signatures of thoughts are checked by the provider.
                 out.append(_adapter().validate_python(dict(raw)))
             case _:
                 pass  # another provider's

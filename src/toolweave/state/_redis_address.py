@@ -132,6 +132,7 @@ def split_name(url: str) -> tuple[str, str | None]:
     options: list[str] = []
     for part in query.split("&"):
         if part.startswith("name="):
+            # The first one counts, and none of them is passed on: the package refuses options that it does not have.
             name = name or unquote_plus(part.removeprefix("name="))
         elif part:
             options.append(part)
@@ -159,6 +160,7 @@ def _parsed(url: str) -> _ParsedUrl | None:
         place = f"{split.scheme}://{_printable_host(split.hostname or 'localhost', port)}/{database}"
     is_without_path = split.scheme == "unix" and not split.path
     is_odd_database = database != "" and not database.isdecimal()
+    # The package would use database 0 for a name, and a fragment is often a password with an unescaped '#'.
     if split.fragment or is_without_path or is_odd_database:
         return None
     return _ParsedUrl(place, _secrets(secrets), url)
@@ -179,6 +181,7 @@ def _parsed_with_sentinels(scheme: str, rest: str) -> _ParsedUrl | None:
     except ValueError:
         return None
     segments = list(filter(None, split.path.split("/")))
+    # Without a database it is 0, as in the URL of a single Redis.
     if len(segments) == 1:
         segments.append("0")
     is_misplaced = any(name in _NOT_OPTIONS for name, _ in options)
@@ -237,6 +240,7 @@ def _sentinel(text: str) -> tuple[str, int]:
 
 def _user(name: str | None) -> str | None:
     """Return a user name, None for the default one, which is not secret."""
+    # This user is in every Redis, so the name is not a secret. Masking it would hide an ordinary word in errors.
     if name == "default":
         return None
     return name

@@ -177,6 +177,7 @@ def resume(options: AgentTarget, run_id: RunId, store: StoreOption = None, as_js
 
         chat = chat_options(options, store=store)
         one = await _found(statuses, run_id)
+        # Before the process is started, whose error nobody would see.
         await _check_resumable(statuses, one)
         await servers_of(chat)  # as for spawn
         await choose_model(chat.model)
@@ -226,6 +227,7 @@ def list_runs(
                 RunFilter.INTERRUPTED: statuses.interrupted,
                 RunFilter.WAITING: statuses.waiting_runs,
             }
+            # These lists have the oldest first.
             found = list(reversed(await some[which]()))[:limit]
         if as_json:
             answer_json({"runs": list(map(_run_json, found))})

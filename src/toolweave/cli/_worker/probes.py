@@ -77,6 +77,7 @@ class WorkerProbes:
             raise CommandError(f"cannot listen on {where}: {error.strerror or error}") from None
         async with listener, anyio.create_task_group() as tasks:
             tasks.start_soon(listener.serve, self._pages.serve)
+            # The port that was bound: port 0 asks for any free one.
             self.address = f"http://{host}:{listener.extra(anyio.abc.SocketAttribute.local_port)}"  # noqa: S610 - not Django
             yield
             tasks.cancel_scope.cancel()
@@ -97,6 +98,7 @@ class WorkerProbes:
         else:
             reply = _reply(404)
         if head.method == b"HEAD":
+            # HEAD has the headers of GET, its length included (RFC 9110, 9.3.2).
             return reply[: reply.index(b"\r\n\r\n") + 4]
         return reply
 

@@ -76,11 +76,13 @@ def fields_of(schema: Mapping[str, Any]) -> tuple[FormField, ...] | None:
     if properties is None and not any(name in schema for name in ("anyOf", "oneOf", "allOf", "$ref")):
         return ()
     found = as_object(properties)
+    # Nothing is shown instead of a part: a form that lacks fields would send arguments that lack them.
     if found is None or len(found) > _MAX_FIELDS:
         return None
     required = set(map(str, array_or_empty(schema.get("required"))))
     fields: list[FormField] = []
     for at, (name, part) in enumerate(found.items()):
+        # The key is a number, because the name is the server's and may be any text.
         fields.append(_field(f"f{at}", str(name), part, schema, str(name) in required))
     return tuple(fields)
 
@@ -91,6 +93,7 @@ def read_fields(fields: Sequence[FormField], sent: Mapping[str, str]) -> tuple[d
     wrong: dict[str, str] = {}
     for field in fields:
         text = sent.get(field.key, "")
+        # A browser sends an empty text for a field that was left alone.
         if not text and not field.required:
             continue
         try:
@@ -134,6 +137,7 @@ def _field(key: str, name: str, part: Any, root: Mapping[str, Any], required: bo
 def _plain(part: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a schema with its reference resolved, and without the null of an optional value."""
     node = object_or_empty(part)
+    # Bounded, since a reference may lead back to itself.
     for _ in range(_MAX_STEPS):
         reference = node.get("$ref")
         own = without_members(node, "$ref")
@@ -145,6 +149,8 @@ def _plain(part: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
             break
         others = list(map(object_or_empty, alternatives))
         others = [one for one in others if one.get("type") != "null"]
+        # With null left out, one alternative is an optional value; several are a choice if all of them are fixed
+        # values.
         if len(others) != 1:
             return _joined(node, others)
         node = {**others[0], **without_members(own, "anyOf", "oneOf")}
@@ -157,6 +163,7 @@ def _joined(node: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> Map
     for one in others:
         fixed = [one["const"]] if "const" in one else as_array(one.get("enum"))
         if fixed is None:
+            # Without a type the field is shown as JSON, in which any of the alternatives can be written.
             return {**node, "type": None}
         values += fixed
     return {**node, "enum": values}
@@ -217,6 +224,7 @@ def _hint(kind: FieldKind, node: Mapping[str, Any]) -> str:
 def _read(field: FormField, text: str) -> Any:
     match field.kind:
         case "line" | "text":
+            # HTML forms send line ends as CRLF, whatever was typed.
             return text.replace("\r\n", "\n")
         case "integer":
             if not _WHOLE.fullmatch(text.strip()):
@@ -228,6 +236,7 @@ def _read(field: FormField, text: str) -> Any:
                 raise ValueError("a number is expected, such as 1.5")
             return value
         case "choice":
+            # By position, as a value may be of any type, and 1 and "1" would be the same text.
             choices = {str(place): value for place, value in enumerate(field.choices)}
             if text not in choices:
                 raise ValueError("one of the values is expected")
@@ -237,6 +246,7 @@ def _read(field: FormField, text: str) -> Any:
 
 
 def _json(text: str) -> Any:
+    # Python reads NaN and Infinity, which no server has to accept.
     def refuse(name: str) -> Any:
         raise ValueError(f"{name} is not JSON")
 
@@ -253,6 +263,7 @@ def _shown(value: Any, kind: FieldKind, choices: Sequence[Any]) -> str:
     match kind:
         case "choice":
             wanted = _compact(value)
+            # Compared as JSON, in which true is not 1.
             return next((str(at) for at, one in enumerate(choices) if _compact(one) == wanted), "")
         case "line" | "text":
             if isinstance(value, str):

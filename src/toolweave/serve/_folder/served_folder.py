@@ -48,6 +48,7 @@ class ServedFolder:
             *files,
             *self._skills,
         )
+        # Only then: in a folder with decorated functions, the public ones beside them are helpers.
         if self.empty and python.modules:
             python.add_plain_functions()
             self.tools = tuple(python.tools)
@@ -80,6 +81,7 @@ class ServedFolder:
 
     def _below(self, name: str) -> Path | None:
         """Return the folder of this name, if it exists and does not lead out."""
+        # Resolved first, so that a symbolic link is judged by where it leads.
         path = (self.root / name).resolve()
         if not is_directory(path):
             return None
