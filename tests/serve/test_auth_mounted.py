@@ -108,6 +108,31 @@ async def test_the_metadata_are_where_the_challenge_says(make: Any, prefix: str)
     assert answer.json()["resource"] == url
 
 
+@pytest.mark.parametrize("prefix", ["/api", "/a/b"])
+async def test_below_an_application_without_routes_the_challenge_names_the_metadata_below_the_mount(
+    prefix: str,
+) -> None:
+    origin = free_origin()
+    url = f"{origin}{prefix}/mcp"
+    app = mcp_app(jwt_auth(url))
+
+    async def outer(scope: Any, receive: Any, send: Any) -> None:
+        """Serve the paths below the mount; like many an ASGI server, have no list of routes."""
+        if scope["type"] == "lifespan" or scope["path"].startswith(f"{prefix}/"):
+            await app({**scope, "root_path": prefix}, receive, send)
+            return
+        await send({"type": "http.response.start", "status": 404, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    async with served(outer, origin):
+        status, named = await named_metadata(url)
+        answer = await exchange(named, "GET")
+
+    assert (status, answer.status) == (401, 200)
+    assert named.startswith(f"{origin}{prefix}/.well-known/")
+    assert answer.json()["resource"] == url
+
+
 async def test_a_challenge_for_more_scopes_names_them_too() -> None:
     origin = free_origin()
     url = f"{origin}/api/mcp"
