@@ -121,6 +121,67 @@ async def test_rules_know_the_claims_of_an_api_key_and_scopes_hold_for_it() -> N
             assert (answer.status, "insufficient_scope" in answer.headers["www-authenticate"]) == (403, True)
 
 
+async def test_a_claim_that_no_api_key_has_is_named_when_the_gateway_starts(caplog: pytest.LogCaptureFixture) -> None:
+    keys = {"api_keys": {"ci": {"key": KEY_OF_CI, "claims": {"team": "platform", "realm": {"roles": ["dev"]}}}}}
+    rules = [
+        {"effect": "allow", "claims": {"team": "x", "realm.roles": "dev"}},
+        {"effect": "deny", "claims": {"tema": 1}},
+    ]
+    entries = [{"name": "access_rules", "rules": rules}]
+    views = {"small": {"middleware": [{"name": "access_rules", "rules": [{"effect": "allow", "claims": {"a.b": 1}}]}]}}
+    with anyio.fail_after(BOUND):
+        async with serving(config_of(keys, middleware=entries, virtual=views)) as (manager, _):
+            warnings = [one for one in manager.status().warnings if "claim" in one]
+        logged = [one.getMessage() for one in caplog.records if "claim" in one.getMessage()]
+
+    step = "add it to 'claims' of a key, or correct the name"
+    assert warnings == [
+        f"gateway: no API key has the claim 'tema' of a rule of 'gateway.middleware'; {step}",
+        f"gateway: no API key has the claim 'a.b' of a rule of 'gateway.virtual.small.middleware'; {step}",
+    ]
+    assert logged == warnings
+
+
+async def test_a_claim_for_headers_or_arguments_of_a_server_that_no_api_key_has_is_a_warning() -> None:
+    keys = {"api_keys": {"ci": {"key": KEY_OF_CI, "claims": {"mail": "ci@corp.example"}}}}
+    headers = {"X-Person": "mail", "X-Tenant": "org.name"}
+    shape = [{"tools": ["find"], "arguments": {"by": {"claim": "mail"}, "tenant": {"claim": "org.name"}}}]
+    entry = {"url": "https://crm.example/mcp", "claim_headers": headers, "shape": shape}
+    loaded = load_gateway_config({"mcpServers": {"crm": entry}, "gateway": {"auth": keys}})
+
+    users = "'claim_headers' of server 'crm' and 'shape' of server 'crm'"
+    step = "add it to 'claims' of a key, or correct the name"
+    assert [one for one in loaded.warnings if "claim" in one] == [
+        f"gateway: no API key has the claim 'org.name' of {users}; {step}"
+    ]
+
+
+@pytest.mark.slow
+async def test_teams_and_roles_of_an_issuer_decide_what_a_person_sees() -> None:
+    team = {"effect": "allow", "names": ["notes_who"], "claims": {"https://corp.example/teams": ["platform", "data"]}}
+    role = {"effect": "allow", "names": ["notes_remove"], "claims": {"realm_access.roles": "admin"}}
+    middleware = [{"name": "access_rules", "rules": [team, role]}]
+    expected: list[tuple[dict[str, Any], list[str]]] = [
+        ({"https://corp.example/teams": ["sales", "data"]}, ["notes_who"]),
+        ({"realm_access": {"roles": ["user", "admin"]}}, ["notes_remove"]),
+        (
+            {"https://corp.example/teams": ["platform"], "realm_access": {"roles": ["admin"]}},
+            ["notes_remove", "notes_who"],
+        ),
+        ({"https://corp.example/teams": "Platform", "realm_access": {"roles": ["administrator"]}}, []),
+        ({"realm_access": "admin"}, []),
+        ({}, []),
+    ]
+    with running_issuer() as issuer, anyio.fail_after(BOUND):
+        issuer.publish()
+        auth = {"jwt": {"issuer": issuer.url, "audience": URL}}
+        async with serving(config_of(auth, middleware=middleware)) as (manager, base):
+            shown = [await names(f"{base}/mcp", issuer.token(aud=URL, **claims)) for claims, _ in expected]
+            assert manager.status().warnings == ()
+
+    assert shown == [tools for _, tools in expected]
+
+
 async def test_an_api_key_ends_at_its_time_and_two_keys_of_one_name_are_one_caller() -> None:
     keys = ApiKeys(
         [
