@@ -101,3 +101,9 @@ async def test_a_call_of_a_tool_that_a_down_server_may_have_reports_the_server_a
         assert "It may be a tool of a server that is down" in text
         assert "math" in text
     assert reason in direct.text
+
+
+@pytest.mark.parametrize("bound", [0, -1])
+def test_a_pool_that_could_lease_no_connection_is_refused(bound: int) -> None:
+    with pytest.raises(ValueError, match=rf"^max_connections is at least 1, not {bound}$"):
+        McpPool(max_connections=bound)

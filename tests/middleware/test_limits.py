@@ -137,6 +137,17 @@ async def test_a_budget_ends_with_its_period_over_http(era: str) -> None:
     assert caught.value.data == {"retryable": True, "retryAfterMs": (86_400 - 100) * 1000}
 
 
+async def test_budgets_of_two_periods_in_one_store_are_counted_apart() -> None:
+    store = MemoryLimits(clock=Clock())
+    by_minute = company(CallBudget(calls=1, per="minute", store=store))
+    by_day = company(CallBudget(calls=1, per="day", store=store))
+    await caller(ADA).call(by_minute, "find")
+    await caller(ADA).call(by_day, "find")
+
+    await refused(by_minute, caller(ADA))
+    await refused(by_day, caller(ADA))
+
+
 async def test_a_budget_of_nothing_refuses_everything() -> None:
     await refused(company(CallBudget(calls=0, per="minute")), caller(ADA))
 

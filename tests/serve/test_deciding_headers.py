@@ -14,7 +14,7 @@ from tests.gateway.relayed import MODERN, Json
 from tests.serve.serving import served_http
 from toolweave import tool
 from toolweave.serve import McpServer, create_mcp_server
-from toolweave.serve._http.deciding_headers import COMPARED, JUDGED, ROUTING, SINGLE, JudgedHeaders
+from toolweave.serve._http.deciding_headers import COMPARED, JUDGED, ROUTING, SINGLE, JudgedHeaders, KeptVerdicts
 
 pytestmark = pytest.mark.anyio
 
@@ -106,3 +106,29 @@ def test_a_check_whose_verdict_is_kept_cannot_read_another_header() -> None:
     assert dict(headers) == {b"host": b"localhost"}
     with pytest.raises(RuntimeError, match="x-other"):
         headers.get(b"x-other")
+
+
+def test_values_that_clients_choose_do_not_decide_how_many_verdicts_are_kept() -> None:
+    judged: list[bytes] = []
+
+    def judge(headers: JudgedHeaders) -> bytes:
+        judged.append(headers[b"host"])
+        return headers[b"host"]
+
+    kept = KeptVerdicts(judge)
+
+    def verdict(host: bytes) -> bytes:
+        return kept[tuple(host if name == b"host" else None for name in JUDGED)]
+
+    for _ in range(2):
+        assert verdict(b"localhost") == b"localhost"
+    assert judged == [b"localhost"]
+
+    for number in range(3_000):
+        assert verdict(b"h%d" % number) == b"h%d" % number
+    assert len(kept) <= 1_024
+
+    long = b"h" * 10_000
+    before = len(kept)
+    assert verdict(long) == long
+    assert len(kept) == before
