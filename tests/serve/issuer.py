@@ -60,7 +60,7 @@ class Issuer:
     def token(
         self, key: Any = KEY, algorithm: str = "RS256", *, header: dict[str, Any] | None = None, **claims: Any
     ) -> str:
-        """Return a token; a claim that is None is left out."""
+        """Return a token; a claim or a key id that is None is left out."""
         said = {
             "iss": self.url,
             "aud": AUDIENCE,
@@ -71,7 +71,10 @@ class Issuer:
             **claims,
         }
         kept = {name: value for name, value in said.items() if value is not None}
-        return jwt.encode(kept, key, algorithm=algorithm, headers={"kid": "k1", **(header or {})})
+        headers = {"kid": "k1", **(header or {})}
+        if headers["kid"] is None:
+            del headers["kid"]
+        return jwt.encode(kept, key, algorithm=algorithm, headers=headers)
 
 
 def as_jwk(key: Any, key_id: str) -> dict[str, Any]:

@@ -9,6 +9,8 @@ from typing import Any
 import anyio
 import jwt
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from jwt.algorithms import ECAlgorithm
 
 from tests.connect.targets import eventually
 from tests.serve.exchanges import call
@@ -158,6 +160,23 @@ async def test_a_token_without_a_key_id_is_verified_by_the_only_key() -> None:
 
         assert await auth.identify(jwt.encode(claims, KEY, "RS256")) is not None
         assert await auth.identify(jwt.encode(claims, STRANGER, "RS256")) is None
+
+
+@pytest.mark.parametrize("key_id", ["k1", None])
+async def test_of_several_keys_with_one_id_the_one_that_signed_the_token_counts(key_id: str | None) -> None:
+    elliptic = ec.generate_private_key(ec.SECP256R1())
+    second = rsa.generate_private_key(65537, 2048)
+    header: dict[str, Any] = {"kid": key_id}
+    with running_issuer() as issuer:
+        jwks = [as_jwk(KEY, "k1"), as_jwk(second, "k1"), json.loads(ECAlgorithm.to_jwk(elliptic.public_key()))]
+        issuer.publish([{**jwk, "kid": key_id, "use": None, "alg": None} for jwk in jwks])
+        auth = JwtAuth(issuer=issuer.url, audience=AUDIENCE)
+
+        assert await auth.identify(issuer.token(header=header)) is not None
+        assert await auth.identify(issuer.token(second, header=header)) is not None
+        assert await auth.identify(issuer.token(elliptic, "ES256", header=header)) is not None
+        assert await auth.identify(issuer.token(STRANGER, header=header)) is None
+        assert await auth.identify(issuer.token(elliptic, "ES256", header=header, aud="another")) is None
 
 
 async def test_many_requests_at_once_fetch_the_keys_once_and_one_that_gives_up_spoils_it_for_nobody() -> None:

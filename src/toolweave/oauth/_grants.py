@@ -14,7 +14,7 @@ from toolweave.oauth._discovery import AuthServerInfo
 from toolweave.oauth._fetch import FetchFailed, GuardedFetch, checked_url, quoted
 from toolweave.oauth._metadata import AuthorizationServer
 from toolweave.oauth._records import ClientRegistration
-from toolweave.oauth._token_endpoint import TokenEndpoint, TokenRefused, TokenResponse, revealed
+from toolweave.oauth._token_endpoint import TokenEndpoint, TokenRefused, TokenResponse, number_of, revealed
 from toolweave.oauth._user_agent import DevicePrompt, UserAgent
 
 _URN = "urn:ietf:params:oauth"
@@ -27,16 +27,21 @@ _MAX_PAUSE = 3600.0
 
 
 class DeviceAnswer(Value, frozen=True):
-    """The answer to a device authorization request (RFC 8628, 3.2)."""
+    """The answer to a device authorization request (RFC 8628, 3.2).
+
+    Attributes:
+        verification_url: The name of `verification_uri` in the drafts of the RFC, which servers still use.
+    """
 
     repr_exclude: ClassVar[frozenset[str]] = frozenset({"device_code"})
 
     device_code: str
     user_code: str
-    verification_uri: str
-    expires_in: float
+    verification_uri: str | None = None
+    verification_url: str | None = None
+    expires_in: float | str | None = None
     verification_uri_complete: str | None = None
-    interval: float = _INTERVAL
+    interval: float | str | None = None
 
 
 async def device_tokens(
@@ -55,14 +60,29 @@ async def device_tokens(
     answer = (await endpoint.post(url, "the device authorization endpoint", form)).decoded(DeviceAnswer)
     prompt = DevicePrompt(
         user_code=quoted(answer.user_code),
-        verification_uri=checked_url(answer.verification_uri, "the page of the sign-in by device"),
+        verification_uri=_page(answer),
         verification_uri_complete=_complete(answer),
-        expires_in=max(0.0, min(answer.expires_in, endpoint.settings.timeout)),
+        expires_in=_lifetime(answer, endpoint.settings.timeout),
     )
     await user_agent.show_device_code(prompt, server=server)
     with anyio.move_on_after(prompt.expires_in):
         return await _polled(endpoint, found, answer)
     raise TokenRefused("expired_token", f"the code was not typed within {prompt.expires_in:g} s")
+
+
+def _page(answer: DeviceAnswer) -> str:
+    url = answer.verification_uri or answer.verification_url
+    if url is None:
+        raise FetchFailed("its device authorization endpoint names no page to type the code in", final=True)
+    return checked_url(url, "the page of the sign-in by device")
+
+
+def _lifetime(answer: DeviceAnswer, timeout: float) -> float:
+    """Return the seconds to wait for the person: the lifetime of the code, at most the timeout of the sign-in."""
+    seconds = number_of(answer.expires_in)
+    if seconds is None:
+        return timeout
+    return max(0.0, min(seconds, timeout))
 
 
 def _complete(answer: DeviceAnswer) -> str | None:
@@ -78,7 +98,10 @@ async def _polled(endpoint: TokenEndpoint, found: AuthServerInfo, answer: Device
     The caller bounds the whole: the code expires.
     """
     # A server that names 0 would otherwise be asked without a pause.
-    pause = min(max(answer.interval, 1.0), _MAX_PAUSE)
+    interval = number_of(answer.interval)
+    if interval is None:
+        interval = _INTERVAL
+    pause = min(max(interval, 1.0), _MAX_PAUSE)
     form = {
         "grant_type": f"{_URN}:grant-type:device_code",
         "device_code": answer.device_code,

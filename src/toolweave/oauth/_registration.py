@@ -19,7 +19,7 @@ from toolweave.config import OAuth, is_loopback
 from toolweave.oauth._fetch import FetchFailed, GuardedFetch, quoted
 from toolweave.oauth._metadata import AuthorizationServer, first_of
 from toolweave.oauth._records import ClientRegistration
-from toolweave.oauth._token_endpoint import RefusalBody, TokenRefused, revealed
+from toolweave.oauth._token_endpoint import RefusalBody, TokenRefused, number_of, revealed
 
 _METHODS = ("none", "client_secret_basic", "client_secret_post")
 _BASIC = "client_secret_basic"
@@ -43,7 +43,7 @@ class RegistrationAnswer(Value, frozen=True):
 
     client_id: str
     client_secret: str | None = None
-    client_secret_expires_at: float | None = None
+    client_secret_expires_at: float | str | None = None
     token_endpoint_auth_method: str | None = None
     redirect_uris: list[str] | None = None
 
@@ -140,7 +140,7 @@ async def register(
         method=method,
         redirect_uris=redirect_uris,
         # 0 is never
-        secret_expires_at=made.client_secret_expires_at or None,
+        secret_expires_at=number_of(made.client_secret_expires_at) or None,
         scopes=tuple(scopes),
     )
 
@@ -184,7 +184,4 @@ def _refused(status: int, body: bytes) -> Exception:
         refusal = decode_json(body, RefusalBody)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return FetchFailed(f"{_ENDPOINT} answers HTTP {status}", final=True)
-    text = refusal.error
-    if refusal.error_description:
-        text += f": {refusal.error_description}"
-    return TokenRefused(refusal.error, f"{_ENDPOINT} refuses: {quoted(text)}")
+    return TokenRefused(refusal.error, f"{_ENDPOINT} refuses: {quoted(refusal.text)}")

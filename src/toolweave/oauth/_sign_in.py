@@ -409,16 +409,16 @@ class SignIn:
         if tokens.seconds is not None:
             expires_at = now + tokens.seconds
         # An omitted scope means that all the requested ones were granted (RFC 6749, 5.1).
-        if tokens.scope is not None:
-            scopes = tokens.scope.split()
+        if tokens.scopes is not None:
+            scopes = tokens.scopes
         if key is not None:
             pem = key.pem()
         record = TokenRecord(
             key=self._key(issuer),
             access_token=tokens.access_token,
-            token_type=tokens.token_type,
+            token_type=tokens.token_type or "Bearer",
             expires_at=expires_at,
-            refresh_token=tokens.refresh_token,
+            refresh_token=tokens.refresh_token or None,
             scopes=tuple(scopes),
             registration=client,
             dpop_key=pem,

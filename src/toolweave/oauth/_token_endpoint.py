@@ -5,14 +5,17 @@ from __future__ import annotations
 import base64
 import importlib
 import inspect
+import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
-from urllib.parse import quote
+from typing import TYPE_CHECKING, Any, ClassVar, cast
+from urllib.parse import parse_qsl, quote
 
 import anyio.to_thread
+import msgspec
 
+from toolweave._masking import mask_foreign
 from toolweave._value import Value
 from toolweave.config import OAuth, OAuthSecret, Secret, reveal
 from toolweave.http import origin_of
@@ -33,7 +36,8 @@ _SECRET_FIELDS = (
     *("code", "code_verifier", "refresh_token", "client_secret", "client_assertion", "assertion", "subject_token"),
     *("token", "device_code"),
 )
-_HIDDEN_FROM = 4
+_FORM = "application/x-www-form-urlencoded"
+_MAX_FORM_FIELDS = 100
 _DPOP = "DPoP"
 CLIENT_REFUSALS = ("invalid_client", "unauthorized_client")
 """The errors of a client that is unknown, or not authenticated as the server expects."""
@@ -55,31 +59,64 @@ class RefusalBody(Value, frozen=True):
     """The body of a refusal (RFC 6749, 5.2)."""
 
     error: str
-    error_description: str | None = None
+    error_description: Any = None
+
+    @property
+    def text(self) -> str:
+        """The error and its description, which some servers give as a list of texts."""
+        described: Any = self.error_description
+        if isinstance(described, list):
+            described = " ".join(map(str, cast("list[Any]", described)))
+        if not described:
+            return self.error
+        return f"{self.error}: {described}"
+
+
+class _Outcome(Value, frozen=True):
+    """The members that distinguish a refusal from a success, whatever the HTTP status is."""
+
+    error: Any = None
+    access_token: Any = None
+    device_code: Any = None
+
+    @property
+    def is_refusal(self) -> bool:
+        """Whether there is an error and nothing that was asked for."""
+        has_error = isinstance(self.error, str) and self.error != ""
+        return has_error and not (self.access_token or self.device_code)
 
 
 class TokenResponse(Value, frozen=True):
-    """The successful response of a token endpoint (RFC 6749, 5.1), unchanged."""
+    """The successful response of a token endpoint (RFC 6749, 5.1), unchanged.
+
+    Only the token is strictly read. The other members have several forms among the servers in use.
+    """
 
     repr_exclude: ClassVar[frozenset[str]] = frozenset({"access_token", "refresh_token"})
 
     access_token: str
-    token_type: str = "Bearer"  # noqa: S105
-    expires_in: float | str | None = None
+    token_type: str | None = "Bearer"  # noqa: S105
+    expires_in: Any = None
     refresh_token: str | None = None
-    scope: str | None = None
+    scope: str | list[str] | None = None
     issued_token_type: str | None = None
 
     @property
     def seconds(self) -> float | None:
         """The lifetime of the token in seconds; None if it is missing or not plausible."""
-        try:
-            seconds = float(self.expires_in or "")
-        except ValueError:
-            return None
-        if 0 < seconds <= _MAX_SECONDS:
+        seconds = number_of(self.expires_in)
+        if seconds is not None and 0 < seconds <= _MAX_SECONDS:
             return seconds
         return None
+
+    @property
+    def scopes(self) -> tuple[str, ...] | None:
+        """The scopes of the token; None if the response has none, so that they are the requested ones."""
+        if self.scope is None:
+            return None
+        if isinstance(self.scope, str):
+            return tuple(self.scope.split())
+        return tuple(self.scope)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -127,8 +164,9 @@ class TokenEndpoint:
         """
         wanted = "Bearer" if self.key is None else _DPOP
         # A token that is not bound although a proof was sent could be used by anybody who gets hold of it.
-        if tokens.token_type.lower() != wanted.lower():
-            text = f"the token endpoint gives a token of type {quoted(tokens.token_type)!r} instead of {wanted!r}"
+        given = tokens.token_type or "Bearer"
+        if given.lower() != wanted.lower():
+            text = f"the token endpoint gives a token of type {quoted(given)!r} instead of {wanted!r}"
             raise FetchFailed(f"{text}: it is not used", final=True)
         return tokens.replace(token_type=wanted)
 
@@ -148,11 +186,11 @@ class TokenEndpoint:
             if self.key is not None:
                 headers["dpop"] = self.key.proof("POST", url, nonce=self.nonces.get(origin_of(url)))
             sent = {**form, **named}
-            answer = await self.fetch.post(url, what, sent, headers=headers)
+            answer = _with_json(await self.fetch.post(url, what, sent, headers=headers))
             renewed = store_nonce(self.nonces, url, answer.headers)
-            if 200 <= answer.status < 300:
+            if 200 <= answer.status < 300 and not _is_refusal(answer):
                 return answer
-            refusal = _refusal(answer, what, sent)
+            refusal = _refusal(answer, what, self._secrets_in(sent))
             # Metadata may name methods that the server does not accept, or omit the one that it does. The one that
             # works is stored with the registration.
             if refusal.code in CLIENT_REFUSALS and self.other_method is not None:
@@ -164,6 +202,15 @@ class TokenEndpoint:
             tries += 1
             if tries > _MAX_NONCES or not can_repeat or refusal.code != "use_dpop_nonce":
                 raise refusal
+
+    def _secrets_in(self, sent: Mapping[str, str]) -> list[str]:
+        """Return the secrets of a request: those of its form, and the one in its `Authorization` header."""
+        secrets = [sent[name] for name in _SECRET_FIELDS if name in sent]
+        secret = self.registration.client_secret
+        if secret is not None:
+            # HTTP Basic encodes the secret before the base64
+            secrets += [secret, quote(secret, safe="")]
+        return secrets
 
     async def revoke(self, token: str, hint: str) -> None:
         """Revoke a token (RFC 7009).
@@ -238,7 +285,39 @@ def store_nonce(nonces: dict[str, str], url: str, headers: Mapping[str, str]) ->
     return True
 
 
-def _refusal(answer: FetchedAnswer, what: str, sent: Mapping[str, str]) -> TokenRefused:
+def number_of(value: object) -> float | None:
+    """Return a number that a server may have sent as text; None if it is not a finite number."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        return None
+    if math.isfinite(number):
+        return number
+    return None
+
+
+def _with_json(answer: FetchedAnswer) -> FetchedAnswer:
+    """Return an answer with a JSON body: servers older than RFC 6749 answer with a form."""
+    if answer.headers.get("content-type", "").partition(";")[0].strip().lower() != _FORM:
+        return answer
+    try:
+        members = dict(parse_qsl(answer.body.decode(), max_num_fields=_MAX_FORM_FIELDS))
+    except ValueError:
+        return answer
+    return answer.replace(body=msgspec.json.encode(members))
+
+
+def _is_refusal(answer: FetchedAnswer) -> bool:
+    """Whether an answer with the status of a success is a refusal, as from servers that have one status for all."""
+    try:
+        return answer.decoded(_Outcome).is_refusal
+    except FetchFailed:
+        return False
+
+
+def _refusal(answer: FetchedAnswer, what: str, secrets: Iterable[str]) -> TokenRefused:
     """Return the refusal in an answer, without the secrets that it may repeat.
 
     Raises:
@@ -249,14 +328,7 @@ def _refusal(answer: FetchedAnswer, what: str, sent: Mapping[str, str]) -> Token
         body = answer.decoded(RefusalBody)
     except FetchFailed:
         raise FetchFailed(f"{what} answers HTTP {answer.status}", final=not temporary) from None
-    text = body.error
-    if body.error_description is not None:
-        text += f": {body.error_description}"
-    for name in _SECRET_FIELDS:
-        value = sent.get(name, "")
-        # Shorter texts occur by chance.
-        if len(value) >= _HIDDEN_FROM:
-            text = text.replace(value, "***")
+    text = mask_foreign(body.text, secrets)
     # Even with an OAuth error in it: an overloaded server has not judged the token, which must not be dropped.
     if temporary:
         raise FetchFailed(f"{what} answers HTTP {answer.status}: {quoted(text)}", final=False)

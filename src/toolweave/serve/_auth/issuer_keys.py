@@ -70,10 +70,49 @@ class VerificationKey(Value, frozen=True):
             raise jwt.InvalidAlgorithmError("the algorithm does not fit the key") from None
 
 
+class SharedId(Value, frozen=True):
+    """Several keys that an issuer publishes with one id, such as one for each algorithm (RFC 7517, 4.5).
+
+    Attributes:
+        keys: The keys. All are of the issuer, so the signature decides which one is meant.
+    """
+
+    keys: tuple[VerificationKey, ...]
+
+    def claims_of(self, token: str, algorithms: Sequence[str], **checks: Any) -> Json:
+        """Return the claims of a token that one of the keys has signed.
+
+        Args:
+            token: The token.
+            algorithms: The accepted algorithms.
+            **checks: Arguments of `jwt.decode`.
+
+        Raises:
+            jwt.InvalidAlgorithmError: The algorithm of the token is not accepted, or fits none of the keys.
+            jwt.InvalidTokenError: The token was not signed with one of the keys, or does not hold.
+        """
+        import jwt
+
+        failure: jwt.InvalidTokenError | None = None
+        for key in self.keys:
+            try:
+                return key.claims_of(token, algorithms, **checks)
+            except jwt.InvalidAlgorithmError as exc:
+                # a key for another algorithm explains less than a signature that was compared
+                failure = failure or exc
+            except jwt.InvalidSignatureError as exc:
+                failure = exc
+        raise failure or jwt.InvalidSignatureError
+
+
+AnyKey = VerificationKey | SharedId
+"""What a token's key id names."""
+
+
 class VerificationKeys(Protocol):
     """The keys that verify the tokens of one issuer."""
 
-    async def find(self, key_id: str | None) -> VerificationKey | None:
+    async def find(self, key_id: str | None) -> AnyKey | None:
         """Return the key of an id, or None.
 
         Raises:
@@ -142,12 +181,12 @@ class PublishedKeys:
         self._url = url
         self._algorithms = frozenset(algorithms)
         self._origin: str | None = None
-        self._keys: dict[str | None, VerificationKey] = {}
+        self._keys: dict[str | None, AnyKey] = {}
         self._asked = -math.inf
         self._fetched = -math.inf
         self._work = SingleFlight[None](_FETCH_SECONDS, late=partial(IssuerUnavailable, _FETCH_SECONDS))
 
-    async def find(self, key_id: str | None) -> VerificationKey | None:
+    async def find(self, key_id: str | None) -> AnyKey | None:
         """Return the key of an id, or None.
 
         Raises:
@@ -164,7 +203,7 @@ class PublishedKeys:
             raise IssuerUnavailable(self.PAUSE_SECONDS)
         return self._known(key_id)
 
-    def _known(self, key_id: str | None) -> VerificationKey | None:
+    def _known(self, key_id: str | None) -> AnyKey | None:
         # A token may omit the id if the issuer has one key. Of several, none is guessed.
         if key_id is None and len(self._keys) == 1:
             return next(iter(self._keys.values()))
@@ -226,7 +265,7 @@ async def url_in_metadata(issuer: str, member: str) -> str:
     return url_in(await issuer_metadata(issuer), member, "its metadata")
 
 
-def _read_keys(document: JsonObject, algorithms: frozenset[str]) -> dict[str | None, VerificationKey]:
+def _read_keys(document: JsonObject, algorithms: frozenset[str]) -> dict[str | None, AnyKey]:
     """Return the usable keys of a key set by id: public, asymmetric, for signatures.
 
     Raises:
@@ -239,7 +278,7 @@ def _read_keys(document: JsonObject, algorithms: frozenset[str]) -> dict[str | N
         raise NoDocument("its key set has no list 'keys'")
     if len(listed) > _MAX_KEYS:
         raise NoDocument(f"its key set has {len(listed)} keys; at most {_MAX_KEYS} are read")
-    keys: dict[str | None, VerificationKey] = {}
+    keys: dict[str | None, list[VerificationKey]] = {}
     for member in listed:
         entry = as_object(member)
         if entry is None or not _is_usable(entry, algorithms):
@@ -252,8 +291,15 @@ def _read_keys(document: JsonObject, algorithms: frozenset[str]) -> dict[str | N
         if is_weak(key.key):
             _log.warning("a published key is not used: %.100r is shorter than %d bits", key.key_id, _MIN_RSA_BITS)
             continue
-        keys[key.key_id] = VerificationKey(key.key, algorithm=as_text(entry.get("alg")))
-    return keys
+        keys.setdefault(key.key_id, []).append(VerificationKey(key.key, algorithm=as_text(entry.get("alg"))))
+    return {key_id: _key_of(same) for key_id, same in keys.items()}
+
+
+def _key_of(same: Sequence[VerificationKey]) -> AnyKey:
+    """Return the keys of one id as one."""
+    if len(same) == 1:
+        return same[0]
+    return SharedId(keys=tuple(same))
 
 
 def _is_usable(key: JsonObject, algorithms: frozenset[str]) -> bool:
@@ -261,8 +307,8 @@ def _is_usable(key: JsonObject, algorithms: frozenset[str]) -> bool:
     if as_text(key.get("kty")) not in _ASYMMETRIC:
         return False
     # `d` is a private key: who publishes it has lost it.
-    if key.get("use", "sig") != "sig" or "d" in key:
+    if key.get("use") not in (None, "sig") or "d" in key:
         return False
-    if "alg" in key and as_text(key["alg"]) not in algorithms:
+    if key.get("alg") is not None and as_text(key["alg"]) not in algorithms:
         return False
     return isinstance(key.get("kid"), str | None)

@@ -1,0 +1,139 @@
+"""Answers of authorization servers that are not quite those of the standards, up to a call with the token."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+
+from tests.connect.scripted import Exchange
+from tests.connect.targets import connected
+from tests.oauth.world import World, form_of, world
+from toolweave import AuthRequiredError
+from toolweave.config import Secret
+from toolweave.oauth import sign_in
+
+pytestmark = [pytest.mark.anyio, pytest.mark.requirement("R27")]
+
+MACHINE: dict[str, Any] = {"grant": "client_credentials", "client_id": "me", "user_agent": None}
+FORM = "application/x-www-form-urlencoded"
+
+
+async def answered(here: World, body: bytes, *, status: int = 200, content_type: str = "application/json") -> None:
+    """Let the token endpoint answer with a body, and accept the token `issued`."""
+    here.host.tokens["issued"] = ""
+
+    async def answer(exchange: Exchange) -> None:
+        await exchange.respond(status, body, content_type=content_type)
+
+    here.host.answer["/token"] = answer
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"scope": ["a", "b"]},
+        {"scope": None, "refresh_token": None, "expires_in": None},
+        {"token_type": None},
+        {"token_type": "bearer", "expires_in": "3600"},
+        {"expires_in": "soon"},
+        {"expires_in": True},
+        {"refresh_token": ""},
+    ],
+    ids=json.dumps,
+)
+async def test_a_token_counts_whatever_form_the_members_beside_it_have(members: dict[str, Any]) -> None:
+    async with world() as here:
+        await answered(here, json.dumps({"access_token": "issued", "token_type": "Bearer", **members}).encode())
+        async with connected(here.target(**MACHINE, client_secret="pw")) as connection:
+            assert (await connection.call_tool("t")).text == "done"
+        (record,) = await here.store.records()
+        assert record.access_token == "issued"
+        assert record.refresh_token is None
+        if members.get("scope"):
+            assert record.scopes == ("a", "b")
+
+
+async def test_a_token_in_an_answer_that_is_a_form_is_used() -> None:
+    async with world() as here:
+        body = urlencode({"access_token": "issued", "scope": "a b", "token_type": "bearer", "expires_in": 3600})
+        await answered(here, body.encode(), content_type=f"{FORM}; charset=utf-8")
+        async with connected(here.target(**MACHINE, client_secret="pw")) as connection:
+            assert (await connection.call_tool("t")).text == "done"
+        (record,) = await here.store.records()
+        assert record.scopes == ("a", "b")
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "content_type"),
+    [
+        (200, b'{"error": "bad_code", "error_description": "The code is wrong."}', "application/json"),
+        (400, b'{"error": "bad_code", "error_description": ["The code is wrong."]}', "application/json"),
+        (200, b"error=bad_code&error_description=The+code+is+wrong.", FORM),
+        (400, b"error=bad_code&error_description=The+code+is+wrong.", FORM),
+    ],
+)
+async def test_a_refusal_is_reported_with_its_reason_in_any_form(status: int, body: bytes, content_type: str) -> None:
+    async with world() as here:
+        await answered(here, body, status=status, content_type=content_type)
+        settings = here.settings(**MACHINE, client_secret="pw")
+        with pytest.raises(AuthRequiredError, match=r"bad_code.*The code is wrong\."):
+            await sign_in(settings, here.server.url, server="s", store=here.store)
+
+
+@pytest.mark.parametrize("shown", ["s3cr3t/with+signs", "s3cr3t%2Fwith%2Bsigns"])
+@pytest.mark.parametrize("methods", [["client_secret_basic"], ["client_secret_post"]])
+async def test_a_secret_that_a_refusal_repeats_is_not_in_the_error(shown: str, methods: list[str]) -> None:
+    secret = "s3cr3t/with+signs"
+    async with world() as here:
+        here.host.extra["token_endpoint_auth_methods_supported"] = methods
+        refusal = {"error": "invalid_client", "error_description": f"no client has the secret {shown}"}
+        await answered(here, json.dumps(refusal).encode(), status=401)
+        settings = here.settings(**MACHINE, client_secret=Secret(secret))
+        with pytest.raises(AuthRequiredError, match="no client has the secret") as caught:
+            await sign_in(settings, here.server.url, server="s", store=here.store)
+        assert shown not in str(caught.value)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "members", [{"interval": None}, {"interval": "1"}, {"expires_in": "60"}, {"verification_url": True}], ids=str
+)
+async def test_a_code_is_shown_whatever_form_the_members_beside_it_have(members: dict[str, Any]) -> None:
+    async with world() as here:
+        page = f"{here.host.url}/page"
+        answer = {"device_code": "d", "user_code": "u", "verification_uri": page, "expires_in": 60, "interval": 1}
+        if "verification_url" in members:
+            members = {"verification_url": answer.pop("verification_uri")}
+        here.host.answer["/device"] = lambda one: one.respond_json(200, {**answer, **members})
+        here.host.pending = 0
+        async with connected(here.target(grant="device_code", timeout=30)) as connection:
+            assert (await connection.call_tool("t")).text == "done"
+        assert [prompt.verification_uri for prompt in here.person.prompts] == [page]
+
+
+@pytest.mark.slow
+async def test_a_device_polls_on_after_a_pending_error_with_the_status_of_a_success() -> None:
+    async with world() as here:
+        here.host.tokens["issued"] = ""
+        answers = [{"error": "authorization_pending"}, {"access_token": "issued", "token_type": "bearer"}]
+        here.host.answer["/token"] = lambda one: one.respond_json(200, answers.pop(0))
+        async with connected(here.target(grant="device_code", timeout=30)) as connection:
+            assert (await connection.call_tool("t")).text == "done"
+        assert answers == []
+
+
+@pytest.mark.parametrize(
+    "members",
+    [{"client_secret_expires_at": "0"}, {"client_secret_expires_at": None}, {"redirect_uris": None}],
+    ids=str,
+)
+async def test_a_registration_counts_whatever_form_the_members_beside_it_have(members: dict[str, Any]) -> None:
+    async with world() as here:
+        made = {"client_id": "c-1", "client_secret": "pw", "token_endpoint_auth_method": "client_secret_basic"}
+        here.host.answer["/register"] = lambda one: one.respond_json(201, {**made, **members})
+        async with connected(here.target()) as connection:
+            assert (await connection.call_tool("t")).text == "done"
+        assert {form_of(one).get("client_id") for one in here.host.requests if one.path == "/token"} == {"c-1"}
