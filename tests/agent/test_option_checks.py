@@ -28,16 +28,16 @@ def agent(**options: Any) -> Agent[Any]:
         ({"on_error": "riase"}, "on_error is 'skip' or 'raise', not 'riase'"),
         ({"on_transport_error": "rise"}, "on_transport_error is 'result' or 'raise', not 'rise'"),
         ({"on_unknown": "rrun"}, "on_unknown is 'error', 'ask' or 'rerun', not 'rrun'"),
-        ({"max_steps": "3"}, "max_steps is a number of turns, not '3'"),
-        ({"max_steps": True}, "max_steps is a number of turns, not True"),
+        ({"max_steps": "3"}, "max_steps is a number of turns, not str"),
+        ({"max_steps": True}, "max_steps is a number of turns, not bool"),
         ({"max_steps": 0}, "max_steps is at least 1, not 0"),
-        ({"defer_tools": "all"}, "defer_tools is a number of tokens, not 'all'"),
-        ({"limits": {"tokens": 3}}, r"limits is Limits\(...\), not {'tokens': 3}"),
+        ({"defer_tools": "all"}, "defer_tools is a number of tokens, not str"),
+        ({"limits": {"tokens": 3}}, r"limits is Limits\(...\), not dict"),
         ({"settings": {"temperature": 1}}, r"settings is ModelSettings\(...\), not"),
         ({"result_policy": {"most": 1}}, r"result_policy is ResultPolicy\(...\), not"),
-        ({"history": "short"}, "history is a function of the messages, not 'short'"),
-        ({"store": "runs.sqlite"}, r"store is a Store, such as .*open_store\('runs.sqlite'\), not a text"),
-        ({"system": 3}, "system is a text, not 3"),
+        ({"history": "short"}, "history is a function of the messages, not str"),
+        ({"store": "runs.sqlite"}, r"store is a Store, such as .*open_store\(url\), not a text"),
+        ({"system": 3}, "system is a text, not int"),
         ({"confirm": ["add"]}, r"confirm= is .* or a function of the call and the tool, not \['add'\]"),
         ({"confirm": "add"}, "confirm= is .* not 'add'"),
         ({"tools": [None]}, "an object of type NoneType offers no tools; give a function"),
@@ -48,20 +48,26 @@ def test_an_option_that_would_decide_nothing_is_refused_by_name(options: dict[st
         agent(**options)
 
 
+def test_the_error_of_a_store_given_as_a_text_shows_no_password() -> None:
+    with pytest.raises(TypeError, match="store is a Store") as refused:
+        agent(store="redis://:hunter2@host")
+    assert "hunter2" not in str(refused.value)
+
+
 def test_an_agent_among_tools_is_refused_with_the_call_that_makes_it_one() -> None:
-    with pytest.raises(TypeError, match=r"is no tool itself; give what its as_tool\(\) returns"):
+    with pytest.raises(TypeError, match=r"offers tools to its own runs; give what its as_tool\(\) returns"):
         agent(tools=[add, agent(tools=[add])])
     with pytest.raises(TypeError, match=r"as_tool\(\)"):
         agent().tools.add(agent())  # pyright: ignore[reportArgumentType]
 
 
 def test_a_model_that_is_none_is_refused() -> None:
-    with pytest.raises(TypeError, match="model is a Model or a text such as 'anthropic:claude-sonnet-4-5', not 3"):
+    with pytest.raises(TypeError, match="model is a Model or a text such as 'anthropic:claude-sonnet-4-5', not int"):
         Agent(3)  # pyright: ignore[reportCallIssue, reportArgumentType]
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("attended", ["latter", 1, "no"])
+@pytest.mark.parametrize("attended", ["latter", "no", 2])
 async def test_a_run_is_not_attended_because_of_a_misspelt_word(attended: Any) -> None:
     with pytest.raises(ValueError, match="attended is True, False or 'later', not"):
         agent().send("hi", attended=attended)

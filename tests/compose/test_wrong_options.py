@@ -55,31 +55,31 @@ def test_a_directory_is_refused_as_a_server_with_the_server_that_offers_it(tmp_p
 @pytest.mark.parametrize(
     ("make", "expected"),
     [
-        (lambda: Hub(callbacks=3), "callbacks is Callbacks(...), not 3"),  # pyright: ignore[reportArgumentType]
-        (lambda: Hub(patience="5"), "patience is a number of seconds, not '5'"),  # pyright: ignore[reportArgumentType]
-        (lambda: Hub(names=3), "names is the names of servers, or None for all, not 3"),  # pyright: ignore[reportArgumentType]
-        (lambda: Hub(names=[3]), "each of names is the name of a server, not 3"),  # pyright: ignore[reportArgumentType]
-        (lambda: connect_mcp_servers({}, callbacks=3), "callbacks is Callbacks(...), not 3"),  # pyright: ignore[reportArgumentType]
-        (lambda: connect_mcp("x", callbacks=3), "callbacks is Callbacks(...), not 3"),  # pyright: ignore[reportArgumentType]
-        (lambda: connect_mcp("x", lazy="no"), "lazy is True or False, not 'no'"),  # pyright: ignore[reportArgumentType]
-        (lambda: McpPool(max_idle="9"), "max_idle is a whole number of connections, not '9'"),  # pyright: ignore[reportArgumentType]
+        (lambda: Hub(callbacks=3), "callbacks is Callbacks(...), not int"),  # pyright: ignore[reportArgumentType]
+        (lambda: Hub(patience="5"), "patience is a number of seconds, not str"),  # pyright: ignore[reportArgumentType]
+        (lambda: Hub(names=3), "names is the names of servers, or None for all, not int"),  # pyright: ignore[reportArgumentType]
+        (lambda: Hub(names=[3]), "each of names is the name of a server, not int"),  # pyright: ignore[reportArgumentType]
+        (lambda: connect_mcp_servers({}, callbacks=3), "callbacks is Callbacks(...), not int"),  # pyright: ignore[reportArgumentType]
+        (lambda: connect_mcp("x", callbacks=3), "callbacks is Callbacks(...), not int"),  # pyright: ignore[reportArgumentType]
+        (lambda: connect_mcp("x", lazy="no"), "lazy is True or False, not str"),  # pyright: ignore[reportArgumentType]
+        (lambda: McpPool(max_idle="9"), "max_idle is a whole number of connections, not str"),  # pyright: ignore[reportArgumentType]
         (
             lambda: McpPool(idle_seconds="9"),  # pyright: ignore[reportArgumentType]
-            "idle_seconds is a number of seconds, not '9'",
+            "idle_seconds is a number of seconds, not str",
         ),
         (
             lambda: create_mcp_server("s", page_size="9"),  # pyright: ignore[reportArgumentType]
-            "page_size is a whole number, or None for one page, not '9'",
+            "page_size is a whole number, or None for one page, not str",
         ),
         (
             lambda: create_mcp_server("s", tasks=3),  # pyright: ignore[reportArgumentType]
-            "tasks is a mapping of tool names to rules, not 3",
+            "tasks is a mapping of tool names to rules, not int",
         ),
         (
             lambda: create_mcp_server("s", store="x.db"),  # pyright: ignore[reportArgumentType]
-            "store is a store, such as SqliteStore(path), or None, not 'x.db'",
+            "store is a store, such as SqliteStore(path), or None, not str",
         ),
-        (lambda: create_mcp_server("s", logging="no"), "logging is True or False, not 'no'"),  # pyright: ignore[reportArgumentType]
+        (lambda: create_mcp_server("s", logging="no"), "logging is True or False, not str"),  # pyright: ignore[reportArgumentType]
     ],
 )
 def test_a_wrong_type_is_refused_by_the_constructor_it_was_given_to(make: Callable[[], object], expected: str) -> None:

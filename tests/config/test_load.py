@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from toolweave import create_mcp_server
 from toolweave.config import (
     LoadedConfig,
     Secret,
@@ -351,7 +352,7 @@ def test_servers_given_in_code_without_a_name_get_different_ones() -> None:
 
 
 def test_entries_from_code_may_be_anything_that_means_a_server() -> None:
-    server = object()
+    server = create_mcp_server(name="own")
 
     loaded = load_config(
         {

@@ -15,9 +15,10 @@ from tests.gateway.caller_world import free_port, names
 from tests.serve.carriers import EACH_ERA
 from tests.serve.serving import served_app, served_http
 from toolweave import CallContext, McpConnection, connect_mcp, create_mcp_server, tool
-from toolweave.config import ServerConfig
+from toolweave.config import Secret, ServerConfig
 from toolweave.errors import AuthRequiredError, ConfigError, ProtocolError, ToolError
 from toolweave.gateway import GatewayManager, create_gateway
+from toolweave.gateway._caller_headers import with_headers
 from toolweave.hub import Hub
 from toolweave.middleware import ResponseCache
 from toolweave.serve import CallNext, McpServer, Request
@@ -346,3 +347,15 @@ async def test_outside_of_a_gateway_such_a_server_is_refused_with_the_reason() -
                     pass
             async with Hub({"up": {"url": url, **TENANT}}) as hub:
                 assert "headers of each caller of a gateway" in str(hub.errors["up"])
+
+
+@pytest.mark.parametrize("kind", ["fixed", "made"])
+async def test_the_header_of_a_caller_replaces_one_of_the_config_in_any_case(kind: str) -> None:
+    given = {"x-team": "config", "X-Other": "kept"}
+    config = ServerConfig(name="up", url="http://127.0.0.1:1/", headers=given if kind == "fixed" else lambda: given)
+
+    headers = with_headers(config, {"X-Team": Secret("caller")}).headers
+
+    sent: Any = await headers() if callable(headers) else headers  # pyright: ignore[reportGeneralTypeIssues]
+    assert set(sent) == {"X-Other", "X-Team"}
+    assert sent["X-Team"].reveal() == "caller"

@@ -295,6 +295,14 @@ class TestExpressions:
 
         assert await tools_of(server, caller(ADA)) == listed
 
+    async def test_a_rule_by_a_claim_of_one_token_judges_each_token_beside_an_expression(self) -> None:
+        server = company(AccessRules(rules=[allow(claims={"jti": "first"}), deny(when="name == 'wipe'")]))
+        first = token_of("ada", jti="first")
+        second = token_of("ada", jti="second")
+
+        assert await tools_of(server, caller(first)) == ["find", "change"]
+        assert await tools_of(server, caller(second)) == []
+
     @pytest.mark.parametrize("when", ["caller.claims.nothing == 'x'", "1 / 0 == 1", "caller.subject"])
     async def test_an_expression_that_fails_denies_in_a_rule_that_denies(self, when: str) -> None:
         server = company(AccessRules(rules=[deny(when=when)], default="allow"))

@@ -59,5 +59,5 @@ def test_a_misspelt_hint_of_an_own_tool_is_refused(hint: str) -> None:
     def wipe() -> None:
         """Delete everything."""
 
-    with pytest.raises(ValueError, match=f"tool 'wipe': annotations: '{hint}' is no hint; did you mean"):
+    with pytest.raises(ValueError, match=f"tool 'wipe': annotations: '{hint}' is not a hint; did you mean"):
         tool(annotations={hint: True})(wipe)

@@ -12,7 +12,7 @@ import anyio
 from toolweave._json_types import Json
 from toolweave.agent._approval import definition_digest
 from toolweave.agent._journal import OnUnknown
-from toolweave.agent._option_checks import check_unknown_policy
+from toolweave.agent._option_checks import UNKNOWN_POLICIES, unknown_policy_error
 from toolweave.agent._records import (
     APPROVALS,
     CONVERSATIONS,
@@ -80,7 +80,8 @@ class Durable:
         else:
             self.jobs = run_topic(agent, store, queue, clock=clock, keep_seconds=keep_seconds)
         self.agent = agent
-        check_unknown_policy(on_unknown)
+        if on_unknown not in UNKNOWN_POLICIES:
+            raise unknown_policy_error(on_unknown)
         self.on_unknown: OnUnknown = on_unknown
         self.clock = clock
         self.keep_seconds = keep_seconds
@@ -92,7 +93,8 @@ class Durable:
     def with_unknown_policy(self, on_unknown: OnUnknown | None) -> Durable:
         """Return a copy with another policy for calls with an unknown outcome; None keeps the present one."""
         other = copy(self)
-        check_unknown_policy(on_unknown)
+        if on_unknown not in UNKNOWN_POLICIES:
+            raise unknown_policy_error(on_unknown)
         other.on_unknown = on_unknown or self.on_unknown
         return other
 

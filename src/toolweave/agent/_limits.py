@@ -46,7 +46,9 @@ class Limits:
     def __post_init__(self) -> None:
         for name in self.__slots__:
             bound = getattr(self, name)
-            if bound is not None and not (isinstance(bound, int | float) and bound >= 0):
+            if bound is None:
+                continue
+            if not isinstance(bound, int | float) or bound < 0:
                 raise ValueError(f"{name} is 0 or more, or None for no bound, not {bound!r}")
         if self.parallel_per_server < 1:
             raise ValueError(f"parallel_per_server is at least 1, not {self.parallel_per_server!r}")

@@ -1,30 +1,23 @@
-"""Checks of the options of runs that are given in Python."""
+"""The few values of some options of runs, checked where they are given in Python."""
 
 from __future__ import annotations
 
 from typing import get_args
 
 from toolweave.agent._journal import OnUnknown
-from toolweave.tools._option_checks import check_choice
+from toolweave.tools._option_checks import choice_error
 
-_POLICIES: tuple[str, ...] = get_args(OnUnknown)
-
-
-def check_unknown_policy(on_unknown: OnUnknown | None) -> None:
-    """Check a policy for calls with an unknown outcome; None is that of the agent or of the submission.
-
-    Raises:
-        ValueError: There is none of this name.
-    """
-    if on_unknown is not None:
-        check_choice("on_unknown", on_unknown, _POLICIES)
+UNKNOWN_POLICIES: tuple[str | None, ...] = (*get_args(OnUnknown), None)
+"""Policies for calls with an unknown outcome; None is that of the agent or of the submission."""
+ATTENDED: tuple[bool | str | None, ...] = (True, False, "later", None)
+"""Values of `attended`; None keeps the recorded one. A misspelt word would count as true: as if a person were there."""
 
 
-def check_attended(attended: object) -> None:
-    """Check who may approve calls; None keeps the recorded value.
+def unknown_policy_error(given: object) -> ValueError:
+    """Return the error for a policy that there is not."""
+    return choice_error("on_unknown", given, UNKNOWN_POLICIES[:-1])
 
-    Raises:
-        ValueError: It is another value, which would count as true: as if a person were there.
-    """
-    if attended is not None:
-        check_choice("attended", attended, (True, False, "later"))
+
+def attended_error(given: object) -> ValueError:
+    """Return the error for another value of `attended`."""
+    return choice_error("attended", given, ATTENDED[:-1])

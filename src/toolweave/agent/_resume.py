@@ -12,7 +12,7 @@ from toolweave.agent._agent_tools import ToolLike
 from toolweave.agent._approval import Attended
 from toolweave.agent._durable import Durable
 from toolweave.agent._journal import Journal, OnUnknown
-from toolweave.agent._option_checks import check_attended, check_unknown_policy
+from toolweave.agent._option_checks import ATTENDED, UNKNOWN_POLICIES, attended_error, unknown_policy_error
 from toolweave.agent._records import read_record, record_of
 from toolweave.agent._run import Run
 from toolweave.errors import RunError
@@ -75,8 +75,10 @@ async def resume(
         StoreError: A newer version of Toolweave wrote it.
         ValueError: The agent has no store, or an option has another value than its few.
     """
-    check_unknown_policy(on_unknown)
-    check_attended(attended)
+    if on_unknown not in UNKNOWN_POLICIES:
+        raise unknown_policy_error(on_unknown)
+    if attended not in ATTENDED:
+        raise attended_error(attended)
     kept = durable or agent.durable
     if kept is None:
         raise ValueError(f"agent {agent.name!r} keeps nothing; give it a store: Agent(..., store=SqliteStore())")

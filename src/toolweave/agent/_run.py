@@ -20,7 +20,7 @@ from toolweave.agent._agent_tools import AgentTools
 from toolweave.agent._approval import Approval, Approvals, Attended
 from toolweave.agent._events import Event, OutT_co, RunResult, RunStatus
 from toolweave.agent._lifespan import CLOSE_SECONDS, LifespanPeriod
-from toolweave.agent._option_checks import check_attended
+from toolweave.agent._option_checks import ATTENDED, attended_error
 from toolweave.agent._questions import GivenAnswer, RunQuestions
 from toolweave.agent._run_loop import RunLoop
 from toolweave.agent._runtime import AgentRuntime, RunRequest
@@ -83,7 +83,8 @@ class Run(Generic[OutT_co]):
         self._cancelled: str | None = None
         self._scope: anyio.CancelScope | None = None
         self._period: LifespanPeriod | None = None
-        check_attended(request.attended)
+        if request.attended not in ATTENDED:
+            raise attended_error(request.attended)
         self._approvals = Approvals(
             runtime.confirm,
             runtime.allowed,

@@ -25,7 +25,7 @@ from toolweave.agent._events import RunResult
 from toolweave.agent._handover import current_handover, set_handover
 from toolweave.agent._journal import ASK, Ask, Journal, OnUnknown, Recorded, RunStart, outcome_unknown
 from toolweave.agent._journal_writes import JournalWrites, RetryPolicy, taken_over
-from toolweave.agent._option_checks import check_unknown_policy
+from toolweave.agent._option_checks import UNKNOWN_POLICIES, unknown_policy_error
 from toolweave.agent._questions import NOTHING_ASKED, Asked
 from toolweave.agent._records import (
     JOURNAL,
@@ -92,7 +92,8 @@ class StoreJournal(Journal):
         self._store = durable.store
         self._run_id = run_id
         self._lease = Lease(durable.store, LEASES, run_id, seconds=durable.lease_seconds, sleep=durable.sleep)
-        check_unknown_policy(on_unknown)
+        if on_unknown not in UNKNOWN_POLICIES:
+            raise unknown_policy_error(on_unknown)
         self._given_policy: OnUnknown | None = on_unknown
         self._on_unknown: OnUnknown = on_unknown or durable.on_unknown
         self._opened: OpenedRun | None = None

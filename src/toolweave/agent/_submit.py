@@ -13,7 +13,7 @@ from toolweave.agent._approval import WaitingCall
 from toolweave.agent._durable import Durable
 from toolweave.agent._idempotency import run_id_of
 from toolweave.agent._journal import OnUnknown, RunStart
-from toolweave.agent._option_checks import check_unknown_policy
+from toolweave.agent._option_checks import UNKNOWN_POLICIES, unknown_policy_error
 from toolweave.agent._output import Output
 from toolweave.agent._prompt import Prompt, Sendable, messages_of
 from toolweave.agent._questions import GivenAnswer
@@ -24,7 +24,7 @@ from toolweave.agent._store_journal import another_request, is_same_request
 from toolweave.errors import RunError
 from toolweave.jobs._backoff import until
 from toolweave.jobs._kind import JobTopic
-from toolweave.tools._option_checks import check_choice
+from toolweave.tools._option_checks import choice_error
 
 _FIRST_LOOK = 0.05
 """Seconds between polls of a run whose end may not be signalled."""
@@ -120,8 +120,10 @@ async def submit_message(
     attended: Literal["later", False],
 ) -> SubmittedRun:
     """Submit a message to a worker of an agent; see `Agent.submit`."""
-    check_unknown_policy(on_unknown)
-    check_choice("attended", attended, ("later", False))
+    if on_unknown not in UNKNOWN_POLICIES:
+        raise unknown_policy_error(on_unknown)
+    if attended not in ("later", False):
+        raise choice_error("attended", attended, ("later", False))
     messages = messages_of(sent)
     if durable is None or durable.jobs is None:
         raise ValueError(f"agent {agent!r} has no workers: Agent(..., backend=Backend(url))")

@@ -10,7 +10,7 @@ from toolweave.agent._approval import Attended, Confirm
 from toolweave.agent._history import History
 from toolweave.agent._journal import OnUnknown
 from toolweave.agent._limits import Limits
-from toolweave.agent._option_checks import check_unknown_policy
+from toolweave.agent._option_checks import UNKNOWN_POLICIES
 from toolweave.jobs import WorkBackend
 from toolweave.models._base import Model, ModelSettings
 from toolweave.state import Store
@@ -52,7 +52,7 @@ class SendOptions(TypedDict, total=False):
     key: str | None
 
 
-_TYPES: dict[str, tuple[type[Any], str]] = {
+_TYPES: dict[str, tuple[type[object], str]] = {
     "name": (str, "a text"),
     "system": (str, "a text"),
     "limits": (Limits, "Limits(...)"),
@@ -76,10 +76,10 @@ def check_options(*given: AgentOptions) -> None:
     if options["max_steps"] < 1:
         raise ValueError(f"max_steps is at least 1, not {options['max_steps']}")
     if isinstance(options["store"], str):
-        raise TypeError(f"store is a Store, such as SqliteStore(path) or open_store({options['store']!r}), not a text")
+        raise TypeError("store is a Store, such as SqliteStore(path) or open_store(url), not a text")
     if options["history"] is not None and not callable(options["history"]):
-        raise TypeError(f"history is a function of the messages, not {options['history']!r}")
-    check_unknown_policy(options["on_unknown"])
+        raise TypeError(f"history is a function of the messages, not {type(options['history']).__name__}")
+    check_choice("on_unknown", options["on_unknown"], UNKNOWN_POLICIES[:-1])
     check_choice("on_transport_error", options["on_transport_error"], ("result", "raise"))
     check_choice("on_error", options["on_error"], ("skip", "raise"))
 
@@ -96,5 +96,5 @@ def model_of(model: Model | str) -> Model:
 
         return model_from(model)
     if not callable(getattr(model, "stream", None)):
-        raise TypeError(f"model is a Model or a text such as 'anthropic:claude-sonnet-4-5', not {model!r}")
+        raise TypeError(f"model is a Model or a text such as 'anthropic:claude-sonnet-4-5', not {type(model).__name__}")
     return model

@@ -26,7 +26,7 @@ from toolweave.config._validation import kind_of
 from toolweave.errors import ConfigError
 
 _LOG = logging.getLogger(__name__)
-_NO_SERVER: tuple[type, ...] = (bool, int, float, bytes, set, frozenset)
+_NO_SERVER: tuple[type, ...] = (type(None), bool, int, float, bytes, set, frozenset)
 # What an object in this process is opened by: our servers, transports, and the SDK's servers and their wrappers.
 _SERVER_ATTRIBUTES = frozenset({"open_wire", "__aenter__", "run", "_lowlevel_server", "_mcp_server"})
 _INTERPRETERS = {".py": sys.executable or "python3", ".js": "node", ".mjs": "node", ".cjs": "node"}
@@ -169,7 +169,7 @@ def _read(value: object, name: str) -> ServerConfig:
         return _script(str(value), name)
     # Anything else may be an object of an application: a server, an ASGI program, a transport. Values that cannot be
     # one are refused here, with a better message than a connection could give.
-    if value is None or isinstance(value, _NO_SERVER):
+    if isinstance(value, _NO_SERVER):
         accepted = "a server is a config, a URL, a command or a server object"
         raise ConfigError(f"{accepted}, not {kind_of(value)}", server=name or None)
     entry = as_object(value)
@@ -188,18 +188,19 @@ def _check_server_object(value: object, name: str) -> None:
     Raises:
         ConfigError: The value is a class, an agent, a function or another object that cannot be opened.
     """
+    server = name or None
     accepted = "a server is a config, a URL, a command or a server object"
     if isinstance(value, type):
-        raise ConfigError(f"{accepted}, not the class {value.__name__}; pass an object of it", server=name or None)
+        raise ConfigError(f"{accepted}, not the class {value.__name__}; pass an object of it", server=server)
     if hasattr(value, "as_tool"):
         hint = 'serve it first: create_mcp_server("name", agents=[...])'
-        raise ConfigError(f"{accepted}, not an agent ({type(value).__name__}); {hint}", server=name or None)
+        raise ConfigError(f"{accepted}, not an agent ({type(value).__name__}); {hint}", server=server)
     if _SERVER_ATTRIBUTES.isdisjoint(dir(value)):
         hint = (
             "to offer functions, resources or prompts, serve them first: "
             'create_mcp_server("name", tools=..., resources=..., prompts=...)'
         )
-        raise ConfigError(f"{accepted}, not {kind_of(value)}; {hint}", server=name or None)
+        raise ConfigError(f"{accepted}, not {kind_of(value)}; {hint}", server=server)
 
 
 def _from_mapping(entry: JsonObject, name: str) -> ServerConfig:

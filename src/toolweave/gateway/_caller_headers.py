@@ -64,17 +64,21 @@ def with_headers(config: ServerConfig, own: Mapping[str, Secret]) -> ServerConfi
     """Return the settings of a server for one caller, whose headers are sent with every request."""
     fixed = config.headers
     if not callable(fixed):
-        return config.replace(headers={**fixed, **own}, forward_headers=(), claim_headers={})
+        return config.replace(headers={**_without(fixed, own), **own}, forward_headers=(), claim_headers={})
 
     async def joined() -> Mapping[str, Any]:
         made: Any = fixed()
         if inspect.isawaitable(made):
             made = await made
-        # the value of the caller, and no other, whatever the callable returns
-        hidden = {name.lower() for name in own}
-        return {**{name: value for name, value in made.items() if name.lower() not in hidden}, **own}
+        return {**_without(made, own), **own}
 
     return config.replace(headers=joined, forward_headers=(), claim_headers={})
+
+
+def _without(headers: Mapping[str, str | Secret], own: Mapping[str, Secret]) -> dict[str, str | Secret]:
+    """Return the headers of the config beside the caller's own: of two values a server may take either."""
+    names = {name.lower() for name in own}
+    return {name: value for name, value in headers.items() if name.lower() not in names}
 
 
 def _forwarded(headers: Mapping[str, str], name: str) -> str | None:

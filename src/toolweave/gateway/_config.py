@@ -17,7 +17,7 @@ Reads files; connects to nothing. A file is validated as a whole before any of i
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
@@ -44,7 +44,7 @@ from toolweave.config._validation import (
 )
 from toolweave.errors import ConfigError
 from toolweave.gateway._disclosure import DISCLOSURES, DisclosureMode
-from toolweave.tools._selection import member_of
+from toolweave.gateway._unheld_claims import unheld_claims
 
 if TYPE_CHECKING:
     from toolweave.gateway._caller_auth import CallerAuth
@@ -147,46 +147,7 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True, metaclass=Deferre
             unasked = []
         else:
             unasked = [*filter(None, map(_unasked, self.servers.servers.values()))]
-        return (*self.servers.warnings, *unasked, *unknown, *self._unheld_claims())
-
-    def _unheld_claims(self) -> list[str]:
-        """Return warnings about claims that no API key has, if API keys are the only credentials of callers."""
-        # The claims of a token are the issuer's, and no setting lists them.
-        if self.auth is None or self.auth.issuer is not None:
-            return []
-        wanted: dict[str, list[str]] = {}
-        places = {"middleware": self.middleware}
-        places |= {f"virtual.{name}.middleware": view.middleware for name, view in self.virtual.items()}
-        for place, entries in places.items():
-            for claim in _claims_of_rules(entries):
-                wanted.setdefault(claim, []).append(f"a rule of 'gateway.{place}'")
-        for server in self.servers.servers.values():
-            for claim in server.claim_headers.values():
-                wanted.setdefault(claim, []).append(f"'claim_headers' of server {server.name!r}")
-            for claim in _claims_of_arguments(server):
-                wanted.setdefault(claim, []).append(f"'shape' of server {server.name!r}")
-        held = [key.claims for key in self.auth.api_keys]
-        return [
-            f"gateway: no API key has the claim {claim!r} of {' and '.join(dict.fromkeys(users))}; "
-            "add it to 'claims' of a key, or correct the name"
-            for claim, users in wanted.items()
-            if all(member_of(claims, claim) is None for claims in held)
-        ]
-
-
-def _claims_of_rules(entries: Sequence[Any]) -> Iterator[str]:
-    """Yield the names of the claims that the access rules of a list `middleware` read."""
-    for entry in entries:
-        for rule in as_sequence(object_or_empty(entry).get("rules")) or ():
-            yield from object_or_empty(object_or_empty(rule).get("claims"))
-
-
-def _claims_of_arguments(server: ServerConfig) -> Iterator[str]:
-    """Yield the names of the claims that become arguments of a server's tools."""
-    for rule in server.shape:
-        for argument in rule.arguments.values():
-            if argument.claim is not None:
-                yield argument.claim
+        return (*self.servers.warnings, *unasked, *unknown, *unheld_claims(self))
 
 
 def _unasked(server: ServerConfig) -> str:

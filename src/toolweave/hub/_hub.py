@@ -11,6 +11,7 @@ import anyio
 import anyio.lowlevel
 import anyio.to_thread
 
+from toolweave._json_types import as_number
 from toolweave._text import counted
 from toolweave.config import LoadedConfig, ServerConfig, load_config, server_config
 from toolweave.connect._client_features.callbacks import NO_CALLBACKS, Callbacks
@@ -18,13 +19,7 @@ from toolweave.connect._connecting import Openable
 from toolweave.connect._connection import McpConnection
 from toolweave.connect._diagnosis import again
 from toolweave.connect._state import ConnectionState, StateChanged
-from toolweave.errors import (
-    AuthRequiredError,
-    ConnectionClosedError,
-    DuplicateToolError,
-    ErrorKind,
-    ToolError,
-)
+from toolweave.errors import AuthRequiredError, ConnectionClosedError, DuplicateToolError, ErrorKind, ToolError
 from toolweave.hub._caller_servers import CallerServers
 from toolweave.hub._down_servers import DownServers
 from toolweave.hub._events import HubEvents, HubEventSubscriptions
@@ -37,7 +32,7 @@ from toolweave.hub._tools import HubTools, missing_tool
 from toolweave.hub._warnings import HubWarnings, log_failure
 from toolweave.tools._call import CallContext, ToolCall
 from toolweave.tools._names import aliases, expose
-from toolweave.tools._option_checks import check_choice, check_type
+from toolweave.tools._option_checks import choice_error, type_error
 from toolweave.tools._owner_loop import OwnerLoop
 from toolweave.tools._result import ToolResult
 from toolweave.tools._toolset import Listeners, ToolsChanged, ToolSnapshot, Unsubscribe
@@ -69,15 +64,18 @@ class Hub(HubEventSubscriptions, Openable, HubFeatures):
         callbacks: Callbacks = NO_CALLBACKS,
         patience: float = 5.0,
     ) -> None:
-        check_choice("on_error", on_error, ("skip", "raise"))
-        check_type("callbacks", callbacks, Callbacks, "Callbacks(...)")
-        check_type("patience", patience, (int, float), "a number of seconds")
+        if on_error not in ("skip", "raise"):
+            raise choice_error("on_error", on_error, ("skip", "raise"))
+        if not isinstance(callbacks, Callbacks):  # pyright: ignore[reportUnnecessaryIsInstance]  # given in Python
+            raise type_error("callbacks", callbacks, "Callbacks(...)")
+        if as_number(patience) is None:
+            raise type_error("patience", patience, "a number of seconds")
         check_wait(wait)
         self._source = LoadedConfig() if source is None else source
         self._callbacks = callbacks
         self._on_error = on_error
         self._wait: Wait = wait
-        self._names = chosen_names(names)
+        self._names = None if names is None else chosen_names(names)
         self._clients: dict[str, McpConnection] = {}
         self._clients_shown: Mapping[str, McpConnection] = MappingProxyType(self._clients)
         self._prefixes: dict[str, str] = {}

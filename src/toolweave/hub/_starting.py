@@ -6,7 +6,7 @@ import logging
 import os
 from collections import deque
 from collections.abc import Iterable, Mapping
-from typing import Literal, cast
+from typing import Literal
 
 import anyio
 
@@ -32,21 +32,19 @@ Wait = Literal["alive", "all", "any"] | float
 """A hub's wait for its servers to start: for all with signs of life, for all, for any, or at most some seconds."""
 
 
-def chosen_names(names: object) -> tuple[str, ...] | None:
-    """Return the names of the servers to start; None is all of them.
+def chosen_names(names: Iterable[str]) -> tuple[str, ...]:
+    """Return the names of the servers to start.
 
     Raises:
         TypeError: The names are neither a text nor a sequence of texts.
     """
-    if names is None:
-        return None
     if isinstance(names, str):
         return (names,)
     check_type("names", names, Iterable, "the names of servers, or None for all")
-    chosen = tuple(cast("Iterable[object]", names))
+    chosen = tuple(names)
     for name in chosen:
         check_type("each of names", name, str, "the name of a server")
-    return cast("tuple[str, ...]", chosen)
+    return chosen
 
 
 def check_wait(wait: object) -> None:

@@ -301,6 +301,7 @@ class _Compiled:
         self._default = False
         # Those that the rules read; None for all.
         self._claims: frozenset[str] | None = frozenset()
+        self._volatile = _VOLATILE
         self._views: OrderedDict[bytes, _View] = OrderedDict()
 
     def compile(self, rules: Sequence[AccessRule], *, default: str) -> None:
@@ -311,11 +312,14 @@ class _Compiled:
         """
         self._default = default == "allow"
         self._conditions = tuple(_condition(place, rule) for place, rule in enumerate(rules))
+        named = {name for rule in rules for name in rule.claims}
+        named |= {name.partition(".")[0] for name in named}
+        # Expressions are not shown the volatile claims; a rule that names one is judged by it, for each token anew.
+        self._volatile = _VOLATILE - named
         if any(rule.when is not None for rule in rules):
             self._claims = None
         else:
-            named = {name for rule in rules for name in rule.claims}
-            self._claims = frozenset(named | {name.partition(".")[0] for name in named})
+            self._claims = frozenset(named)
 
     def view(self, identity: Identity | None) -> _View:
         """Return the decisions for a caller."""
@@ -334,7 +338,7 @@ class _Compiled:
             return b""
         claims = identity.claims
         if self._claims is None:
-            read = without_members(claims, *_VOLATILE)
+            read = without_members(claims, *self._volatile)
         else:
             read = only_members(claims, self._claims)
         # The issuer belongs to the key: two authorization servers may both have a subject of this name.

@@ -56,7 +56,7 @@ def least(value: msgspec.Struct, least: float, *names: str) -> None:
             raise ValueError(f"{_where(value, name)} must be a number, {least:g} or more, not {given!r}")
 
 
-def all_of(value: msgspec.Struct, name: str, wanted: type[Any]) -> None:
+def all_of(value: msgspec.Struct, name: str, wanted: type[object]) -> None:
     """Check the members of a sequence, which are objects of one class.
 
     Raises:

@@ -92,7 +92,7 @@ class Redaction(Value, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         as_tuples(self, "only")
         all_of(self, "only", OfferSelection)
-        if not isinstance(self.patterns, Mapping) or not self.patterns:  # pyright: ignore[reportUnnecessaryIsInstance]  # given in Python
+        if not as_object(self.patterns):
             raise ValueError(
                 f"Redaction: patterns is a mapping of names to regular expressions, with one at least, not "
                 f"{self.patterns!r}; those with a name are {', '.join(PATTERNS)}, such as {{'email': ''}}"

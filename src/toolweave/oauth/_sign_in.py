@@ -416,9 +416,9 @@ class SignIn:
         record = TokenRecord(
             key=self._key(issuer),
             access_token=tokens.access_token,
-            token_type=tokens.token_type or "Bearer",
+            token_type=tokens.kind,
             expires_at=expires_at,
-            refresh_token=tokens.refresh_token or None,
+            refresh_token=tokens.renewal,
             scopes=tuple(scopes),
             registration=client,
             dpop_key=pem,

@@ -9,12 +9,13 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import parse_qsl, quote
 
 import anyio.to_thread
 import msgspec
 
+from toolweave._json_types import as_number, as_text, text_or_empty
 from toolweave._masking import mask_foreign
 from toolweave._value import Value
 from toolweave.config import OAuth, OAuthSecret, Secret, reveal
@@ -59,21 +60,21 @@ class RefusalBody(Value, frozen=True):
     """The body of a refusal (RFC 6749, 5.2)."""
 
     error: str
-    error_description: Any = None
+    error_description: str | list[str] | None = None
 
     @property
     def text(self) -> str:
         """The error and its description, which some servers give as a list of texts."""
-        described: Any = self.error_description
+        described = self.error_description
         if isinstance(described, list):
-            described = " ".join(map(str, cast("list[Any]", described)))
+            described = " ".join(described)
         if not described:
             return self.error
         return f"{self.error}: {described}"
 
 
 class _Outcome(Value, frozen=True):
-    """The members that distinguish a refusal from a success, whatever the HTTP status is."""
+    """The members by which a refusal differs from a success, at any HTTP status."""
 
     error: Any = None
     access_token: Any = None
@@ -82,8 +83,9 @@ class _Outcome(Value, frozen=True):
     @property
     def is_refusal(self) -> bool:
         """Whether there is an error and nothing that was asked for."""
-        has_error = isinstance(self.error, str) and self.error != ""
-        return has_error and not (self.access_token or self.device_code)
+        if any((self.access_token, self.device_code)):
+            return False
+        return text_or_empty(self.error) != ""
 
 
 class TokenResponse(Value, frozen=True):
@@ -105,9 +107,25 @@ class TokenResponse(Value, frozen=True):
     def seconds(self) -> float | None:
         """The lifetime of the token in seconds; None if it is missing or not plausible."""
         seconds = number_of(self.expires_in)
-        if seconds is not None and 0 < seconds <= _MAX_SECONDS:
+        if seconds is None:
+            return None
+        if 0 < seconds <= _MAX_SECONDS:
             return seconds
         return None
+
+    @property
+    def kind(self) -> str:
+        """The type of the token, `"Bearer"` where the response has none."""
+        if not self.token_type:
+            return "Bearer"
+        return self.token_type
+
+    @property
+    def renewal(self) -> str | None:
+        """The refresh token; some servers send an empty text for none."""
+        if not self.refresh_token:
+            return None
+        return self.refresh_token
 
     @property
     def scopes(self) -> tuple[str, ...] | None:
@@ -164,7 +182,7 @@ class TokenEndpoint:
         """
         wanted = "Bearer" if self.key is None else _DPOP
         # A token that is not bound although a proof was sent could be used by anybody who gets hold of it.
-        given = tokens.token_type or "Bearer"
+        given = tokens.kind
         if given.lower() != wanted.lower():
             text = f"the token endpoint gives a token of type {quoted(given)!r} instead of {wanted!r}"
             raise FetchFailed(f"{text}: it is not used", final=True)
@@ -287,10 +305,11 @@ def store_nonce(nonces: dict[str, str], url: str, headers: Mapping[str, str]) ->
 
 def number_of(value: object) -> float | None:
     """Return a number that a server may have sent as text; None if it is not a finite number."""
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        return None
+    text = as_text(value)
+    if text is None:
+        text = str(as_number(value))
     try:
-        number = float(value)
+        number = float(text)
     except (ValueError, OverflowError):
         return None
     if math.isfinite(number):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Protocol
 
 from toolweave.jobs._queue import WorkBackend
 from toolweave.state import Store
@@ -24,12 +24,12 @@ class TypedOptions(Protocol):
     """The options that are checked."""
 
     @property
-    def store(self) -> Any:
+    def store(self) -> object:
         """The store."""
         ...
 
     @property
-    def backend(self) -> Any:
+    def backend(self) -> object:
         """The backend."""
         ...
 

@@ -184,7 +184,8 @@ def tool(
         annotations=annotations,
         **_about(about),
     )
-    check_hints(annotations or {}, f"tool {spec.name!r}: annotations")
+    if annotations is not None:
+        check_hints(annotations, f"tool {spec.name!r}: annotations")
     return FunctionTool(function, spec, signature, threads=_threads(threads, function, spec.name))
 
 

@@ -18,6 +18,12 @@ from toolweave.tools._spec import ToolSpec
 
 _HINTS = {"readOnlyHint": False, "destructiveHint": True, "idempotentHint": False, "openWorldHint": True}
 """The meaning of a missing hint (MCP specification, `ToolAnnotations`)."""
+_BARE_HINTS = {
+    "readonly": "readOnlyHint",
+    "destructive": "destructiveHint",
+    "idempotent": "idempotentHint",
+    "openworld": "openWorldHint",
+}
 _TAGS = "tags"
 
 
@@ -60,10 +66,9 @@ def check_hints(annotations: Mapping[str, object], where: str) -> None:
             continue
         # `destructive`, `read_only` and `readonlyhint` are meant as hints too.
         letters = name.replace("_", "").replace("-", "").lower().removesuffix("hint")
-        plain = {hint.removesuffix("Hint").lower(): hint for hint in _HINTS}
-        near = nearest(letters, plain, n=1, cutoff=0.8)
+        near = nearest(letters, _BARE_HINTS, n=1, cutoff=0.8)
         if near:
-            raise ValueError(f"{where}: {name!r} is no hint; did you mean {plain[near[0]]!r}?")
+            raise ValueError(f"{where}: {name!r} is not a hint; did you mean {_BARE_HINTS[near[0]]!r}?")
 
 
 def hinted(wanted: Mapping[str, bool], spec: ToolSpec) -> bool:

@@ -93,20 +93,20 @@ class SharedId(Value, frozen=True):
         """
         import jwt
 
-        failure: jwt.InvalidTokenError | None = None
+        failures: list[jwt.InvalidTokenError] = []
         for key in self.keys:
             try:
                 return key.claims_of(token, algorithms, **checks)
             except jwt.InvalidAlgorithmError as exc:
-                # a key for another algorithm explains less than a signature that was compared
-                failure = failure or exc
+                # A key for another algorithm explains less than a signature that was compared.
+                failures.append(exc)
             except jwt.InvalidSignatureError as exc:
-                failure = exc
-        raise failure or jwt.InvalidSignatureError
+                failures.insert(0, exc)
+        raise failures[0]
 
 
 AnyKey = VerificationKey | SharedId
-"""What a token's key id names."""
+"""One key, or those that share an id."""
 
 
 class VerificationKeys(Protocol):
