@@ -80,6 +80,46 @@ async def test_a_budget_holds_until_the_last_instant_of_its_period() -> None:
     assert error.data["retryAfterMs"] == 500
 
 
+class AlmostThere:
+    """Limits that are always refused, for a fraction of a millisecond."""
+
+    async def take(self, key: str, *, rate: float, burst: float) -> float:
+        return 0.0004
+
+    async def spend(self, key: str, *, limit: int, period: float) -> float:
+        return 0.0004
+
+
+@pytest.mark.parametrize("kind", [RateLimit, CallBudget])
+async def test_a_client_that_waits_as_long_as_it_is_asked_to_never_comes_too_early(kind: type[Any]) -> None:
+    server = company(kind(calls=1, store=AlmostThere()))
+
+    error = await refused(server, caller(ADA))
+
+    assert error.data == {"retryable": True, "retryAfterMs": 1}
+    assert str(error).endswith("try again in 0.001 s")
+
+
+async def test_a_rate_and_a_budget_in_one_store_are_counted_apart() -> None:
+    store = MemoryLimits(clock=Clock())
+    rate = company(RateLimit(calls=1, seconds=100, store=store))
+    budget = company(CallBudget(calls=1, store=store))
+
+    await caller(ADA).call(rate, "find")
+    await caller(ADA).call(budget, "find")
+    await refused(rate, caller(ADA))
+    await refused(budget, caller(ADA))
+
+
+async def test_the_uris_of_a_template_share_one_count() -> None:
+    server = company(RateLimit(calls=1, seconds=100, by=["tool"], store=MemoryLimits(clock=Clock())))
+    peer = caller(ADA)
+
+    await server.endpoint.answer(peer.request("resources/read", uri="notes://open/a"))
+    with pytest.raises(RequestError, match="too many calls"):
+        await server.endpoint.answer(peer.request("resources/read", uri="notes://open/b"))
+
+
 async def test_each_caller_has_a_count_of_its_own() -> None:
     server = company(RateLimit(calls=1, seconds=60))
     await caller(ADA).call(server, "find")
