@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import anyio
@@ -13,15 +14,16 @@ import pytest
 from tests.connect.targets import eventually
 from tests.gateway.caller_world import free_port, names
 from tests.serve.carriers import EACH_ERA
+from tests.serve.lines import Peer
 from tests.serve.serving import served_app, served_http
 from toolweave import CallContext, McpConnection, connect_mcp, create_mcp_server, tool
 from toolweave.config import Secret, ServerConfig
 from toolweave.errors import AuthRequiredError, ConfigError, ProtocolError, ToolError
 from toolweave.gateway import GatewayManager, create_gateway
-from toolweave.gateway._caller_headers import with_headers
+from toolweave.gateway._caller_headers import digest_of, values_for, with_headers
 from toolweave.hub import Hub
 from toolweave.middleware import ResponseCache
-from toolweave.serve import CallNext, McpServer, Request
+from toolweave.serve import CallNext, Identity, McpServer, Request
 
 pytestmark = pytest.mark.anyio
 
@@ -359,3 +361,27 @@ async def test_the_header_of_a_caller_replaces_one_of_the_config_in_any_case(kin
     sent: Any = await headers() if callable(headers) else headers  # pyright: ignore[reportGeneralTypeIssues]
     assert set(sent) == {"X-Other", "X-Team"}
     assert sent["X-Team"].reveal() == "caller"
+
+
+def test_claims_stand_in_headers_as_json_writes_them() -> None:
+    config = ServerConfig(
+        name="up", url="http://127.0.0.1:1/", claim_headers={"X-Admin": "admin", "X-Level": "level", "X-Team": "team"}
+    )
+    identity = Identity(client_id="c", claims={"admin": True, "level": 3, "team": "red"})
+    client = replace(Peer().client, identity=identity)
+
+    (values,) = values_for([config], {}, client).values()
+
+    assert {name: value.reveal() for name, value in values.items()} == {
+        "X-Admin": "true",
+        "X-Level": "3",
+        "X-Team": "red",
+    }
+
+
+def test_callers_with_the_same_values_in_another_order_share_connections() -> None:
+    first = {"a": {"X-One": Secret("1"), "X-Two": Secret("2")}, "b": {}}
+    second = {"b": {}, "a": {"X-Two": Secret("2"), "X-One": Secret("1")}}
+
+    assert digest_of(first) == digest_of(second)
+    assert digest_of(first) != digest_of({"a": {"X-One": Secret("2"), "X-Two": Secret("1")}, "b": {}})
