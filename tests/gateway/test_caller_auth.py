@@ -372,6 +372,9 @@ def test_every_kind_of_authorization_is_made_with_its_settings() -> None:
     assert server.allow({"hd": "company.example", "groups": ["guests", "staff"]})
     assert not server.allow({"hd": "other.example", "groups": ["staff"]})
     assert not server.allow({"hd": "company.example"})
+    inner = made({"oauth_server": {**OAUTH_SERVER, "allow": {"realm_access.roles": ["admin"]}}, "scopes_supported": []})
+    assert inner.allow({"realm_access": {"roles": ["admin", "user"]}})
+    assert not inner.allow({"realm_access": {"roles": ["user"]}, "roles": ["admin"]})
     keys = made({"api_keys": {"ci": {"key": KEY_OF_CI, "expires_at": "2000-01-01"}}, "resource": URL} | _issuers())
     assert keys.api_keys.find(KEY_OF_CI) is None
     assert keys.authorization_servers == ("https://login.example",)

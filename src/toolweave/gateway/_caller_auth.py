@@ -42,6 +42,7 @@ from toolweave.serve import (
 )
 from toolweave.serve._auth.token_auth import ProtectionOptions, TokenAuth
 from toolweave.state import MemoryStore, open_store
+from toolweave.tools._selection import member_of
 
 WHERE = "gateway.auth"
 _Kind = TypeVar("_Kind", bound=Value)
@@ -83,7 +84,8 @@ class OAuthServerSettings(Value, frozen=True):
     Attributes:
         provider: The provider: its `type`, such as `oidc` or `github`, and the settings of an `Upstream` of that type.
         store: The URL of the store, empty for one in memory.
-        allow: Values that claims of a person must have, by claim; one of each list.
+        allow: Values that claims of a person must have, by claim, or by the path of one such as
+            `realm_access.roles`; one of each list.
         registration: Whether clients may register themselves.
         documents: Whether clients may be named by the URL of their metadata document.
     """
@@ -289,7 +291,7 @@ def _oauth_server(settings: OAuthServerSettings, options: ProtectionOptions) -> 
         raise ConfigError(f"'{where}.provider': {said}", field=f"{where}.provider") from None
 
     def allowed(claims: Mapping[str, Any]) -> bool:
-        return all(_has(claims.get(name), wanted) for name, wanted in settings.allow.items())
+        return all(_has(member_of(claims, name), wanted) for name, wanted in settings.allow.items())
 
     try:
         if settings.store:
