@@ -507,6 +507,7 @@ async def test_a_store_is_used_again_after_it_was_left_and_leaves_no_connection_
     [
         ({"requirepass": SECRET}, "", r"wants a password: redis://:PASSWORD@host:port/0"),
         ({"requirepass": SECRET}, ":wr0ng-s3cret@", "refuses the user or the password"),
+        ({"requirepass": SECRET}, f"user:{IN_A_URL}@", "refuses the user or the password"),
         ({}, f":{IN_A_URL}@", "has no password: take it out of the address"),
         (
             {"user": "wr0ng-s3cret on nopass +@connection"},

@@ -472,7 +472,8 @@ class RedisConnections:
         kind = type(exc).__name__
         said = self._address.scrubbed(str(exc))
         for marks, meaning in _MEANINGS:
-            if re.search(marks, f"{kind} {said}"):
+            # In the text as it came: masked, a user called `user` would hide what it says.
+            if re.search(marks, f"{kind} {exc}"):
                 return f"{place} {meaning} ({said})"
         if kind == "TimeoutError":
             return f"{place} did not answer for {wait:g} s: is it overloaded, or the network broken?"
