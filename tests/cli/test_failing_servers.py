@@ -304,6 +304,21 @@ TYPED: dict[str, tuple[list[str], str, str]] = {
         "unknown option --serve",
         "did you mean --server?",
     ),
+    "a config without its option": (
+        ["gateway", "my servers.json"],
+        "unexpected argument 'my servers.json'",
+        "a config file is given by its option: --config 'my servers.json'",
+    ),
+    "a port as other tools take it": (
+        ["gateway", "--config", "mcp.json", "--port", "8000"],
+        "unknown option --port",
+        "did you mean --http [HOST:]PORT?",
+    ),
+    "a transport as other tools take it": (
+        ["serve", "server.py", "--transport", "http"],
+        "unknown option --transport",
+        "did you mean --http [HOST:]PORT for HTTP, and without it stdio?",
+    ),
     "a key that is nearly right": (
         ["tools", "--config", "mcp.json"],
         "server 'a': has neither 'command' nor 'url', but 'comand'",

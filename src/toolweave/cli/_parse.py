@@ -9,12 +9,23 @@ from __future__ import annotations
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
+from pathlib import PurePath
 from typing import Any
 
 from toolweave._json_types import Json, JsonObject
 from toolweave.cli._command import Command, CommandParameter, Option, Positional, Remainder
 from toolweave.cli._exit_codes import CommandError
 from toolweave.cli._help import HELP_NAMES
+
+_CONFIG_SUFFIXES = frozenset({".json", ".jsonc", ".yaml", ".yml", ".toml"})
+_OTHER_TOOLS = {
+    "--port": ("--http", "--http [HOST:]PORT"),
+    "--host": ("--http", "--http [HOST:]PORT"),
+    "--bind": ("--http", "--http [HOST:]PORT"),
+    "--transport": ("--http", "--http [HOST:]PORT for HTTP, and without it stdio"),
+    "--mcp-config": ("--config", "--config FILE"),
+}
+"""Options that uvicorn, FastMCP and others have: the one here that does the same, and its form."""
 
 
 def parse(command: Command, words: Sequence[str]) -> Json | None:
@@ -79,13 +90,23 @@ def _because(reason: str) -> str:
 
 def _meant(command: Command, words: Sequence[str], free: Sequence[str]) -> str | None:
     """Return a hint for words that a command does not take and another form would; None if none is likely."""
-    if command.remainder is None or not free:
+    if not free:
         return None
+    if command.remainder is None:
+        return _config_option(command, free[0])
     if any(one.many for one, _ in command.positionals):  # the arguments of a tool
         unknown = next((word for word in words if word.startswith("--")), "--name")
         return f"arguments of a tool have no dashes: {unknown.lstrip('-').partition('=')[0]}=VALUE"
     start = list(words).index(free[0])
     return f"the command of a server stands after --: -- {shlex.join(words[start:])}"
+
+
+def _config_option(command: Command, word: str) -> str | None:
+    """Return a hint for a config file without the option that takes it; None if it is another word."""
+    takes_config = any("--config" in option.names for _, option in command.options)
+    if takes_config and PurePath(word).suffix in _CONFIG_SUFFIXES:
+        return f"a config file is given by its option: --config {shlex.quote(word)}"
+    return None
 
 
 def _split(words: Sequence[str]) -> tuple[Sequence[str], tuple[str, ...] | None]:
@@ -145,7 +166,12 @@ def _takes_value(name: str, by_name: Mapping[str, CommandParameter]) -> bool:
     if name in HELP_NAMES:
         return False
     if name not in by_name:
-        raise CommandError(f"unknown option {name}", hint=did_you_mean(name, by_name))
+        known, form = _OTHER_TOOLS.get(name, (name, ""))
+        if known in by_name:
+            hint = f"did you mean {form}?"
+        else:
+            hint = did_you_mean(name, by_name)
+        raise CommandError(f"unknown option {name}", hint=hint)
     return not by_name[name].is_flag
 
 
