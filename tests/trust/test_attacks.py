@@ -135,6 +135,23 @@ async def test_a_pinned_server_of_a_config_file_is_watched_without_being_asked(f
     assert f"+ {EVIL}" in warning
 
 
+async def test_a_server_that_was_renamed_beside_its_pins_is_reported(file: Path, tmp_path: Path) -> None:
+    config = tmp_path / "mcp.json"
+    await pin(entry(file), tmp_path / "toolweave.lock")
+
+    config.write_text(json.dumps({"mcpServers": {"sums": entry(file)}}))
+    async with connect_mcp_servers(config) as hub:
+        (warning,) = hub.warnings
+    assert warning == (
+        "server 'sums': toolweave.lock has its pins as 'calc', so nothing is compared; rename them there, or run "
+        "`toolweave pin sums`"
+    )
+
+    config.write_text(json.dumps({"mcpServers": {"sums": entry(file), "calc": entry(file)}}))
+    async with connect_mcp_servers(config) as hub:
+        assert hub.warnings == []
+
+
 async def test_pins_for_a_whole_file_stand_beside_its_servers(file: Path, tmp_path: Path) -> None:
     config = tmp_path / "mcp.json"
     entries = {"calc": entry(file), "open": entry(file, pins="off")}

@@ -221,6 +221,11 @@ class McpConnection(EventSubscriptions, SkillFeatures, Openable, BaseToolset):
         return self._catalog.guard.changes
 
     @property
+    def pinned_as(self) -> tuple[str, ...]:
+        """Other names under which the lock file has pins of this server, if it has none under its own."""
+        return self._catalog.guard.pinned_as
+
+    @property
     def pin_problems(self) -> tuple[str, ...]:
         """The same as texts, each with a diff; all of these are in `problems`."""
         return self._catalog.guard.pin_problems

@@ -29,7 +29,7 @@ from toolweave.hub._offers import HubOffers, OfferNames
 from toolweave.hub._server_features import HubFeatures
 from toolweave.hub._starting import FAILED, OVER, STARTING, ServerStarts, Wait, check_wait, chosen_names
 from toolweave.hub._tools import HubTools, missing_tool
-from toolweave.hub._warnings import HubWarnings, log_failure
+from toolweave.hub._warnings import HubWarnings, log_failure, lost_pins
 from toolweave.tools._call import CallContext, ToolCall
 from toolweave.tools._names import aliases, expose
 from toolweave.tools._option_checks import choice_error, type_error
@@ -82,6 +82,7 @@ class Hub(HubEventSubscriptions, Openable, HubFeatures):
         self._errors: dict[str, Exception] = {}
         self._caller_servers = CallerServers(self._prefixes, self._errors)
         self._config_warnings: tuple[str, ...] = ()
+        self._configured: frozenset[str] = frozenset()
         self._patience = patience
         self._starts = ServerStarts(self._clients, patience)
         self._added: dict[str, ServerConfig] = {}
@@ -129,6 +130,7 @@ class Hub(HubEventSubscriptions, Openable, HubFeatures):
         for name, client in self._clients.items():
             filters += [f"server {name!r}: {text}" for text in client.filter_problems]
             pins += [f"server {name!r}: {text}" for text in client.pin_problems]
+        pins += lost_pins(self._clients, self._configured)
         return [*self._config_warnings, *filters, *names, *others, *pins, *self._warnings.shadows]
 
     @property
@@ -397,6 +399,7 @@ class Hub(HubEventSubscriptions, Openable, HubFeatures):
 
     def _adopt(self, loaded: LoadedConfig) -> None:
         self._config_warnings = tuple(loaded.warnings)
+        self._configured = frozenset((*loaded.servers, *loaded.disabled))
         if self._names is not None:
             loaded = loaded.select(self._names)
         for name, error in loaded.errors.items():

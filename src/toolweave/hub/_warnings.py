@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from toolweave.config import ServerConfig
+from toolweave.connect._connection import McpConnection
 from toolweave.errors import printable
 from toolweave.hub._naming import NameConflict
 from toolweave.tools._spec import ToolSpec
@@ -32,6 +33,22 @@ def log_failure(error: Exception, config: ServerConfig | None, *, is_retried: bo
     else:
         text = "%s"
     _log.warning(text, error, extra={"upstream": config})
+
+
+def lost_pins(clients: Mapping[str, McpConnection], configured: Collection[str]) -> Iterator[str]:
+    """Yield warnings about servers that were renamed beside their pins, which then compare nothing.
+
+    Args:
+        clients: The connections by the names of their servers.
+        configured: The names of all servers of the config. A pin under one of these is that server's own.
+    """
+    for name, client in clients.items():
+        for pinned in client.pinned_as:
+            if pinned not in configured and pinned not in clients:
+                yield (
+                    f"server {name!r}: toolweave.lock has its pins as {pinned!r}, so nothing is compared; "
+                    f"rename them there, or run `toolweave pin {name}`"
+                )
 
 
 class HubWarnings:

@@ -178,6 +178,21 @@ class ServerGuard:
         return tuple(dict.fromkeys(text for verdict in verdicts for text in verdict.problems))
 
     @property
+    def pinned_as(self) -> tuple[str, ...]:
+        """Other names under which the lock file has pins of this server, if it has none under its own."""
+        found = self._pins(())
+        if isinstance(found, PinVerdict) or not self.identity.name:
+            return ()
+        pinned = found[1].servers
+        if self._config.name in pinned:
+            return ()
+        names: list[str] = []
+        for name, server in pinned.items():
+            if (server.identity.name, server.identity.origin) == (self.identity.name, self.identity.origin):
+                names.append(name)
+        return tuple(names)
+
+    @property
     def instructions(self) -> str | None:
         """The server's instructions, or None if it has none or they are withheld."""
         if self._judged_instructions().withheld:
