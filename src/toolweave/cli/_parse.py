@@ -103,9 +103,11 @@ def _meant(command: Command, words: Sequence[str], free: Sequence[str]) -> str |
 
 def _config_option(command: Command, word: str) -> str | None:
     """Return a hint for a config file without the option that takes it; None if it is another word."""
-    takes_config = any("--config" in option.names for _, option in command.options)
-    if takes_config and PurePath(word).suffix in _CONFIG_SUFFIXES:
-        return f"a config file is given by its option: --config {shlex.quote(word)}"
+    if PurePath(word).suffix not in _CONFIG_SUFFIXES:
+        return None
+    for _, option in command.options:
+        if "--config" in option.names:
+            return f"a config file is given by its option: --config {shlex.quote(word)}"
     return None
 
 

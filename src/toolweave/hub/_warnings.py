@@ -43,12 +43,11 @@ def lost_pins(clients: Mapping[str, McpConnection], configured: Collection[str])
         configured: The names of all servers of the config. A pin under one of these is that server's own.
     """
     for name, client in clients.items():
-        for pinned in client.pinned_as:
-            if pinned not in configured and pinned not in clients:
-                yield (
-                    f"server {name!r}: toolweave.lock has its pins as {pinned!r}, so nothing is compared; "
-                    f"rename them there, or run `toolweave pin {name}`"
-                )
+        for pinned in sorted(set(client.pinned_as).difference(configured, clients)):
+            yield (
+                f"server {name!r}: toolweave.lock has its pins as {pinned!r}, so nothing is compared; "
+                f"rename them there, or run `toolweave pin {name}`"
+            )
 
 
 class HubWarnings:

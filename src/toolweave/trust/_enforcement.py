@@ -181,7 +181,9 @@ class ServerGuard:
     def pinned_as(self) -> tuple[str, ...]:
         """Other names under which the lock file has pins of this server, if it has none under its own."""
         found = self._pins(())
-        if isinstance(found, PinVerdict) or not self.identity.name:
+        if isinstance(found, PinVerdict):
+            return ()
+        if not self.identity.name:
             return ()
         pinned = found[1].servers
         if self._config.name in pinned:
