@@ -45,7 +45,7 @@ def test_help_names_every_verb_in_full(cli: Cli) -> None:
 
     assert done.code == 0
     listed = done.out.split("Commands:\n")[1].splitlines()
-    groups = ["auth", "components", "config", "gateway", "pin", "runs", "sessions"]
+    groups = ["auth", "components", "config", "gateway", "pin", "runs", "sessions", "users"]
     assert sorted(line.split()[0] for line in listed) == sorted([*VERBS, *groups])
     assert not any(line.endswith("...") for line in listed)
 

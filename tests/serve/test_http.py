@@ -179,7 +179,7 @@ async def test_a_name_in_base64_is_the_name(name: str) -> None:
         (altered(params=[]), -32600),
         (with_params(name=None), -32602),
         (with_params(name="other"), -32020),
-        (with_params(arguments=[]), -32602),
+        (with_params(arguments=[1]), -32602),
         (with_params(inputResponses=[]), -32602),
         (with_params(requestState=1), -32602),
         (with_params(_meta=[]), -32602),

@@ -48,7 +48,7 @@ class Limits:
             bound = getattr(self, name)
             if bound is None:
                 continue
-            if not isinstance(bound, int | float) or bound < 0:
+            if not isinstance(bound, int | float) or not bound >= 0:  # NaN fails the comparison
                 raise ValueError(f"{name} is 0 or more, or None for no bound, not {bound!r}")
         if self.parallel_per_server < 1:
             raise ValueError(f"parallel_per_server is at least 1, not {self.parallel_per_server!r}")

@@ -25,7 +25,7 @@ _OTHER_TOOLS = {
     "--transport": ("--http", "--http [HOST:]PORT for HTTP, and without it stdio"),
     "--mcp-config": ("--config", "--config FILE"),
 }
-"""Options that uvicorn, FastMCP and others have: the one here that does the same, and its form."""
+"""Options of uvicorn, FastMCP and others, each with the option of this command and its form."""
 
 
 def parse(command: Command, words: Sequence[str]) -> Json | None:

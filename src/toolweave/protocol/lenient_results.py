@@ -24,7 +24,7 @@ from toolweave._json_types import (
 from toolweave._repairs import Repair
 from toolweave.protocol.spellings import MISSPELLED, RESULT_NAMES, spelled, spelled_block
 
-__all__ = ["RESULT_REPAIRS", "BareResult", "has_odd_outcome", "readable_outcome", "readable_result"]
+__all__ = ["ODD_FLAG", "RESULT_REPAIRS", "BareResult", "has_odd_outcome", "readable_outcome", "readable_result"]
 
 _SWITCH = '`"repair_messages": false`'
 _BARE = Repair(
@@ -83,7 +83,7 @@ _NO_TYPE = Repair(
     switch=_SWITCH,
     problem="has a block without a type",
 )
-_ODD_FLAG = Repair(
+ODD_FLAG = Repair(
     given="`isError` that is not a boolean",
     read_as="false for `false`, `no`, 0 and an empty value; true for anything else",
     limit="none",
@@ -112,7 +112,7 @@ STRUCTURE_AS_TEXT = Repair(
     problem="has structured content that is a text of JSON",
 )
 RESULT_REPAIRS = (
-    *(_BARE, _NO_CONTENT, _NULL_CONTENT, _NO_LIST, _NO_BLOCK, _NO_TYPE, _NO_TEXT, _ERROR_BLOCK, _ODD_FLAG),
+    *(_BARE, _NO_CONTENT, _NULL_CONTENT, _NO_LIST, _NO_BLOCK, _NO_TYPE, _NO_TEXT, _ERROR_BLOCK, ODD_FLAG),
     *(MISSPELLED, ODD_DATA, TEXT_AS_STRUCTURE, STRUCTURE_AS_TEXT),
 )
 """Every repair of a result of a tool."""
@@ -194,7 +194,7 @@ def readable_outcome(raw: JsonObject, changes: dict[str, None]) -> JsonObject:
     made = dict(spelled(raw, RESULT_NAMES, partial(_add, changes)))
     for flag in flags.values():
         if type(flag) not in _FLAGS:
-            changes[_ODD_FLAG.problem] = None
+            changes[ODD_FLAG.problem] = None
     if any(map(_is_set, flags.values())):
         made["isError"] = True
     elif made.get("isError") is not None:

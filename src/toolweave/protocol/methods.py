@@ -88,7 +88,9 @@ NOTIFICATIONS_TASKS_STATUS = "notifications/tasks/status"
 NOTIFICATIONS_ELICITATION_COMPLETE = "notifications/elicitation/complete"
 NOTIFICATIONS_SUBSCRIPTIONS_ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 
-ALL = frozenset(value for name, value in tuple(globals().items()) if name.isupper() and isinstance(value, str))
+ALL: frozenset[str] = frozenset(
+    value for name, value in tuple(globals().items()) if name.isupper() and isinstance(value, str)
+)
 """The methods above: of requests and of notifications."""
 INPUT_REQUIRED = frozenset({TOOLS_CALL, PROMPTS_GET, RESOURCES_READ})
 """Requests of modern revisions that may be answered with `input_required` (SEP-2322)."""

@@ -56,7 +56,7 @@ class MemberNames:
     __slots__ = ("_by_letters", "exact")
 
     def __init__(self, *names: str, others: tuple[str, ...] = ()) -> None:
-        self.exact = frozenset({*names, *others})
+        self.exact: frozenset[str] = frozenset({*names, *others})
         self._by_letters = dict(zip(map(_letters, names), names, strict=True))
 
     def misspelled(self, value: JsonObject) -> Mapping[str, str]:
@@ -73,27 +73,27 @@ class MemberNames:
         return found
 
 
-RESULT_NAMES = MemberNames("content", "structuredContent", "isError", "resultType", others=("_meta",))
-PAGE_NAMES = MemberNames(
+RESULT_NAMES: MemberNames = MemberNames("content", "structuredContent", "isError", "resultType", others=("_meta",))
+PAGE_NAMES: MemberNames = MemberNames(
     *("tools", "prompts", "resources", "resourceTemplates", "nextCursor", "ttlMs", "cacheScope"),
     others=("_meta", "resultType"),
 )
-TOOL_NAMES = MemberNames(
+TOOL_NAMES: MemberNames = MemberNames(
     *("inputSchema", "outputSchema"),
     others=("name", "title", "description", "annotations", "icons", "execution", "_meta"),
 )
-MEDIA_NAMES = MemberNames(
+MEDIA_NAMES: MemberNames = MemberNames(
     "mimeType",
     others=(
         *("type", "uri", "name", "title", "description", "text", "data", "blob", "size", "resource"),
         *("annotations", "icons", "_meta"),
     ),
 )
-PROMPT_NAMES = MemberNames("arguments", others=("name", "title", "description", "icons", "_meta"))
-TEMPLATE_NAMES = MemberNames(
+PROMPT_NAMES: MemberNames = MemberNames("arguments", others=("name", "title", "description", "icons", "_meta"))
+TEMPLATE_NAMES: MemberNames = MemberNames(
     *("uriTemplate", "mimeType"), others=("name", "title", "description", "annotations", "icons", "_meta")
 )
-SERVER_NAMES = MemberNames(
+SERVER_NAMES: MemberNames = MemberNames(
     *("protocolVersion", "supportedVersions", "serverInfo", "capabilities", "instructions"),
     others=("_meta", "resultType"),
 )

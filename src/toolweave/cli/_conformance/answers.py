@@ -89,8 +89,7 @@ def content_types(evidence: Evidence) -> Judgement:
 
 def error_flags(evidence: Evidence) -> Judgement:
     """Box 8: arguments that do not fit are answered with `isError: true`."""
-    flags = [(answer.what, object_or_empty(answer.result).get("isError", False)) for answer in evidence.of_tools]
-    odd = [f"{what}: isError is not a boolean" for what, flag in flags if not isinstance(flag, bool)]
+    odd = [f"{answer.what}: isError is not a boolean" for answer in evidence.of_tools if answer.odd_flag]
     if odd:
         return fail(odd)
     if not evidence.refused:

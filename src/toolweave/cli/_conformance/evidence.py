@@ -27,6 +27,7 @@ from toolweave.cli._conformance.findings import Evidence, ServerAnswer
 from toolweave.connect import McpConnection
 from toolweave.errors import ProtocolError, SchemaError, ServerError, ToolError
 from toolweave.protocol import methods
+from toolweave.protocol.lenient_results import ODD_FLAG
 from toolweave.schema import Validator
 from toolweave.tools import Progress
 
@@ -254,8 +255,10 @@ async def _call(
         return ServerAnswer(what=what, code=error.code, message=error.message, data=error.data, tool=tool, wrong=wrong)
     except (ServerError, ToolError, TimeoutError) as error:
         return ServerAnswer(what=what, message=str(error) or f"no answer within {seconds:g} s", tool=tool, wrong=wrong)
-    if len(connection.problems) > known:
-        # It was read leniently: a plain request shows what the server sends.
+    new = connection.problems[known:]
+    if new:
+        # It was read leniently: a plain request shows what the server sends, except its error flag.
         plain = await _ask(connection, methods.TOOLS_CALL, {"name": name, "arguments": arguments}, what=what)
-        return replace(plain, tool=tool, wrong=wrong, progress=tuple(seen))
+        odd_flag = ODD_FLAG.problem in " ".join(new)
+        return replace(plain, tool=tool, wrong=wrong, progress=tuple(seen), odd_flag=odd_flag)
     return ServerAnswer(what=what, result=result.raw, tool=tool, wrong=wrong, progress=tuple(seen))

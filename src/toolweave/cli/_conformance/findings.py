@@ -43,6 +43,7 @@ class ServerAnswer:
         tool: The definition of the tool that was called, as it came; None for other requests.
         wrong: The properties that were missing or wrong in the arguments on purpose.
         progress: The progress notifications of the request.
+        odd_flag: Whether its `isError` was not a boolean, and read leniently.
     """
 
     what: str
@@ -53,6 +54,7 @@ class ServerAnswer:
     tool: JsonObject | None = None
     wrong: tuple[str, ...] = ()
     progress: tuple[Progress, ...] = ()
+    odd_flag: bool = False
 
     @property
     def is_error(self) -> bool:
