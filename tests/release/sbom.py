@@ -106,11 +106,13 @@ def _purl(name: str) -> str:
 
 def _component(name: str) -> dict[str, Any]:
     metadata = installed.metadata(name)
-    license_text = metadata["License-Expression"] or metadata["License"] or ""
+    # Not by index: once a package has imported the backport `importlib_metadata`, a field that is missing raises.
+    (expression,) = metadata.get_all("License-Expression", [""])[:1]
+    (license_text,) = metadata.get_all("License", [""])[:1]
     component = {"type": "library", "bom-ref": _purl(name), "name": name, "version": installed.version(name)}
     component["purl"] = _purl(name)
-    if metadata["License-Expression"]:
-        return {**component, "licenses": [{"expression": license_text}]}
+    if expression:
+        return {**component, "licenses": [{"expression": expression}]}
     classifiers = (line.rpartition(" :: ") for line in metadata.get_all("Classifier", []))
     classified = [name for kind, _, name in classifiers if kind.startswith("License")]
     named = [license_text.strip().partition("\n")[0], *classified]
