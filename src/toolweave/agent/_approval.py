@@ -365,7 +365,7 @@ def checked_confirm(confirm: Confirm | None) -> Confirm:
     """Return a policy; None is `"never"`.
 
     Raises:
-        ValueError: It is none of these policies.
+        ValueError: It is not one of these policies.
     """
     if confirm is None:
         return "never"

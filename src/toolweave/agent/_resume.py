@@ -12,7 +12,7 @@ from toolweave.agent._agent_tools import ToolLike
 from toolweave.agent._approval import Attended
 from toolweave.agent._durable import Durable
 from toolweave.agent._journal import Journal, OnUnknown
-from toolweave.agent._option_checks import ATTENDED, UNKNOWN_POLICIES, attended_error, unknown_policy_error
+from toolweave.agent._option_checks import UNKNOWN_POLICIES, unknown_policy_error
 from toolweave.agent._records import read_record, record_of
 from toolweave.agent._run import Run
 from toolweave.errors import RunError
@@ -77,8 +77,6 @@ async def resume(
     """
     if on_unknown not in UNKNOWN_POLICIES:
         raise unknown_policy_error(on_unknown)
-    if attended not in ATTENDED:
-        raise attended_error(attended)
     kept = durable or agent.durable
     if kept is None:
         raise ValueError(f"agent {agent.name!r} keeps nothing; give it a store: Agent(..., store=SqliteStore())")

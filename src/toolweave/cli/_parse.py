@@ -17,7 +17,6 @@ from toolweave.cli._command import Command, CommandParameter, Option, Positional
 from toolweave.cli._exit_codes import CommandError
 from toolweave.cli._help import HELP_NAMES
 
-_CONFIG_SUFFIXES = frozenset({".json", ".jsonc", ".yaml", ".yml", ".toml"})
 _OTHER_TOOLS = {
     "--port": ("--http", "--http [HOST:]PORT"),
     "--host": ("--http", "--http [HOST:]PORT"),
@@ -103,7 +102,9 @@ def _meant(command: Command, words: Sequence[str], free: Sequence[str]) -> str |
 
 def _config_option(command: Command, word: str) -> str | None:
     """Return a hint for a config file without the option that takes it; None if it is another word."""
-    if PurePath(word).suffix not in _CONFIG_SUFFIXES:
+    from toolweave.config._coerce import CONFIG_SUFFIXES  # only a slip needs it
+
+    if PurePath(word).suffix not in CONFIG_SUFFIXES:
         return None
     for _, option in command.options:
         if "--config" in option.names:

@@ -30,7 +30,8 @@ _NO_SERVER: tuple[type, ...] = (type(None), bool, int, float, bytes, set, frozen
 # What an object in this process is opened by: our servers, transports, and the SDK's servers and their wrappers.
 _SERVER_ATTRIBUTES = frozenset({"open_wire", "__aenter__", "run", "_lowlevel_server", "_mcp_server"})
 _INTERPRETERS = {".py": sys.executable or "python3", ".js": "node", ".mjs": "node", ".cjs": "node"}
-_CONFIG_SUFFIXES = (".json", ".jsonc", ".yaml", ".yml", ".toml")
+CONFIG_SUFFIXES = (".json", ".jsonc", ".yaml", ".yml", ".toml")
+"""The suffixes of config files."""
 _URL_SCHEMES = ("http", "https", "ws", "wss")
 
 
@@ -224,7 +225,7 @@ def _from_text(text: str, name: str) -> ServerConfig:
     suffix = path.suffix.lower()
     if suffix in _INTERPRETERS and _is_path(path, text):
         return _script(text, name)
-    if suffix in _CONFIG_SUFFIXES and is_file(path):
+    if suffix in CONFIG_SUFFIXES and is_file(path):
         raise ConfigError(f"{text!r} is a config file; connect_mcp takes one server, connect_mcp_servers the file")
     return parse_command(text, name=name)
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from typing import get_args
 
 from toolweave.jobs._queue import WorkBackend
+from toolweave.serve._tools import ExposeErrors
 from toolweave.state import Store
-from toolweave.tools._option_checks import check_type
+from toolweave.tools._option_checks import check_choice, check_type
 
 _TYPES: Mapping[str, tuple[type, str]] = {
     "instructions": (str, "a string or None"),
@@ -18,30 +19,20 @@ _TYPES: Mapping[str, tuple[type, str]] = {
     "backend": (WorkBackend, "a backend, such as Backend(url), or None"),
     "logging": (bool, "True or False"),
 }
+_CHOICES: Mapping[str, Sequence[object]] = {
+    "cache_scope": ("private", "public"),
+    "expose_errors": (*get_args(ExposeErrors), None),  # a slip must not unmask
+}
 
 
-class TypedOptions(Protocol):
-    """The options that are checked."""
-
-    @property
-    def store(self) -> object:
-        """The store."""
-        ...
-
-    @property
-    def backend(self) -> object:
-        """The backend."""
-        ...
-
-
-def check_option_types(options: TypedOptions) -> None:
-    """Validate the types of a server's options.
+def check_option_types(options: object) -> None:
+    """Validate the types of a server's options, and the words among them.
 
     Raises:
         TypeError: An option has another type.
-        ValueError: There are both a store and a backend.
+        ValueError: An option has another value than its few.
     """
     for option, (kinds, expected) in _TYPES.items():
         check_type(option, getattr(options, option), kinds, expected)
-    if options.store is not None and options.backend is not None:
-        raise ValueError("a backend includes a store; give store= or backend=, not both")
+    for option, choices in _CHOICES.items():
+        check_choice(option, getattr(options, option), choices)

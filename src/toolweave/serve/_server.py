@@ -20,7 +20,6 @@ from typing import (
     TypedDict,
     TypeVar,
     Unpack,
-    get_args,
     overload,
     runtime_checkable,
 )
@@ -109,14 +108,12 @@ class Options:
 
     def __post_init__(self) -> None:
         check_option_types(self)
+        if self.store is not None and self.backend is not None:
+            raise ValueError("a backend includes a store; give store= or backend=, not both")
         if self.page_size is not None and self.page_size < 1:
             raise ValueError(f"page_size must be 1 or more, or None for one page, not {self.page_size!r}")
         if self.ttl_ms < 0:
             raise ValueError(f"ttl_ms must be 0 or more, not {self.ttl_ms!r}")
-        if self.cache_scope not in ("private", "public"):
-            raise ValueError(f"cache_scope is 'private' or 'public', not {self.cache_scope!r}")
-        if self.expose_errors not in (None, *get_args(ExposeErrors)):  # a slip must not unmask
-            raise ValueError(f"expose_errors is 'message', 'masked' or None, not {self.expose_errors!r}")
 
 
 class ServerAbout(TypedDict, total=False):
