@@ -18,7 +18,7 @@ INTRODUCTION = """# Conformance
 The results of the official conformance suite (`@modelcontextprotocol/conformance`) for the client, the server and the
 gateway. A scenario passes if the suite finds no failure, no warning and at least one success. The programs under test
 are `tests/conformance/client.py` and `tests/conformance/server.py`, which use public names only. `scripts/conformance`
-prints each scenario, `--write` writes this page, and continuous integration runs every scenario.
+prints each scenario, and `--write` writes this page.
 
 """
 SERVER = """## Server
@@ -37,9 +37,8 @@ Beside it run:
 
 - The suite against a gateway in front of a server of version 2 of the Python SDK: 27 of 27 scenarios of 2025-06-18,
   33 of 33 of 2025-11-25 and 40 of 40 of 2026-07-28 pass (`tests/conformance/test_sdk.py`).
-- The SDK's own interaction tests with a gateway between its client and its server: at least 160 of 228 pass. The others
-  are listed with their reasons in `tests/conformance/sdk_losses.txt`. Most are about cursors and ids, which a gateway
-  makes itself.
+- The SDK's own interaction tests with a gateway between its client and its server: at least 160 of 228 pass.
+  `tests/conformance/sdk_losses.txt` has the reasons of the others, mostly cursors and ids.
 - Two mixed revisions (`tests/reference/test_bridging.py`): a client of 2025-11-25 passes all 30 scenarios with a server
   that speaks 2026-07-28, and a client of 2026-07-28 passes 20 with a server of version 1 of the SDK.
 
@@ -57,9 +56,8 @@ sign in without a person.
 
 OTHERS = """## Clients and servers of others
 
-Continuous integration also lets these clients use a server of ours (`tests/reference/notes.py`) over stdio and HTTP:
-they list, call, follow progress, read a resource, get a prompt and answer a question. Their versions are pinned in
-`tests/reference`.
+These clients list, call, follow progress, read a resource, get a prompt and answer a question, over stdio and HTTP,
+with a server of ours (`tests/reference/notes.py`).
 
 | client | 2025-11-25 | 2026-07-28 |
 | --- | --- | --- |
@@ -69,8 +67,7 @@ they list, call, follow progress, read a resource, get a prompt and answer a que
 | TypeScript SDK 2 (`@modelcontextprotocol/client`) | pass | pass |
 | Inspector (`@modelcontextprotocol/inspector --cli`), with `--strict` | pass | pass |
 
-The Inspector also starts the entries that `toolweave serve --install` writes for Claude Desktop, Cursor and VS Code.
-Our client uses the reference servers from npm and PyPI.
+The Inspector also starts the entries that `toolweave serve --install` writes.
 
 """
 
