@@ -22,6 +22,7 @@ from toolweave import (
     tool,
 )
 from toolweave.agent import (
+    Approval,
     ApprovalRequested,
     ChildFinished,
     ChildStarted,
@@ -572,6 +573,36 @@ async def test_a_person_is_asked_about_a_call_below_where_the_policy_above_wants
 
     assert asked[-1] == "rm"
     assert done == (["a"] if approve else [])
+
+
+@pytest.mark.parametrize("remember", ["run", "agent"])
+async def test_a_person_is_asked_where_the_policy_above_wants_it_though_the_policy_below_allowed_the_tool_for_good(
+    remember: Any,
+) -> None:
+    done: list[str] = []
+
+    @tool
+    def rm(path: str) -> str:
+        """Remove a file."""
+        done.append(path)
+        return "removed"
+
+    def about_root(call: ToolCallPart, tool: ToolSpec) -> bool | None:
+        return None if call.arguments.get("path") == "/" else True
+
+    calls = [tool_call("rm", {"path": path}) for path in ("a", "/")]
+    remembered = Approval(approved=True, remember=remember)
+    child = Agent(ScriptedModel([*calls, "done"]), name="child", tools=[rm], confirm=lambda call, tool: remembered)
+    asked: list[Any] = []
+    with anyio.fail_after(PATIENCE):
+        run = above(child, confirm=about_root).send("go")
+        async for event in run:
+            if isinstance(event, ApprovalRequested):
+                asked.append(event.call.arguments)
+                assert run.deny(event)
+
+    assert asked == [{"path": "/"}]
+    assert done == ["a"]
 
 
 @pytest.mark.requirement("R85")

@@ -150,6 +150,28 @@ async def test_a_change_of_an_upstream_that_callers_share_is_announced_once_to_c
                 assert "s_shared" in await listed(talk)
 
 
+@pytest.mark.parametrize(("mode", "able"), [("both", {}), ("both", ABLE), ("legacy", ABLE)])
+async def test_a_change_is_announced_once_to_callers_that_read_their_lists_before_all_others(
+    mode: str, able: Json
+) -> None:
+    gateway = create_gateway({"apart": growing(mode), "shared": growing("modern", tool_prefix="s_")})
+    with anyio.fail_after(60):
+        async with gateway.running(), talking(gateway, HANDSHAKE, able) as talk:
+            await started(talk)
+            await call(talk, "pid")
+            seen = gateway.perspectives
+            mine = next(iter(seen._own.values()), seen.handshake)
+            await eventually(lambda: bool(mine.apart) and not mine.due and not mine.reviewing)
+            async with talking(gateway, MODERN) as modern:
+                await started(modern)
+                await call(modern, "s_grow", name="shared")
+                for method in CHANGED:
+                    await talk.received(method, 1)
+                await eventually(lambda: not mine.due and not mine.reviewing)
+                await grown(talk)
+                assert [len(talk.of(method)) for method in CHANGED[:2]] == [2, 2]
+
+
 @pytest.mark.parametrize("mode", ["legacy", "both"])
 async def test_a_change_of_one_caller_is_neither_announced_to_others_nor_theirs(mode: str) -> None:
     gateway = gateway_to(growing(mode))

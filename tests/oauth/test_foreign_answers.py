@@ -137,3 +137,75 @@ async def test_a_registration_counts_whatever_form_the_members_beside_it_have(me
         async with connected(here.target()) as connection:
             assert (await connection.call_tool("t")).text == "done"
         assert {form_of(one).get("client_id") for one in here.host.requests if one.path == "/token"} == {"c-1"}
+
+
+@pytest.mark.parametrize(
+    ("members", "problem"),
+    [
+        ({"scope": ["a", "b"]}, "the token endpoint gives 'scope' as an array, read as a text"),
+        ({"token_type": None}, "the token endpoint gives no 'token_type', read as 'Bearer'"),
+        ({"expires_in": "3600"}, "the token endpoint gives 'expires_in' as a string, read as a number"),
+        ({"expires_in": "soon"}, "the token endpoint gives 'expires_in' as a string, read as no end"),
+        ({"expires_in": True}, "the token endpoint gives 'expires_in' as true or false, read as no end"),
+        ({"refresh_token": ""}, "the token endpoint gives an empty 'refresh_token', read as none"),
+    ],
+    ids=lambda value: json.dumps(value) if isinstance(value, dict) else "",
+)
+async def test_a_member_of_a_token_response_in_another_form_is_among_the_problems_and_in_the_log(
+    members: dict[str, Any], problem: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with world() as here:
+        await answered(here, json.dumps({"access_token": "issued", "token_type": "Bearer", **members}).encode())
+        async with connected(here.target(**MACHINE, client_secret="pw")) as connection:
+            assert problem in connection.problems
+            await connection.call_tool("t")
+            assert connection.problems.count(problem) == 1
+    assert [one.getMessage() for one in caplog.records if problem in one.getMessage()] == [
+        f"server {connection.name!r}: signing in: {problem}"
+    ]
+
+
+async def test_a_token_response_as_the_standard_has_it_is_no_problem() -> None:
+    async with world() as here:
+        await answered(here, b'{"access_token": "issued", "token_type": "Bearer", "expires_in": 60, "scope": "a"}')
+        async with connected(here.target(**MACHINE, client_secret="pw")) as connection:
+            assert connection.problems == ()
+
+
+async def test_a_form_in_place_of_json_is_among_the_problems() -> None:
+    async with world() as here:
+        body = urlencode({"access_token": "issued", "token_type": "bearer"})
+        await answered(here, body.encode(), content_type=FORM)
+        async with connected(here.target(**MACHINE, client_secret="pw")) as connection:
+            assert "the token endpoint answers with a form, not with JSON" in connection.problems
+
+
+async def test_a_refusal_with_the_status_of_a_success_is_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    async with world() as here:
+        await answered(here, b'{"error": "bad_code"}')
+        settings = here.settings(**MACHINE, client_secret="pw")
+        with pytest.raises(AuthRequiredError, match="bad_code"):
+            await sign_in(settings, here.server.url, server="s", store=here.store)
+    assert "server 's': signing in: the token endpoint refuses with the status of a success, 200" in caplog.text
+
+
+async def test_a_registration_with_a_time_as_text_is_among_the_problems() -> None:
+    async with world() as here:
+        made = {"client_id": "c-1", "client_secret": "pw", "client_secret_expires_at": "0"}
+        here.host.answer["/register"] = lambda one: one.respond_json(201, made)
+        async with connected(here.target()) as connection:
+            (found,) = connection.problems
+            assert "gives 'client_secret_expires_at' as a string, read as a number" in found
+
+
+@pytest.mark.slow
+async def test_a_page_for_a_code_under_its_old_name_is_among_the_problems() -> None:
+    async with world() as here:
+        answer = {"device_code": "d", "user_code": "u", "verification_url": f"{here.host.url}/page", "interval": "1"}
+        here.host.answer["/device"] = lambda one: one.respond_json(200, answer)
+        here.host.pending = 0
+        async with connected(here.target(grant="device_code", timeout=30)) as connection:
+            said = " ".join(connection.problems)
+    assert "the device authorization endpoint gives 'verification_url', read as 'verification_uri'" in said
+    assert "gives no number as 'expires_in': the timeout of the sign-in counts" in said
+    assert "gives 'interval' as a string, read as a number" in said

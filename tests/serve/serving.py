@@ -12,8 +12,10 @@ from anyio.abc import TaskStatus
 
 from tests.serve.sdk_loop import sdk_server
 from toolweave.serve import McpServer
-from toolweave.serve._http.app import HttpApp, HttpLimits, HttpOptions
+from toolweave.serve._http.app import HttpApp
 from toolweave.serve._http.http_server import serve_http
+from toolweave.serve._http.limits import HttpLimits
+from toolweave.serve._http.options import HttpOptions
 
 __all__ = ["Served", "served_app", "served_by_the_sdk", "served_http"]
 

@@ -163,7 +163,9 @@ async def test_a_token_without_a_key_id_is_verified_by_the_only_key() -> None:
 
 
 @pytest.mark.parametrize("key_id", ["k1", None])
-async def test_of_several_keys_with_one_id_the_one_that_signed_the_token_counts(key_id: str | None) -> None:
+async def test_of_several_keys_with_one_id_the_one_that_signed_the_token_counts(
+    key_id: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
     elliptic = ec.generate_private_key(ec.SECP256R1())
     second = rsa.generate_private_key(65537, 2048)
     header: dict[str, Any] = {"kid": key_id}
@@ -177,6 +179,8 @@ async def test_of_several_keys_with_one_id_the_one_that_signed_the_token_counts(
         assert await auth.identify(issuer.token(elliptic, "ES256", header=header)) is not None
         assert await auth.identify(issuer.token(STRANGER, header=header)) is None
         assert await auth.identify(issuer.token(elliptic, "ES256", header=header, aud="another")) is None
+    for text in ("a key with 'use' null", "a key with 'alg' null", f"several keys with the id {key_id!r}"):
+        assert [text in one.getMessage() for one in caplog.records].count(True) == 1
 
 
 async def test_many_requests_at_once_fetch_the_keys_once_and_one_that_gives_up_spoils_it_for_nobody() -> None:

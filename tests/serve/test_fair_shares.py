@@ -29,7 +29,9 @@ from tests.serve.offered import Doings, doing_server
 from tests.serve.serving import served_app
 from toolweave.errors import ConfigError
 from toolweave.serve import BearerAuth, McpServer
-from toolweave.serve._http.app import HttpApp, HttpLimits, HttpOptions
+from toolweave.serve._http.app import HttpApp
+from toolweave.serve._http.limits import HttpLimits
+from toolweave.serve._http.options import HttpOptions
 from toolweave.serve._http.shares import ShareFigures, Shares
 
 pytestmark = pytest.mark.anyio
@@ -273,7 +275,7 @@ def test_a_trusted_proxy_that_is_not_an_address_is_refused(given: str) -> None:
 
 
 def test_trusted_proxies_are_a_list() -> None:
-    with pytest.raises(ConfigError, match="must be a list"):
+    with pytest.raises(TypeError, match="trusted_proxies is a list of strings, not str"):
         doing_server().asgi_app(trusted_proxies="10.0.0.0/8")
 
 

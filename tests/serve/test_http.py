@@ -25,7 +25,8 @@ from tests.serve.serving import served_by_the_sdk, served_http
 from toolweave import connect_mcp, tool
 from toolweave.errors import ConfigError
 from toolweave.serve import create_mcp_server
-from toolweave.serve._http.app import HttpLimits, HttpOptions, _HttpSettings
+from toolweave.serve._http.limits import HttpLimits
+from toolweave.serve._http.options import HttpOptions, HttpSettings
 from toolweave.serve._http.response import HTTP_STATUS
 
 pytestmark = pytest.mark.anyio
@@ -389,7 +390,7 @@ async def test_errors_have_the_http_status_that_the_sdk_gives_them() -> None:
 
 
 async def test_the_options_and_their_defaults_name_the_same_things() -> None:
-    assert HttpOptions.__annotations__.keys() == {field.name for field in dataclasses.fields(_HttpSettings)}
+    assert HttpOptions.__annotations__.keys() == {field.name for field in dataclasses.fields(HttpSettings)}
 
 
 async def test_a_websocket_is_closed() -> None:

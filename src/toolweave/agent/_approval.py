@@ -213,6 +213,7 @@ class Approvals:
         self._confirm: Confirm = confirm
         self._for_agent = allowed
         self._for_run = Grants()
+        self._by_person = Grants()
         self._seconds = seconds
         self._above = above
         self.attended = attended
@@ -246,7 +247,8 @@ class Approvals:
         # A run above that wants a person to decide leaves nothing to this policy, except to deny.
         asks_above = above is None
         if not force:
-            if self._is_granted(tool):
+            # A grant of this policy is no answer to a run above that asks; one of a person is.
+            if self._is_granted(tool) and (not asks_above or tool in self._by_person):
                 return Approval(approved=True), False
             if self._asks_nobody(tool) and not asks_above:
                 return Approval(approved=True), False
@@ -292,13 +294,15 @@ class Approvals:
     def accept(self, tool: ToolSpec, approval: Approval) -> None:
         """Apply a recorded answer of a person."""
         self._remember(tool, approval)
+        if approval.approved and approval.remember is not None:
+            self._by_person.add(tool)
 
     def answer(self, call_id: str, approval: Approval) -> bool:
         """Decide on a call that waits; returns False when none of this id does."""
         waiting = self._waiting.pop(call_id, None)
         if waiting is None:
             return False
-        self._remember(waiting.tool, approval)
+        self.accept(waiting.tool, approval)
         self._settle(waiting, approval)
         if approval.approved and approval.remember is not None:
             for other in tuple(self._waiting.values()):

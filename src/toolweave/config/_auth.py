@@ -13,7 +13,7 @@ from toolweave._value import Value
 from toolweave.config._oauth import OAuth
 from toolweave.config._secret import Secret, reveal, wrap
 from toolweave.config._secret_args import secrets_in_options
-from toolweave.config._validation import check_headers, check_text, kind_of
+from toolweave.config._validation import check_headers, check_object, check_text, kind_of
 from toolweave.errors import ConfigError
 
 AuthType = Literal["bearer", "api_key", "custom", "oauth"]
@@ -111,10 +111,15 @@ class Auth(Value, frozen=True, kw_only=True):
             msgspec.structs.force_setattr(self, "token", wrap(token))
         msgspec.structs.force_setattr(self, "header", header)
         msgspec.structs.force_setattr(self, "headers", MappingProxyType(check_headers(self.headers, "auth.headers")))
-        msgspec.structs.force_setattr(self, "options", MappingProxyType(dict(self.options)))
+        msgspec.structs.force_setattr(
+            self, "options", MappingProxyType(dict(check_object(self.options, "auth.options")))
+        )
         if self.type == "oauth" or self.oauth is not None:
             self._check_sign_in()
             return
+        if isinstance(self.provider, (*_NO_PROVIDER, str, Secret, Mapping)):
+            text = f"must be a function or an authorization object from code, not {kind_of(self.provider)}"
+            raise ConfigError(f"'auth.provider' {text}", field="auth.provider")
         credential = "headers" if self.type == "custom" else "token"
         if self.provider is None and not getattr(self, credential):
             raise ConfigError(f"'auth' of type {self.type!r} needs '{credential}'", field=f"auth.{credential}")

@@ -6,16 +6,17 @@ A field has no check if `ServerConfig` takes any value for it, or if it depends 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import PurePath
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
 
 from toolweave._json_types import JsonObject, as_integer, as_sequence
 from toolweave.config._auth import Auth
 from toolweave.config._confinement import ResourceLimits, Sandbox
 from toolweave.config._secret import Secret, wrap
 from toolweave.config._shaping import read_shape
+from toolweave.config._source import Source
 from toolweave.config._timeouts import Timeouts
 from toolweave.config._tool_filters import ANY_TOOL
 from toolweave.config._validation import (
@@ -153,8 +154,21 @@ def _sandbox(value: Any, field: str) -> Sandbox | None:
     return Sandbox.of(value)
 
 
-def _sensitive(value: Sequence[str | Secret], field: str) -> tuple[Secret, ...]:
-    return tuple(map(wrap, value))
+def _sensitive(value: object, field: str) -> tuple[Secret, ...]:
+    given = value
+    if isinstance(value, (set, frozenset)):
+        given = tuple(cast("set[object]", value))
+    items = as_sequence(given)
+    # A single text would be masked letter by letter, and a value of another type not at all.
+    if items is None:
+        raise ConfigError(f"{field!r} must be a list of strings, not {kind_of(given)}", field=field)
+    return tuple(wrap(check_text(item, f"{field}[{index}]")) for index, item in enumerate(items))
+
+
+def _source(value: object, field: str) -> Source | None:
+    if value is not None and not isinstance(value, Source):
+        raise ConfigError(f"{field!r} must be a Source(path=...), not {kind_of(value)}", field=field)
+    return value
 
 
 _FLAGS = ("disabled", "validate_input", "repair_arguments", "repair_messages", "scan")
@@ -192,4 +206,5 @@ FIELD_CHECKS: Mapping[str, Check] = {
     "sandbox": _sandbox,
     "options": _options,
     "sensitive": _sensitive,
+    "source": _source,
 }

@@ -299,8 +299,11 @@ class ServerConfig(Value, frozen=True, kw_only=True):
 
     def error(self, message: str, *, field: str | None = None) -> ConfigError:
         """Make a `ConfigError` about this server, with its name and location and without its secrets."""
-        name = as_text(self.name)  # of any type, if this error is about it
-        return error_at(self.source, self._hider()(message), server=name or None, field=field)
+        # Both may be of any type, if this error is about them.
+        name = as_text(self.name)
+        given: object = self.source
+        source = given if isinstance(given, Source) else None
+        return error_at(source, self._hider()(message), server=name or None, field=field)
 
     def replace(self, **changes: Unpack[ServerSettings]) -> Self:
         """Return a config with some fields changed, checked like a new one.
@@ -385,7 +388,7 @@ class ServerConfig(Value, frozen=True, kw_only=True):
     def _hider(self) -> Callable[[str | Secret], str]:
         """Return a function that masks the secrets in a text; they are looked for once, for all texts of a view."""
         secrets = self._secrets()
-        sensitive = list(map(reveal, _items(self.sensitive)))
+        sensitive = _plain_texts(self.sensitive)
 
         def hide(text: str | Secret) -> str:
             if isinstance(text, Secret):
@@ -403,7 +406,7 @@ class ServerConfig(Value, frozen=True, kw_only=True):
             values += secrets_in([word for word in words if isinstance(word, str)])
         rules = [rule.to_mapping() for rule in _items(self.shape) if isinstance(rule, ShapeRule)]
         values += secrets_in_options({"shape": rules, "options": self.options})
-        values += map(reveal, _items(self.sensitive))
+        values += _plain_texts(self.sensitive)
         for _, header in _texts(self.headers):
             # a server may repeat the token without its scheme
             values += (header, header.partition(" ")[2])
@@ -436,6 +439,10 @@ def _reveal_all(text: str | Secret) -> str:
 
 def _items(value: object) -> Sequence[Any]:  # a field that may not be checked yet
     return as_sequence(value) or ()
+
+
+def _plain_texts(value: object) -> list[str]:  # as above
+    return [reveal(item) for item in _items(value) if isinstance(item, (str, Secret))]
 
 
 def _texts(value: object) -> Sequence[tuple[str, str]]:  # as above

@@ -5,6 +5,7 @@ Values and their checks; the room `shaping` applies them.
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Literal, TypeVar
@@ -67,6 +68,7 @@ class ArgumentRule(Value, frozen=True, kw_only=True):
     env: str | None = None
 
     def __post_init__(self) -> None:
+        _check_members(self, _ARGUMENT)
         sources = self.sources
         if len(sources) > 1:
             raise ConfigError(f"has {' and '.join(map(repr, sources))}, but one of them gives the value")
@@ -155,12 +157,9 @@ class ShapeRule(Value, frozen=True, kw_only=True):
     arguments: Mapping[str, ArgumentRule] = msgspec.field(default_factory=dict[str, ArgumentRule])
 
     def __post_init__(self) -> None:
-        for member in ("tools", "servers", "tags"):
-            given: Sequence[str] = getattr(self, member)
-            if isinstance(given, str):
-                given = (given,)
-            msgspec.structs.force_setattr(self, member, tuple(given))
+        _check_members(self, _RULE)
         self._check_regex()
+        self._check_predicate()
         has_new_text = any(text is not None for text in (self.name, self.title, self.description))
         changes = has_new_text or len(self.arguments) > 0
         if changes and self.hide:
@@ -168,6 +167,15 @@ class ShapeRule(Value, frozen=True, kw_only=True):
         if not changes and not self.hide:
             raise ConfigError("changes nothing; it needs name, title, description, hide or arguments")
         self._check_arguments()
+
+    def _check_predicate(self) -> None:
+        if self.predicate is None:
+            return
+        if not callable(self.predicate):
+            raise ConfigError(f"'predicate' must be a function, not {kind_of(self.predicate)}", field="predicate")
+        if inspect.iscoroutinefunction(self.predicate):
+            # It is not awaited, and a coroutine counts as true.
+            raise ConfigError("'predicate' must be a plain function, not an async one", field="predicate")
 
     def _check_regex(self) -> None:
         if self.regex is not None:
@@ -200,6 +208,10 @@ class ShapeRule(Value, frozen=True, kw_only=True):
                 raise ConfigError(f"'name' has the group {group}, which 'regex' does not have", field="name")
 
     def _check_arguments(self) -> None:
+        for argument, rule in check_object(self.arguments, "arguments").items():
+            if not isinstance(rule, ArgumentRule):
+                where = f"arguments.{argument}"
+                raise ConfigError(f"{where!r} must be an ArgumentRule(...), not {kind_of(rule)}", field=where)
         taken: dict[str, str] = {}
         for argument, rule in self.arguments.items():
             if rule.name is None:
@@ -337,6 +349,14 @@ def _made(kind: Callable[..., Rule], found: JsonObject, where: str) -> Rule:
     except ConfigError as error:
         field = f"{where}.{error.field}" if error.field else where
         raise ConfigError(f"{where!r} {error.message}", field=field) from None
+
+
+def _check_members(rule: Value, checks: Mapping[str, Check]) -> None:
+    """Check the members of a rule from code as those of a file are, and keep them in canonical form."""
+    for name, check in checks.items():
+        value = getattr(rule, name)
+        if value is not None and value is not msgspec.UNSET:
+            msgspec.structs.force_setattr(rule, name, check(value, name.rstrip("_")))
 
 
 def _globs(value: object, field: str) -> tuple[str, ...]:

@@ -206,9 +206,10 @@ class McpConnection(EventSubscriptions, SkillFeatures, Openable, BaseToolset):
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """The definitions that are left out, withheld or suspicious, and suspicious results, with the reasons."""
+        """The definitions that are left out, withheld or suspicious, suspicious results, odd answers at a sign-in."""
         of_lists = (problem for live in self._offer_lists for problem in live.problems)
-        return tuple(dict.fromkeys((*self._catalog.problems, *of_lists, *self._catalog.guard.pin_problems)))
+        others = (*self._catalog.guard.pin_problems, *self.report.auth_problems())
+        return tuple(dict.fromkeys((*self._catalog.problems, *of_lists, *others)))
 
     @property
     def findings(self) -> tuple[Finding, ...]:

@@ -5,19 +5,22 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
 from toolweave._json import decode_json
-from toolweave._json_types import Json, object_or_empty
+from toolweave._json_types import Json, JsonObject, array_or_empty, as_text, object_or_empty
 from toolweave._masking import mask_json
 from toolweave.config import ServerConfig
 from toolweave.connect._catalog import Catalog
+from toolweave.connect._off_loop import make_off_loop
 from toolweave.errors import ErrorKind, ToolError, printable
 from toolweave.protocol.content import TextContent
 from toolweave.protocol.eras import RESULT
 from toolweave.protocol.lenient_results import STRUCTURE_AS_TEXT, TEXT_AS_STRUCTURE
 from toolweave.schema import Validator
 from toolweave.schema._problems import describe
+from toolweave.tools._mcp import tool_result
 from toolweave.tools._result import OUTPUT_MISMATCH_META, ToolResult
 from toolweave.tools._spec import ToolSpec
 
@@ -96,11 +99,45 @@ def _read_from_text(spec: ToolSpec, validator: Validator, result: ToolResult) ->
     return None
 
 
+async def result_in(
+    raw: JsonObject, server: str, note: Callable[[str], None], redact: Callable[[str], str]
+) -> ToolResult:
+    """Return the result of a call, its texts masked if it is an error."""
+    read = partial(tool_result, server=server, note=note)
+    content: Any = raw.get("content")
+    if type(content) is list and len(content) > 1:  # pyright: ignore[reportUnknownArgumentType]
+        result = await make_off_loop(cast("object", content), partial(read, raw))
+    else:
+        result = read(raw)
+    # By the reading: a flag that is not a boolean, or a block of the type `error`, makes it an error too.
+    if result.is_error or raw.get("status") == "failed":
+        return read(masked(raw, redact))
+    return result
+
+
 def without_secrets(result: Json, redact: Callable[[str], str]) -> Json:
     """Return a result, with its texts masked if it or its task has failed: an error may quote our credentials."""
     if result.get("isError") is True or result.get("status") == "failed":
-        return mask_json(result, redact)
+        return masked(result, redact)
     # the result of a task
     if "result" in result and object_or_empty(result["result"]).get("isError") is True:
-        return mask_json(result, redact)
+        return {**masked(result, redact), "result": masked(object_or_empty(result["result"]), redact)}
     return result
+
+
+def masked(result: JsonObject, redact: Callable[[str], str]) -> Json:
+    """Return the result of a failure with its texts masked.
+
+    If a secret begins in one block and ends in another, the text of all blocks is joined into the first of them.
+    """
+    made: Json = mask_json(result, redact)
+    blocks = array_or_empty(made.get("content"))
+    texts = [block for block in blocks if as_text(object_or_empty(block).get("text")) is not None]
+    whole = "".join(block["text"] for block in texts)
+    hidden = redact(whole)
+    if hidden == whole:
+        return made
+    first = texts[0]
+    others = [block for block in blocks if not any(block is text for text in texts[1:])]
+    made["content"] = [{**block, "text": hidden} if block is first else block for block in others]
+    return made

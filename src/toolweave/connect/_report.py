@@ -80,6 +80,7 @@ class Report:
         steps: The steps, each with its result and the seconds that it took.
         process: The process that was started, or None; its output outlives it.
         received_mark: Returns a value that changes whenever bytes of the server arrive; None if they are not counted.
+        auth_problems: Returns the problems that the authorization of requests has reported.
     """
 
     def __init__(self, redact: Callable[[str], str] = str) -> None:
@@ -87,6 +88,7 @@ class Report:
         self.steps: list[Step] = []
         self.process: ProcessOutput | None = None
         self.received_mark: Callable[[], object] | None = None
+        self.auth_problems: Callable[[], tuple[str, ...]] = tuple
 
     @contextmanager
     def step(self, name: str) -> Generator[Step, None, None]:

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeGuard, TypeVar, cast
+from typing import TypeGuard, TypeVar
 
 import anyio
 import anyio.lowlevel
@@ -34,8 +34,7 @@ from toolweave.connect._direct import DirectCall, DirectCalls
 from toolweave.connect._feed.list_reader import SendRequest
 from toolweave.connect._forwarding import ForwardedRequest
 from toolweave.connect._health import PendingRequest
-from toolweave.connect._off_loop import make_off_loop
-from toolweave.connect._output_check import checked_result, without_secrets
+from toolweave.connect._output_check import checked_result, result_in, without_secrets
 from toolweave.connect._progress_feed import ProgressWatch
 from toolweave.connect._session import ClientDeclaration, wait_as_asked
 from toolweave.connect._supervisor import Supervisor
@@ -245,14 +244,8 @@ class Requester:
             if limiter is not None:
                 limiter.release()
         self._supervisor.auth_suspect = False
-        raw = without_secrets(raw, self.redact)
-        content: Any = raw.get("content")
         note = self._catalog.repairs.of_tool(call_target.name)
-        if type(content) is list and len(content) > 1:  # pyright: ignore[reportUnknownArgumentType]
-            read = partial(tool_result, raw, server=self._config.name, note=note)
-            result = await make_off_loop(cast("object", content), read)
-        else:
-            result = tool_result(raw, server=self._config.name, note=note)
+        result = await result_in(raw, self._config.name, note, self.redact)
         if self._supervisor.line is not line:  # a retry had another session, in which the tool may have another form
             call_target = self._catalog.call_target(name, ctx.meta.get(VERSION) if ctx.meta else None)
         spec = call_target.spec

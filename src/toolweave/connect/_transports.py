@@ -28,7 +28,7 @@ from toolweave.connect._session import ClientHandlers, Session, Wire
 from toolweave.connect._stdio.environment import find_program, inherited_environment
 from toolweave.connect._stdio.process import ServerProcess, spawn
 from toolweave.connect._wire.channel import channel_wire
-from toolweave.connect._wire.credentials import Credentials, flow_of, hook_of
+from toolweave.connect._wire.credentials import Credentials, flow_of, hook_of, problems_of
 from toolweave.errors import ConfigError, ConnectError, ConnectionLostError, ProtocolError, ServerError
 
 _log = logging.getLogger("toolweave.connect")
@@ -190,7 +190,9 @@ async def open_wire(
             yield opened
         return
     if attempt.transport in ("http", "sse"):
-        async with _http_opener(attempt)(_http_settings(config), handlers, server=config.name, loss=lost) as wire:
+        settings = _http_settings(config)
+        report.auth_problems = partial(problems_of, settings.hook)
+        async with _http_opener(attempt)(settings, handlers, server=config.name, loss=lost) as wire:
             yield wire, None
         return
     async with _channel(config) as channel, channel_wire(channel, handlers, server=config.name, loss=lost) as wire:

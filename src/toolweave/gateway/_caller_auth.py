@@ -286,8 +286,10 @@ def _oauth_server(settings: OAuthServerSettings, options: ProtectionOptions) -> 
     try:
         provider: Upstream = getattr(Upstream, kind)(**rest)
     except TypeError as exc:  # an argument that is missing, or one too many: by its name
-        # The part after the function's name says which argument; values, which may be secrets, are not in it.
-        said = str(exc).partition("() ")[2] or "a setting is wrong"
+        # The part after the function's name, or a check of `Upstream`, says which argument; values, which may be
+        # secrets, are not in it.
+        text = str(exc)
+        said = text.partition("() ")[2] or (text if text.startswith("Upstream.") else "a setting is wrong")
         raise ConfigError(f"'{where}.provider': {said}", field=f"{where}.provider") from None
 
     def allowed(claims: Mapping[str, Any]) -> bool:

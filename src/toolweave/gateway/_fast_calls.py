@@ -18,9 +18,9 @@ import msgspec
 
 from toolweave._json import JsonDecoder
 from toolweave._json_types import as_object
-from toolweave._masking import mask_json
 from toolweave.connect import McpConnection
 from toolweave.connect._direct import CallNews, DirectCall, DirectCalls
+from toolweave.connect._output_check import masked
 from toolweave.connect._session import ClientDeclaration, Session
 from toolweave.errors import ProtocolError
 from toolweave.gateway._fitting import ArgumentFitter
@@ -459,10 +459,10 @@ class SentToolCall(msgspec.Struct, eq=False):
             plain = {name: value_of(value) if type(value) is msgspec.Raw else value for name, value in made.items()}
         except ValueError:  # a number that is out of range
             return None
-        masked = mask_json(plain, self.connection.redact)
-        if masked == plain:
+        hidden = masked(plain, self.connection.redact)
+        if hidden == plain:
             return made
-        return masked
+        return hidden
 
     def text(self, request_id: RequestId, answer: Any) -> bytes | None:
         """Return the whole answer for the caller, or None where the relay has to make it."""

@@ -31,6 +31,7 @@ from toolweave.gateway._fast_calls import FastCalls, SentToolCall
 from toolweave.gateway._fitting import ArgumentFitter, FittingLayer
 from toolweave.gateway._lists import Lists
 from toolweave.gateway._logs import UpstreamLogs
+from toolweave.gateway._options import check_gateway_options
 from toolweave.gateway._parts import CallerView, GatewayParts, GatewaySecrets
 from toolweave.gateway._perspective_layer import PerspectiveLayer
 from toolweave.gateway._perspectives import Perspectives
@@ -75,8 +76,9 @@ from toolweave.version import VERSION
 
 if TYPE_CHECKING:
     from toolweave.serve._auth.token_auth import TokenAuth
-    from toolweave.serve._http.app import HttpApp, HttpOptions, ServedEndpoint
+    from toolweave.serve._http.app import HttpApp, ServedEndpoint
     from toolweave.serve._http.asgi import App
+    from toolweave.serve._http.options import HttpOptions
 
 
 def create_gateway(  # noqa: PLR0913  # keyword-only, each with a default
@@ -134,15 +136,10 @@ def create_gateway(  # noqa: PLR0913  # keyword-only, each with a default
 
     Raises:
         ConfigError: The config has a section `gateway`, which only `GatewayManager` and `toolweave gateway` apply.
-        TypeError: A middleware is not callable.
+        TypeError: A middleware is not callable, or a setting has another type.
         ValueError: A setting is invalid.
     """
-    if replicas is not None and state_keys is None:
-        raise ValueError("replicas share their state_keys, too")
-    if slow_call_seconds is not None and not slow_call_seconds > 0:
-        raise ValueError(f"slow_call_seconds must be more than 0, or None for never, not {slow_call_seconds!r}")
-    if page_size is not None and page_size < 1:
-        raise ValueError(f"page_size must be 1 or more, or None for one page, not {page_size!r}")
+    check_gateway_options(locals())
     info: Json = {"name": name, "version": version} | ({} if title is None else {"title": title})
     if isinstance(source, UnopenedTools) and not isinstance(source, Toolset):
         source = source.unopened()  # of `connect_mcp_servers`, not awaited
@@ -476,7 +473,7 @@ class Gateway(ServerRunners):
             ConfigError: An option is wrong.
         """
         app = super().asgi_app(host=host, **options)
-        self.serve_sign_ins(app, options.get("auth", self.auth))
+        self.serve_sign_ins(app, options.get("auth") or self.auth)
         return app
 
     def serve_sign_ins(self, app: HttpApp, auth: TokenAuth | None) -> None:

@@ -54,8 +54,8 @@ from toolweave.tools import Toolset
 if TYPE_CHECKING:
     from toolweave.gateway._console.app import ConsoleApp
     from toolweave.gateway._metrics import MetricsPage
+    from toolweave.serve import HttpApp, HttpOptions
     from toolweave.serve._auth.token_auth import TokenAuth
-    from toolweave.serve._http.app import HttpApp, HttpOptions
 
 _log = logging.getLogger("toolweave.gateway")
 
@@ -237,7 +237,7 @@ class GatewayManager:
 
         if self.config.rest is not None:
             options.setdefault("rest", self.config.rest)
-        options.setdefault("auth", self.auth)
+        options["auth"] = options.get("auth") or self.auth
         add_event_options(options, self.config, shared=self._replicas is not None)
         served = self.server.http_endpoint()
         app: HttpApp | None = None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 
@@ -12,12 +13,79 @@ from toolweave.errors import ConfigError, StoreError
 from toolweave.gateway._config import GatewayConfig
 from toolweave.gateway._replicas import Replicas, shared_redis
 from toolweave.oauth import TokenStore
+from toolweave.serve._middleware import checked
+from toolweave.serve._option_types import check_auth
 from toolweave.serve._request import Middleware
+from toolweave.state import Store
+from toolweave.tools import Toolset
+from toolweave.tools._option_checks import (
+    COUNT,
+    FLAG,
+    NUMBER,
+    SECRETS,
+    TEXT,
+    TEXTS,
+    OptionKind,
+    check_kinds,
+    check_number,
+    instance_of,
+)
 
 if TYPE_CHECKING:
     from toolweave.gateway._runs import RunsPlace, StoredRuns
     from toolweave.serve._auth.token_auth import TokenAuth
-    from toolweave.serve._http.app import HttpOptions
+    from toolweave.serve._http.options import HttpOptions
+
+
+_STATE_KEYS = SECRETS.or_none
+_TOKEN_STORE = instance_of(TokenStore, "a token store, such as FileTokenStore(path)").or_none
+_REPLICAS = instance_of(Replicas, "Replicas(...)").or_none
+_KINDS: Mapping[str, OptionKind] = {
+    "name": TEXT,
+    "version": TEXT,
+    "title": TEXT.or_none,
+    "instructions": TEXT.or_none,
+    "tools": instance_of(Toolset, "a toolset, such as hub.filtered([...])").or_none,
+    "state_keys": _STATE_KEYS,
+    "page_size": COUNT.or_none._replace(shown="a whole number, or None for one page"),
+    "url": TEXT.or_none,
+    "token_store": _TOKEN_STORE,
+    "replicas": _REPLICAS,
+    "task_store": instance_of(Store, "a store, such as SqliteStore(path)").or_none,
+}
+_CONFIGURED_KINDS: Mapping[str, OptionKind] = {
+    "names": TEXTS,
+    "name": TEXT.or_none,
+    "token_store": _TOKEN_STORE,
+    **dict.fromkeys(("metrics", "tracing", "watch"), FLAG),
+    "state_keys": _STATE_KEYS,
+    "replicas": _REPLICAS,
+    "ui": FLAG.or_none,
+}
+
+
+def check_gateway_options(options: Mapping[str, object]) -> None:
+    """Check the options of `create_gateway`.
+
+    Raises:
+        ConfigError: A number of seconds is negative or not finite.
+        TypeError: An option has another type; the error names it and shows no value.
+        ValueError: Another value is invalid.
+    """
+    check_kinds(options, _KINDS)
+    check_auth(options["auth"])
+    if options["replicas"] is not None and options["state_keys"] is None:
+        raise ValueError("replicas share their state_keys, too")
+    for name in ("patience", "idle_seconds"):
+        check_number(name, options[name])
+    slow = options["slow_call_seconds"]
+    if slow is not None:
+        check_kinds(options, {"slow_call_seconds": NUMBER})
+    if slow is not None and not cast("float", slow) > 0:
+        raise ValueError(f"slow_call_seconds must be more than 0, or None for never, not {slow!r}")
+    size = options["page_size"]
+    if size is not None and cast("int", size) < 1:
+        raise ValueError(f"page_size must be 1 or more, or None for one page, not {size!r}")
 
 
 class GatewayOptions(msgspec.Struct, frozen=True, kw_only=True, metaclass=DeferredTypes):
@@ -42,6 +110,9 @@ class GatewayOptions(msgspec.Struct, frozen=True, kw_only=True, metaclass=Deferr
             says, else where only this machine reaches it and the extra is installed.
         runs: Where the runs of agents are that the console shows and answers: the URL or path of a store, a store, or a
             backend, whose workers continue answered runs; else as the config says.
+
+    Raises:
+        TypeError: A value has another type.
     """
 
     names: tuple[str, ...] = ()
@@ -57,6 +128,11 @@ class GatewayOptions(msgspec.Struct, frozen=True, kw_only=True, metaclass=Deferr
     replicas: Replicas | None = None
     ui: bool | None = None
     runs: RunsPlace | None = None
+
+    def __post_init__(self) -> None:
+        check_kinds(self, _CONFIGURED_KINDS, owner="GatewayOptions")
+        checked(self.middleware)
+        check_auth(self.auth)
 
 
 def replicas_of(config: GatewayConfig, options: GatewayOptions) -> Replicas | None:

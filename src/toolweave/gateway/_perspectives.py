@@ -288,6 +288,8 @@ class Perspectives:
         found = await perspective.offers.listed(kind)
         before = perspective.seen.get(kind)
         perspective.seen[kind] = found.entries
+        if perspective is self.shared and before is None:
+            self._note_first_reading(kind, found.entries)
         is_announced_to_all = perspective is not self.shared and kind in perspective.announced_to_all
         # A list of the hub is compared with the one before. Its first reading has none before it, and nobody is
         # notified of a difference from it.
@@ -299,6 +301,22 @@ class Perspectives:
             return found, True
         apart = perspective.apart | self._apart(perspective)
         return found, _entries_of(before, apart) != _entries_of(found.entries, apart)
+
+    def _note_first_reading(self, kind: HubListKind, entries: Sequence[HubEntry]) -> None:
+        """Note the first reading of a list of the hub, whose changes are announced to all callers from now on.
+
+        Others may have read theirs before. Where both have the same entries of the hub's connections, these callers
+        must not be notified of the next change a second time by a review.
+        """
+        for owner, perspective in ((None, self.handshake), *self._own.items()):
+            known = perspective.seen.get(kind)
+            if known is None:
+                continue
+            shared = self._hub.clients.keys() - perspective.apart - self._apart(perspective)
+            if _entries_of(known, shared) == _entries_of(entries, shared):
+                perspective.announced_to_all.add(kind)
+            else:
+                self._note(owner, perspective, None)
 
     async def watch(self) -> None:
         """Announce changes that callers see on connections other than the hub's, until cancelled."""

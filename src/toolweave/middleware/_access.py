@@ -18,7 +18,7 @@ import msgspec
 from toolweave._json_types import as_array, only_members, without_members
 from toolweave._value import Value
 from toolweave.errors import ConfigError, ErrorKind, RequestError, ToolError
-from toolweave.middleware._options import all_of, as_tuples, one_of
+from toolweave.middleware._options import all_of, as_tuples, one_of, typed
 from toolweave.middleware._selection import OfferSelection, RequestTarget, found_target, target_of
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INVALID_PARAMS
@@ -30,6 +30,7 @@ from toolweave.serve._request import CallNext, Identity, Json, MayUse, OfferKind
 from toolweave.serve._unknown import not_offered, unknown_reference
 from toolweave.tools import ToolResult
 from toolweave.tools._mcp import call_result
+from toolweave.tools._scopes import scope_list
 from toolweave.tools._selection import fits, member_of
 
 Claim: TypeAlias = str | int | bool | Sequence[str | int | bool]
@@ -81,6 +82,9 @@ class AccessRule(OfferSelection, frozen=True, kw_only=True, forbid_unknown_field
     def __post_init__(self) -> None:
         super().__post_init__()
         as_tuples(self, "clients", "subjects", "issuers", "scopes")
+        msgspec.structs.force_setattr(self, "claims", _without_sets(self.claims))
+        typed(self, "authenticated", "clients", "subjects", "issuers", "scopes", "claims", "when")
+        scope_list(self.scopes)  # no token has one that is not valid, so a rule that denies would deny nobody
         one_of(self, "effect", "allow", "deny")
 
     def fits_caller(self, identity: Identity | None) -> bool:
@@ -100,6 +104,14 @@ class AccessRule(OfferSelection, frozen=True, kw_only=True, forbid_unknown_field
         if not set(self.scopes) <= set(identity.scopes):
             return False
         return all(_has(identity.claims, name, wanted) for name, wanted in self.claims.items())
+
+
+def _without_sets(claims: object) -> object:
+    """Return the claims of a rule with lists in place of sets, which programs may give."""
+    if not isinstance(claims, Mapping):
+        return claims
+    members = cast("Mapping[str, object]", claims).items()
+    return {name: list(cast("set[Any]", one)) if isinstance(one, set | frozenset) else one for name, one in members}
 
 
 def _has(claims: Mapping[str, Any], name: str, wanted: Claim) -> bool:

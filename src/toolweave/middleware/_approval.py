@@ -17,7 +17,7 @@ import msgspec
 from toolweave._json_types import without_members
 from toolweave._value import Value
 from toolweave.errors import ErrorKind, RequestError, ToolError, printable, shortened
-from toolweave.middleware._options import all_of, as_tuples, least
+from toolweave.middleware._options import all_of, as_tuples, least, typed
 from toolweave.middleware._selection import OfferSelection, RequestTarget, selected, target_of
 from toolweave.protocol import methods
 from toolweave.protocol.client_requests import ElicitationResult
@@ -70,6 +70,7 @@ class UserApproval(Value, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         as_tuples(self, "only")
         all_of(self, "only", OfferSelection)
+        typed(self, "message")
         least(self, 0.001, "patience_seconds")
         msgspec.structs.force_setattr(self, "_signer", StateSigner(self.state_keys))
 

@@ -20,7 +20,7 @@ import msgspec
 
 from toolweave._value import Value
 from toolweave.errors import RequestError
-from toolweave.middleware._options import as_tuples, one_of
+from toolweave.middleware._options import as_tuples, functions, one_of, typed
 from toolweave.middleware._outcome import LONGEST_NAME, outcome_of, shape_of, subject_of
 from toolweave.middleware._selection import target_of
 from toolweave.protocol import methods
@@ -116,6 +116,8 @@ class AuditLog(Value, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         as_tuples(self, "methods")
+        typed(self, "required", "methods", "extra")
+        functions(self, "sink", "clock")
         _check_methods(self.methods)
         one_of(self, "arguments", "shapes", "values", "none")
         if (self.path is None) == (self.sink is None):

@@ -16,7 +16,7 @@ import msgspec
 from toolweave._json import decode_json
 from toolweave._json_types import as_number, without_members
 from toolweave._value import Value
-from toolweave.middleware._options import as_tuples, least
+from toolweave.middleware._options import all_of, as_tuples, functions, least
 from toolweave.middleware._outcome import is_failed
 from toolweave.middleware._selection import OfferSelection, selected, target_of
 from toolweave.protocol import methods
@@ -105,6 +105,8 @@ class ResponseCache(Value, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         as_tuples(self, "tools")
+        all_of(self, "tools", OfferSelection)
+        functions(self, "clock")
         least(self, 0, "tools_seconds")
         least(self, 1, "most_bytes")
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 _MOST_KEYS = 100_000
 
 
+@runtime_checkable
 class LimitStore(Protocol):
     """Counts uses by key."""
 

@@ -50,6 +50,10 @@ class _Limit(Value, frozen=True, kw_only=True):
         unknown = set(self.by) - {"principal", "tool", "server"}
         if unknown:
             raise ValueError(f"{type(self).__name__}: by is principal, tool or server, not {min(unknown)!r}")
+        if not isinstance(self.store, LimitStore):  # pyright: ignore[reportUnnecessaryIsInstance]  # given in Python
+            raise ValueError(
+                f"{type(self).__name__}: store is a MemoryLimits() or StoreLimits(...), not {type(self.store).__name__}"
+            )
 
     def key(self, request: Request) -> str | None:
         """Return the count that a request belongs to; None for one that is not counted."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, cast
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import Any, cast, get_type_hints
 
 import msgspec
 
@@ -64,7 +65,39 @@ def all_of(value: msgspec.Struct, name: str, wanted: type[object]) -> None:
     """
     for member in getattr(value, name):
         if not isinstance(member, wanted):
-            raise ValueError(f"{_where(value, name)} has objects of {wanted.__name__}, not {member!r}")
+            raise ValueError(f"{_where(value, name)} has objects of {wanted.__name__}, not of {type(member).__name__}")
+
+
+def typed(value: msgspec.Struct, *names: str) -> None:
+    """Check members by the types that they are declared with.
+
+    Raises:
+        ValueError: One has another type. A text such as "no" would count as true, and a condition that no request has
+            would not deny any.
+    """
+    types = _types_of(type(value))
+    for name in names:
+        try:
+            msgspec.convert(getattr(value, name), types[name])
+        except msgspec.ValidationError as exc:  # its text names types, and no value
+            raise ValueError(f"{_where(value, name)}: {exc}") from None
+
+
+def functions(value: msgspec.Struct, *names: str) -> None:
+    """Check members that are called; None passes.
+
+    Raises:
+        ValueError: One cannot be called.
+    """
+    for name in names:
+        given: Any = getattr(value, name)
+        if given is not None and not callable(given):
+            raise ValueError(f"{_where(value, name)} must be a function, not {type(given).__name__}")
+
+
+@cache
+def _types_of(kind: type[msgspec.Struct]) -> Mapping[str, Any]:
+    return get_type_hints(kind)
 
 
 def _where(value: msgspec.Struct, name: str) -> str:

@@ -13,7 +13,7 @@ from toolweave._json import decode_json
 from toolweave._json_types import as_object, as_sequence
 from toolweave._value import Value
 from toolweave.errors import RequestError
-from toolweave.middleware._options import all_of, as_tuples
+from toolweave.middleware._options import all_of, as_tuples, typed
 from toolweave.middleware._selection import OfferSelection, selected, target_of
 from toolweave.protocol import methods
 from toolweave.protocol.input_required import REQUEST_STATE
@@ -92,6 +92,7 @@ class Redaction(Value, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         as_tuples(self, "only")
         all_of(self, "only", OfferSelection)
+        typed(self, "results", "arguments", "replacement")
         if not as_object(self.patterns):
             raise ValueError(
                 f"Redaction: patterns is a mapping of names to regular expressions, with one at least, not "
@@ -103,7 +104,7 @@ class Redaction(Value, frozen=True, kw_only=True):
                 raise ValueError(f"Redaction: pattern {name!r} is empty; those with a name are {', '.join(PATTERNS)}")
             try:
                 compiled = re.compile(pattern or PATTERNS[name])
-            except re.error as exc:
+            except (re.error, TypeError) as exc:
                 raise ValueError(f"Redaction: pattern {name!r}: {exc}") from None
             needed = "" if pattern else _NEEDED.get(name, "")
             made.append((compiled, partial(_instead, self.replacement.replace("{name}", name)), needed))

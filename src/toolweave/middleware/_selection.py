@@ -14,7 +14,7 @@ from urllib.parse import unquote
 import msgspec
 
 from toolweave._value import Value
-from toolweave.middleware._options import as_tuples
+from toolweave.middleware._options import as_tuples, typed
 from toolweave.protocol import methods
 from toolweave.protocol.component_meta import asked_version
 from toolweave.protocol.server_features import read_reference
@@ -135,8 +135,9 @@ class OfferSelection(Value, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         unknown = set(self.kinds) - {"tools", "prompts", "resources"}
         if unknown:
             raise ValueError(f"{type(self).__name__}: kinds are tools, prompts and resources, not {min(unknown)!r}")
+        typed(self, "names", "servers")
         if not isinstance(self.annotations, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # given in Python
-            raise ValueError(f"{type(self).__name__}: annotations is a mapping, not {self.annotations!r}")
+            raise ValueError(f"{type(self).__name__}: annotations is a mapping, not {type(self.annotations).__name__}")
         check_hints(self.annotations, f"{type(self).__name__}: annotations")
 
     def selects(self, target: RequestTarget, *, odd: bool = False) -> bool:

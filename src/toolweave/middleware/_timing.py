@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from toolweave._value import Value
 from toolweave.errors import RequestError, printable, shortened
-from toolweave.middleware._options import least
+from toolweave.middleware._options import functions, least
 from toolweave.middleware._outcome import outcome_of, subject_of
 from toolweave.protocol import methods
 from toolweave.serve._request import CallNext, Json, Request
@@ -46,6 +46,7 @@ class Timing(Value, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         least(self, 0, "slow_seconds")
+        functions(self, "report")
 
     async def __call__(self, request: Request, call_next: CallNext) -> Json:
         """Answer a request, and report it."""

@@ -11,7 +11,7 @@ from toolweave._value import Value
 from toolweave.config import OAuth
 from toolweave.errors import ConfigError
 from toolweave.oauth._discovery import AuthServerInfo
-from toolweave.oauth._fetch import FetchFailed, GuardedFetch, checked_url, quoted
+from toolweave.oauth._fetch import FetchFailed, checked_url, quoted
 from toolweave.oauth._metadata import AuthorizationServer
 from toolweave.oauth._records import ClientRegistration
 from toolweave.oauth._token_endpoint import TokenEndpoint, TokenRefused, TokenResponse, number_of, revealed
@@ -43,6 +43,17 @@ class DeviceAnswer(Value, frozen=True):
     verification_uri_complete: str | None = None
     interval: float | str | None = None
 
+    @property
+    def oddities(self) -> list[str]:
+        """The members that are missing or have another form than that of the standard, and their readings."""
+        found: list[str] = []
+        if self.verification_uri is None and self.verification_url is not None:
+            found.append("'verification_url', read as 'verification_uri'")
+        if number_of(self.expires_in) is None:
+            found.append("no number as 'expires_in': the timeout of the sign-in counts")
+        texts = [name for name in ("expires_in", "interval") if isinstance(getattr(self, name), str)]
+        return [*found, *(f"{name!r} as a string, read as a number" for name in texts)]
+
 
 async def device_tokens(
     endpoint: TokenEndpoint, found: AuthServerInfo, scopes: Sequence[str], *, user_agent: UserAgent, server: str
@@ -58,6 +69,8 @@ async def device_tokens(
         raise FetchFailed("its authorization server has no sign-in by device ('device_code')", final=True)
     form = _with_scopes({"resource": found.resource}, scopes)
     answer = (await endpoint.post(url, "the device authorization endpoint", form)).decoded(DeviceAnswer)
+    for oddity in answer.oddities:
+        endpoint.odd.note(f"the device authorization endpoint gives {oddity}")
     prompt = DevicePrompt(
         user_code=quoted(answer.user_code),
         verification_uri=_page(answer),
@@ -141,7 +154,7 @@ async def machine_tokens(endpoint: TokenEndpoint, found: AuthServerInfo, scopes:
             assertion = await revealed(settings.assertion) or ""
             form = {"grant_type": _JWT_BEARER, "assertion": assertion, "resource": found.resource}
         case "enterprise":
-            assertion = await _id_jag(endpoint.fetch, settings, found, scopes)
+            assertion = await _id_jag(endpoint, found, scopes)
             form = {"grant_type": _JWT_BEARER, "assertion": assertion}
         case _:
             raise ConfigError(f"the grant {settings.grant!r} needs a person", field="oauth.grant")
@@ -165,8 +178,9 @@ async def _exchange(settings: OAuth, found: AuthServerInfo) -> dict[str, str]:
     return form
 
 
-async def _id_jag(fetch: GuardedFetch, settings: OAuth, found: AuthServerInfo, scopes: Sequence[str]) -> str:
+async def _id_jag(endpoint: TokenEndpoint, found: AuthServerInfo, scopes: Sequence[str]) -> str:
     """Exchange the user's ID token at the enterprise's provider for a grant at the server's (RFC 8693, ID-JAG)."""
+    settings = endpoint.settings
     secret = await revealed(settings.idp_client_secret)
     method = "none"
     other_method = None
@@ -174,11 +188,12 @@ async def _id_jag(fetch: GuardedFetch, settings: OAuth, found: AuthServerInfo, s
         method = "client_secret_basic"
         other_method = "client_secret_post"
     provider = TokenEndpoint(
-        fetch=fetch,
+        fetch=endpoint.fetch,
         server=AuthorizationServer(issuer=settings.idp_issuer, token_endpoint=settings.idp_token_endpoint),
         registration=ClientRegistration(client_id=settings.idp_client_id, client_secret=secret, method=method),
         settings=settings,
         other_method=other_method,
+        odd=endpoint.odd,
     )
     form = {
         "grant_type": f"{_URN}:grant-type:token-exchange",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import ClassVar, Protocol
+from typing import ClassVar, Protocol, runtime_checkable
 
 from toolweave._value import Value
 from toolweave.config import Secret
@@ -89,6 +89,7 @@ class TokenRecord(Value, frozen=True):
         return tuple(Secret(value) for value in values if value)
 
 
+@runtime_checkable
 class TokenStore(Protocol):
     """A store of tokens; every method may wait for a disk, a keyring or a network, and raises `StoreError`."""
 

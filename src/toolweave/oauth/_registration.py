@@ -18,6 +18,7 @@ from toolweave._value import Value
 from toolweave.config import OAuth, is_loopback
 from toolweave.oauth._fetch import FetchFailed, GuardedFetch, quoted
 from toolweave.oauth._metadata import AuthorizationServer, first_of
+from toolweave.oauth._odd_answers import OddAnswers
 from toolweave.oauth._records import ClientRegistration
 from toolweave.oauth._token_endpoint import RefusalBody, TokenRefused, number_of, revealed
 
@@ -101,11 +102,14 @@ async def register(
     server: AuthorizationServer,
     redirect_uri: str | None,
     scopes: Sequence[str] = (),
+    *,
+    odd: OddAnswers,
 ) -> ClientRegistration:
     """Register a client (RFC 7591): a native application, or a web application if the redirect leads to a host.
 
     The registration names the scopes that are requested next, because a server may refuse a client all others. Other
-    servers refuse a registration for its scopes, and get a second one without.
+    servers refuse a registration for its scopes, and get a second one without. `odd` notes members of the response that
+    differ from the standard.
 
     Raises:
         TokenRefused: The server refuses the registration.
@@ -131,6 +135,8 @@ async def register(
         if not is_loopback(urlsplit(redirect_uri).hostname):
             wanted["application_type"] = "web"
     made = await _registered_with_scopes(fetch, server.registration_endpoint, wanted, scopes)
+    if isinstance(made.client_secret_expires_at, str):
+        odd.note(f"{_ENDPOINT} gives 'client_secret_expires_at' as a string, read as a number")
     method = made.token_endpoint_auth_method or _default_method(made)
     if not _can_authenticate(made, method):
         raise FetchFailed(f"{_ENDPOINT} makes a client that cannot be used, with {quoted(method)!r}", final=True)

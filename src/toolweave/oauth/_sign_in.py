@@ -20,6 +20,7 @@ from toolweave.oauth._discovery import AuthServerInfo, discover
 from toolweave.oauth._fetch import FetchFailed, GuardedFetch
 from toolweave.oauth._grants import device_tokens, machine_tokens
 from toolweave.oauth._metadata import AuthorizationServer, resource_of
+from toolweave.oauth._odd_answers import OddAnswers
 from toolweave.oauth._records import ClientRegistration, TokenKey, TokenRecord, TokenStore
 from toolweave.oauth._registration import given_client, other_method, register, usable
 from toolweave.oauth._token_endpoint import CLIENT_REFUSALS, TokenEndpoint, TokenRefused, TokenResponse, load_jose
@@ -65,6 +66,7 @@ class SignIn:
         server: Its name, for messages.
         configured: Whether `server` names an entry of a config file, where the command `toolweave auth login` finds it.
         nonces: The last nonces of authorization servers and of the MCP server, by origin.
+        odd: Notes answers of the authorization server that differ from the standards.
 
     Raises:
         AuthRequiredError: In each method: it is refused, or a person is missing; another try is useless.
@@ -87,6 +89,7 @@ class SignIn:
         self.server = server
         self.configured = configured
         self.nonces: dict[str, str] = {}
+        self.odd: OddAnswers = OddAnswers(f"server {server!r}: signing in")
         self._store = store
         self._user_agent = user_agent
         self._revision = revision
@@ -151,7 +154,7 @@ class SignIn:
             else:
                 client = await given_client(self.settings, found.server) or kept
                 if client is None:
-                    client = await register(self._fetch, self.settings, found.server, None, scopes)
+                    client = await register(self._fetch, self.settings, found.server, None, scopes, odd=self.odd)
                 endpoint = self._endpoint(found.server, client, key)
                 if self.settings.grant == "device_code":
                     assert self._user_agent is not None
@@ -329,7 +332,8 @@ class SignIn:
             listener, kept = await self._listener(stack, kept)
             client = given or kept
             if client is None:
-                client = await register(self._fetch, self.settings, found.server, listener.redirect_uri, scopes)
+                redirect_uri = listener.redirect_uri
+                client = await register(self._fetch, self.settings, found.server, redirect_uri, scopes, odd=self.odd)
             request = begin(found, client.client_id, listener.redirect_uri, scopes, thumbprint=thumbprint)
             with anyio.fail_after(self.settings.timeout):
                 response = await listener.response(request.url, state=request.state)
@@ -393,6 +397,7 @@ class SignIn:
             other_method=other_method(self.settings, server, client),
             key=key,
             nonces=self.nonces,
+            odd=self.odd,
         )
 
     async def _saved(

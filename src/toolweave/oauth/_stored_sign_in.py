@@ -34,6 +34,13 @@ class StoredSignIn:
         self._url = url
         self._source: TokenSource | None = None
 
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """The answers of the authorization server that differ from the standards, each once."""
+        if self._source is None:
+            return ()
+        return self._source.problems
+
     async def headers(self, method: str, url: str) -> Mapping[str, str]:
         """Return the headers that authorize a request; none until a request was refused.
 

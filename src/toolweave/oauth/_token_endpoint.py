@@ -19,9 +19,11 @@ from toolweave._json_types import as_number, as_text, text_or_empty
 from toolweave._masking import mask_foreign
 from toolweave._value import Value
 from toolweave.config import OAuth, OAuthSecret, Secret, reveal
+from toolweave.config._validation import kind_of
 from toolweave.http import origin_of
 from toolweave.oauth._fetch import FetchedAnswer, FetchFailed, GuardedFetch, quoted
 from toolweave.oauth._metadata import AuthorizationServer
+from toolweave.oauth._odd_answers import OddAnswers
 from toolweave.oauth._records import ClientRegistration
 
 if TYPE_CHECKING:
@@ -97,7 +99,7 @@ class TokenResponse(Value, frozen=True):
     repr_exclude: ClassVar[frozenset[str]] = frozenset({"access_token", "refresh_token"})
 
     access_token: str
-    token_type: str | None = "Bearer"  # noqa: S105
+    token_type: str | None = None
     expires_in: Any = None
     refresh_token: str | None = None
     scope: str | list[str] | None = None
@@ -112,6 +114,21 @@ class TokenResponse(Value, frozen=True):
         if 0 < seconds <= _MAX_SECONDS:
             return seconds
         return None
+
+    @property
+    def oddities(self) -> list[str]:
+        """The members that are missing or have another form than that of the standard, and their readings."""
+        found: list[str] = []
+        if not self.token_type:
+            found.append("no 'token_type', read as 'Bearer'")
+        if self.expires_in is not None and as_number(self.expires_in) is None:
+            read = "a number" if number_of(self.expires_in) is not None else "no end"
+            found.append(f"'expires_in' as {kind_of(self.expires_in)}, read as {read}")
+        if isinstance(self.scope, list):
+            found.append("'scope' as an array, read as a text")
+        if self.refresh_token == "":
+            found.append("an empty 'refresh_token', read as none")
+        return found
 
     @property
     def kind(self) -> str:
@@ -147,12 +164,14 @@ class TokenEndpoint:
         key: The key that its tokens are bound to, if they are bound.
         id_with_basic: Send `client_id` in the form beside HTTP Basic, for servers of the official Python SDK.
         nonces: The last nonce of each origin, which the proofs of the next request carry (RFC 9449, 8).
+        odd: Notes answers that differ from the standards.
     """
 
     fetch: GuardedFetch
     server: AuthorizationServer
     registration: ClientRegistration
     settings: OAuth
+    odd: OddAnswers = field(repr=False)
     other_method: str | None = None
     key: ProofKey | None = None
     id_with_basic: bool = True
@@ -168,10 +187,21 @@ class TokenEndpoint:
         if self.server.token_endpoint is None:
             raise FetchFailed("its authorization server has no token endpoint", final=True)
         answer = await self.post(self.server.token_endpoint, "the token endpoint", form)
-        tokens = answer.decoded(TokenResponse)
+        tokens = self.tokens_in(answer)
         # It becomes part of a header, which a line break in it would end.
         if not _TOKEN.fullmatch(tokens.access_token):
             raise FetchFailed("the token endpoint returned no token", final=True)
+        return tokens
+
+    def tokens_in(self, answer: FetchedAnswer) -> TokenResponse:
+        """Return the tokens of an answer, and note the members that differ from the standard.
+
+        Raises:
+            FetchFailed: The answer is not accepted.
+        """
+        tokens = answer.decoded(TokenResponse)
+        for oddity in tokens.oddities:
+            self.odd.note(f"the token endpoint gives {oddity}")
         return tokens
 
     def bound(self, tokens: TokenResponse) -> TokenResponse:
@@ -204,11 +234,16 @@ class TokenEndpoint:
             if self.key is not None:
                 headers["dpop"] = self.key.proof("POST", url, nonce=self.nonces.get(origin_of(url)))
             sent = {**form, **named}
-            answer = _with_json(await self.fetch.post(url, what, sent, headers=headers))
+            received = await self.fetch.post(url, what, sent, headers=headers)
+            answer = _with_json(received)
+            if answer is not received:
+                self.odd.note(f"{what} answers with a form, not with JSON")
             renewed = store_nonce(self.nonces, url, answer.headers)
             if 200 <= answer.status < 300 and not _is_refusal(answer):
                 return answer
             refusal = _refusal(answer, what, self._secrets_in(sent))
+            if answer.status < 300:
+                self.odd.note(f"{what} refuses with the status of a success, {answer.status}")
             # Metadata may name methods that the server does not accept, or omit the one that it does. The one that
             # works is stored with the registration.
             if refusal.code in CLIENT_REFUSALS and self.other_method is not None:

@@ -83,6 +83,11 @@ class TokenSource:
         self._steps: OrderedDict[str, set[frozenset[str]]] = OrderedDict()
         self._work = SingleFlight[None](again=_repeated)
 
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """The answers of the authorization server that differ from the standards, each once."""
+        return self._way.odd.problems
+
     async def headers(self, method: str, url: str) -> Mapping[str, str]:
         """Return the headers that authorize a request; none until there is a token.
 

@@ -17,9 +17,10 @@ if TYPE_CHECKING:
     from toolweave.serve._auth.token_auth import ApiKeyAuth, BearerAuth, TokenAuth
     from toolweave.serve._endpoint import Endpoint
     from toolweave.serve._folder.served_folder import ServedFolder, folder
-    from toolweave.serve._http.app import HttpApp, HttpOptions
+    from toolweave.serve._http.app import HttpApp
     from toolweave.serve._http.events import EventStore, MemoryEventStore
     from toolweave.serve._http.limits import HttpLimits
+    from toolweave.serve._http.options import HttpOptions
     from toolweave.serve._mounts import MountedServer
     from toolweave.serve._oauth_server.clients import ClientRules, OAuthClient
     from toolweave.serve._oauth_server.server import OAuthServer
@@ -73,15 +74,13 @@ else:
             ),
             "_endpoint": ("Endpoint",),
             "_folder.served_folder": ("ServedFolder", "folder"),
-            "_http.app": (
-                "HttpApp",
-                "HttpOptions",
-            ),
+            "_http.app": ("HttpApp",),
             "_http.events": (
                 "EventStore",
                 "MemoryEventStore",
             ),
             "_http.limits": ("HttpLimits",),
+            "_http.options": ("HttpOptions",),
             "_mounts": ("MountedServer",),
             "_oauth_server.clients": (
                 "ClientRules",

@@ -1,4 +1,4 @@
-"""The types of a server's options: a wrong one is refused by `create_mcp_server`, with the type to pass."""
+"""The types of a server's options: a wrong one is refused where it is given, with the type to pass."""
 
 from __future__ import annotations
 
@@ -6,18 +6,32 @@ from collections.abc import Mapping, Sequence
 from typing import get_args
 
 from toolweave.jobs._queue import WorkBackend
+from toolweave.serve._sessions import SessionRules
 from toolweave.serve._tools import ExposeErrors
 from toolweave.state import Store
-from toolweave.tools._option_checks import check_choice, check_type
+from toolweave.tools._option_checks import (
+    COUNT,
+    FLAG,
+    SECRETS,
+    TEXT,
+    OptionKind,
+    check_choice,
+    check_kinds,
+    instance_of,
+    type_error,
+)
 
-_TYPES: Mapping[str, tuple[type, str]] = {
-    "instructions": (str, "a string or None"),
-    "page_size": (int, "a whole number, or None for one page"),
-    "ttl_ms": (int, "a whole number of milliseconds"),
-    "tasks": (Mapping, "a mapping of tool names to rules"),
-    "store": (Store, "a store, such as SqliteStore(path), or None"),
-    "backend": (WorkBackend, "a backend, such as Backend(url), or None"),
-    "logging": (bool, "True or False"),
+_KINDS: Mapping[str, OptionKind] = {
+    "instructions": TEXT.or_none,
+    "page_size": COUNT.or_none._replace(shown="a whole number, or None for one page"),
+    "repair_arguments": FLAG,
+    "ttl_ms": COUNT._replace(shown="a whole number of milliseconds"),
+    "tasks": instance_of(Mapping, "a mapping of tool names to rules"),
+    "store": instance_of(Store, "a store, such as SqliteStore(path)").or_none,
+    "backend": instance_of(WorkBackend, "a backend, such as Backend(url)").or_none,
+    "logging": FLAG,
+    "request_state_keys": SECRETS.or_none,
+    "sessions": instance_of(SessionRules, "SessionRules(...)"),
 }
 _CHOICES: Mapping[str, Sequence[object]] = {
     "cache_scope": ("private", "public"),
@@ -32,7 +46,20 @@ def check_option_types(options: object) -> None:
         TypeError: An option has another type.
         ValueError: An option has another value than its few.
     """
-    for option, (kinds, expected) in _TYPES.items():
-        check_type(option, getattr(options, option), kinds, expected)
+    check_kinds(options, _KINDS)
     for option, choices in _CHOICES.items():
         check_choice(option, getattr(options, option), choices)
+
+
+def check_auth(auth: object) -> None:
+    """Check an `auth`; None passes.
+
+    Raises:
+        TypeError: It is not an authorization. It would be found out at the first request, or never.
+    """
+    if auth is None:
+        return
+    from toolweave.serve._auth.token_auth import TokenAuth  # only where callers are judged
+
+    if not isinstance(auth, TokenAuth):
+        raise type_error("auth", auth, "an authorization, such as ApiKeyAuth(...), JwtAuth(...) or OAuthServer(...)")

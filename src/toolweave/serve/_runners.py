@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 import anyio
 import anyio.abc
 
-from toolweave.config._validation import suggestion
 from toolweave.serve._changes import Changes
 from toolweave.serve._duplex.conversation import MAX_REQUESTS
 from toolweave.serve._duplex.inprocess import ClientEnd, InProcessSessions, in_process
@@ -31,7 +30,8 @@ from toolweave.tools._spec import ToolSpec
 
 if TYPE_CHECKING:
     from toolweave.serve._auth.token_auth import TokenAuth
-    from toolweave.serve._http.app import HttpApp, HttpOptions, ServedEndpoint
+    from toolweave.serve._http.app import HttpApp, ServedEndpoint
+    from toolweave.serve._http.options import HttpOptions
 
 
 def run_blocking(serve: Callable[[], Awaitable[None]], *, name: str, instead: str) -> None:
@@ -145,7 +145,10 @@ class ServerRunners(ABC):
         if transport == "http":
             self.run_http(host, port, on_started=on_started, **options)
         elif transport == "stdio":
-            _check_http_options(options)
+            if options:  # those of HTTP, for a server that runs over stdio now
+                from toolweave.serve._http.options import check_option_names
+
+                check_option_names("run()", options)
             self.run_stdio()
         else:
             raise ValueError(f"a server runs over 'stdio' or 'http', not {transport!r}")
@@ -201,10 +204,14 @@ class ServerRunners(ABC):
 
         Raises:
             ConfigError: An option is wrong.
+            TypeError: An option is unknown, or has another type.
         """
         from toolweave.serve._http.app import http_app
 
-        return http_app(self.http_endpoint(), host=host, options={"auth": self.auth, **options})
+        if options.get("auth") is None:
+            # None is what a program passes that has none to give; it does not take away the server's own.
+            options["auth"] = self.auth
+        return http_app(self.http_endpoint(), host=host, options=options)
 
     def http_endpoint(self) -> ServedEndpoint:
         """Return the server as `HttpApp.mounted` takes it: to be served beside another, on one port."""
@@ -296,14 +303,3 @@ def _announce(name: str, path: str, address: str) -> None:
     """Write a line with the URL of a server to standard error."""
     sys.stderr.write(f"server {name!r} runs at {address}{path}; Ctrl-C stops it\n")
     sys.stderr.flush()
-
-
-def _check_http_options(options: Mapping[str, object]) -> None:
-    """Refuse unknown options of a server that runs over stdio now, and over HTTP another time."""
-    if not options:
-        return
-    from toolweave.serve._http.app import HttpOptions  # only for options
-
-    for name in options:
-        if name not in HttpOptions.__annotations__:
-            raise TypeError(f"run() has no option {name!r}; {suggestion(name, HttpOptions.__annotations__)}")

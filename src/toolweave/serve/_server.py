@@ -44,7 +44,7 @@ from toolweave.serve._offers.prompts import PromptLike
 from toolweave.serve._offers.resources import ResourceLike
 from toolweave.serve._offers.selection import ChosenOffers
 from toolweave.serve._operations import Operations
-from toolweave.serve._option_types import check_option_types
+from toolweave.serve._option_types import check_auth, check_option_types
 from toolweave.serve._plain_calls import PlainCalls
 from toolweave.serve._request import Feature, Json, Middleware, Offered, Request
 from toolweave.serve._request_context import HandlerRunner
@@ -108,6 +108,7 @@ class Options:
 
     def __post_init__(self) -> None:
         check_option_types(self)
+        check_auth(self.auth)
         if self.store is not None and self.backend is not None:
             raise ValueError("a backend includes a store; give store= or backend=, not both")
         if self.page_size is not None and self.page_size < 1:

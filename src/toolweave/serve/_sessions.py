@@ -17,6 +17,7 @@ from toolweave.errors import ToolError
 from toolweave.serve._request import Client, Json
 from toolweave.state import Document, MemoryStore, Store
 from toolweave.state._store import to_json
+from toolweave.tools._option_checks import COUNT, check_kinds, check_number
 from toolweave.tools._session import CallerSession
 
 SESSIONS = "sessions:"
@@ -37,13 +38,16 @@ class SessionRules:
         max_bytes: How large one may be, as JSON.
 
     Raises:
-        ValueError: One of them is not more than 0.
+        TypeError: One of them is not a number.
+        ValueError: One of them is not more than 0, or is infinite.
     """
 
     ttl_seconds: float = 86_400
     max_bytes: int = 64 * 1024
 
     def __post_init__(self) -> None:
+        check_number("SessionRules.ttl_seconds", self.ttl_seconds)
+        check_kinds(self, {"max_bytes": COUNT}, owner="SessionRules")
         if not self.ttl_seconds > 0 or self.max_bytes < 1:
             raise ValueError("SessionRules: ttl_seconds and max_bytes must be more than 0")
 

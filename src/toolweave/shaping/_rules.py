@@ -19,6 +19,7 @@ from toolweave.errors import SchemaError, shortened
 from toolweave.schema._problems import nearest
 from toolweave.shaping._schema import ArgumentChange, declared_arguments, reshaped
 from toolweave.tools._names import aliases
+from toolweave.tools._option_checks import decided
 from toolweave.tools._selection import fits, hinted, names_of, tags_of
 from toolweave.tools._spec import AppliedRule, ToolSpec
 
@@ -52,7 +53,7 @@ def selects(rule: ShapeRule, spec: ToolSpec) -> re.Match[str] | bool:
         return False
     if rule.tags and tags_of(spec).isdisjoint(rule.tags):
         return False
-    if rule.predicate is not None and not rule.predicate(spec):
+    if rule.predicate is not None and not decided("predicate", rule.predicate(spec)):
         return False
     if rule.regex is None:
         return True

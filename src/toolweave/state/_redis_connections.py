@@ -141,7 +141,8 @@ class RedisConnections:
             StoreError: The server was not reached in time, or refused.
         """
         wait = self._wait_seconds if wait_seconds is None else wait_seconds
-        deadline = time.monotonic() + wait
+        began = time.monotonic()
+        deadline = began + wait
         unanswered = False
         pause = 0.0
         exc: Exception | None = None
@@ -166,7 +167,7 @@ class RedisConnections:
             may_repeat = is_unavailable or (again and is_lost)
             if is_late or not may_repeat:
                 may_be_written = script.writes and unanswered and (is_lost or is_unavailable)
-                error = self._final_error(exc, wait, may_be_written=may_be_written)
+                error = self._final_error(exc, time.monotonic() - began, may_be_written=may_be_written)
                 del call, exc  # an error of the client holds the arguments
                 raise error
             await anyio.sleep(pause)
@@ -461,13 +462,13 @@ class RedisConnections:
             problem = StoreError(f"{self._address.place}: its address has an option that is not understood: {exc}")
         raise problem
 
-    def _final_error(self, exc: Exception, wait: float, *, may_be_written: bool) -> StoreError:
-        text = self._description(exc, wait)
+    def _final_error(self, exc: Exception, passed: float, *, may_be_written: bool) -> StoreError:
+        text = self._description(exc, passed)
         if may_be_written:
             text += "; it is not known whether the document was written"
         return StoreError(text)
 
-    def _description(self, exc: Exception, wait: float) -> str:
+    def _description(self, exc: Exception, passed: float) -> str:
         place = self._address.place
         kind = type(exc).__name__
         said = self._address.scrubbed(str(exc))
@@ -476,7 +477,9 @@ class RedisConnections:
             if re.search(marks, f"{kind} {exc}"):
                 return f"{place} {meaning} ({said})"
         if kind == "TimeoutError":
-            return f"{place} did not answer for {wait:g} s: is it overloaded, or the network broken?"
+            # A call that is not repeated waits for a part of its time.
+            seconds = round(passed, 1 if passed < 10 else None)
+            return f"{place} did not answer for {seconds:g} s: is it overloaded, or the network broken?"
         if isinstance(exc, OSError) or kind == "ConnectionError":
             return f"{place} cannot be reached ({said}): is it running, and is this its address?"
         return f"{place}: {said}"

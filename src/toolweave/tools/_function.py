@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack, get_args, overload
 
@@ -25,6 +25,7 @@ from toolweave.tools._call import CallContext, Progress, ToolCall
 from toolweave.tools._function_runner import THREADS, Runner
 from toolweave.tools._media import BINARY_TYPES, File
 from toolweave.tools._names import unknown_tool
+from toolweave.tools._option_checks import COUNT, MAPPING, TEXT, OptionKind, check_kinds, instance_of, list_of
 from toolweave.tools._result import ToolResult, invalid_input, typed
 from toolweave.tools._scopes import scope_list
 from toolweave.tools._selection import check_hints
@@ -36,6 +37,23 @@ _log = logging.getLogger("toolweave.tools")
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+_SCHEMA = instance_of(Mapping, "a JSON Schema, as a mapping").or_none
+_TEXT_LIST = instance_of(Iterable, "a list of strings")
+_KINDS: Mapping[str, OptionKind] = {
+    "name": TEXT.or_none,
+    "description": TEXT.or_none,
+    "annotations": MAPPING.or_none,
+    "input_schema": _SCHEMA,
+    "output_schema": instance_of((Mapping, bool), "a JSON Schema, as a mapping").or_none,
+    "threads": COUNT.or_none,
+    "title": TEXT.or_none,
+    "icons": list_of(Mapping, "a list of icon objects"),
+    "tags": _TEXT_LIST,
+    "version": TEXT.or_none,
+    "scopes": _TEXT_LIST,
+    "meta": MAPPING.or_none,
+}
 
 _OPAQUE: tuple[type, ...] = (ToolResult, File, *BINARY_TYPES, PurePath, *get_args(ContentBlock))
 """Types that become content blocks; a path is the file there, if there is one."""
@@ -159,10 +177,12 @@ def tool(
         SchemaError: Naming the function and the parameter that cannot be a member of a JSON object.
         ValueError: `threads` is less than 1, or given for an `async` function, which runs in none; or a scope, a tag,
             the version or a hint is not valid.
+        TypeError: An option has another type.
     """
+    options: Json = {"name": name, "description": description, "annotations": annotations, **about}
+    schemas = {"input_schema": input_schema, "output_schema": output_schema}
+    check_kinds({**options, **schemas, "threads": threads}, _KINDS, owner="tool")
     if function is None:
-        options: Json = {"name": name, "description": description, "annotations": annotations, **about}
-        schemas = {"input_schema": input_schema, "output_schema": output_schema}
         return functools.partial(tool, **options, **schemas, threads=threads)
     if isinstance(function, str):
         raise TypeError(f"the first argument of a tool is its function; its name is given as name={function!r}")

@@ -2,7 +2,144 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import inspect
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, NamedTuple, cast
+
+from toolweave._json_types import as_number
+from toolweave.errors import ConfigError
+
+
+class OptionKind(NamedTuple):
+    """The type that an option has.
+
+    Attributes:
+        fits: Returns whether a value is of the type.
+        shown: The type in words, for the error.
+    """
+
+    fits: Callable[[object], bool]
+    shown: str
+
+    @property
+    def or_none(self) -> OptionKind:
+        """The same, or None."""
+
+        def fits(value: object) -> bool:
+            return value is None or self.fits(value)
+
+        return OptionKind(fits, f"{self.shown}, or None")
+
+
+def instance_of(kind: type[object] | tuple[type[object], ...], shown: str) -> OptionKind:
+    """Return the kind of an option that is an object of a class, or of one of several."""
+
+    def fits(value: object) -> bool:
+        return isinstance(value, kind)
+
+    return OptionKind(fits, shown)
+
+
+def list_of(kind: type[object] | tuple[type[object], ...], shown: str) -> OptionKind:
+    """Return the kind of an option that is a list, a tuple or a set of objects of a class; a text is not a list."""
+
+    def fits(value: object) -> bool:
+        if not isinstance(value, Collection) or isinstance(value, (str, bytes, Mapping)):
+            return False
+        return all(isinstance(one, kind) for one in cast("Collection[object]", value))
+
+    return OptionKind(fits, shown)
+
+
+def _is_count(value: object) -> bool:
+    return type(value) is int
+
+
+def _is_number(value: object) -> bool:
+    return as_number(value) is not None
+
+
+FLAG = instance_of(bool, "True or False")
+TEXT = instance_of(str, "a string")
+# `True` is an int in Python, and a slip where a number is wanted.
+COUNT = OptionKind(_is_count, "a whole number")
+NUMBER = OptionKind(_is_number, "a number")
+TEXTS = list_of(str, "a list of strings")
+SECRETS = list_of((str, bytes), "a list of secrets")
+MAPPING = instance_of(Mapping, "a mapping")
+FUNCTION = OptionKind(callable, "a function")
+
+
+def check_kinds(options: object, kinds: Mapping[str, OptionKind], *, owner: str = "") -> None:
+    """Check the types of the options of an object, or of those that a mapping has.
+
+    Args:
+        options: The object, with an attribute for each option; or a mapping of the given options.
+        kinds: The types of the options by name.
+        owner: The class that has the options, for errors; empty for a function.
+
+    Raises:
+        TypeError: An option has another type. The error names it and shows no value.
+    """
+    for name, kind in kinds.items():
+        if not isinstance(options, Mapping):
+            value: Any = getattr(options, name)
+        elif name in options:
+            value = cast("Mapping[str, Any]", options)[name]
+        else:
+            continue
+        if not kind.fits(value):
+            raise type_error(_named(owner, name), value, kind.shown)
+
+
+def check_number(name: str, value: object, least: float = 0.0) -> None:
+    """Check a number that is finite and not below a bound.
+
+    Raises:
+        ConfigError: It is lower, infinite, or not a number (NaN), which every comparison would let through.
+        TypeError: It has another type.
+    """
+    number = as_number(value)
+    if number is None:
+        raise type_error(name, value, "a number")
+    if not least <= number < math.inf:
+        raise ConfigError(f"{name} is a finite number of at least {least:g}, not {value!r}", field=name)
+
+
+def check_predicate(name: str, value: object) -> None:
+    """Check a function that decides and is not awaited; None passes.
+
+    Raises:
+        TypeError: It is not a function, or an async one, whose coroutine would count as true.
+    """
+    if value is None:
+        return
+    if not callable(value):
+        raise type_error(name, value, "a function")
+    if inspect.iscoroutinefunction(value) or inspect.iscoroutinefunction(getattr(value, "__call__", None)):  # noqa: B004
+        raise _async_error(name)
+
+
+def decided(name: str, answer: object) -> bool:
+    """Return what a function that `check_predicate` let through has decided.
+
+    Raises:
+        TypeError: It returned an awaitable, as a lambda around an async function does; it would count as true.
+    """
+    if inspect.isawaitable(answer):
+        if inspect.iscoroutine(answer):
+            answer.close()
+        raise _async_error(name)
+    return bool(answer)
+
+
+def _async_error(name: str) -> TypeError:
+    return TypeError(f"{name} is not awaited; give a plain function, since what an async one returns counts as true")
+
+
+def _named(owner: str, name: str) -> str:
+    return f"{owner}.{name}" if owner else name
 
 
 def check_choice(name: str, value: object, choices: Sequence[object]) -> None:
@@ -31,7 +168,7 @@ def check_type(name: str, value: object, wanted: type[object] | tuple[type[objec
         return
     fits = isinstance(value, wanted)
     if wanted is int:
-        fits = type(value) is int  # True is an int in Python, and a slip where a number is wanted
+        fits = COUNT.fits(value)
     if not fits:
         raise type_error(name, value, shown)
 

@@ -11,7 +11,7 @@ from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Literal, TypeAlias, cast, get_args
 
 from toolweave._json_types import Json, only_members
 from toolweave.errors import DuplicateToolError, ErrorKind, SchemaError
@@ -20,6 +20,7 @@ from toolweave.tools._call import CallContext, ToolCall
 from toolweave.tools._function import check_tool, is_unbound
 from toolweave.tools._function import tool as function_tool
 from toolweave.tools._names import free_name, unknown_tool
+from toolweave.tools._option_checks import check_choice, type_error
 from toolweave.tools._result import ToolResult
 from toolweave.tools._spec import ToolSpec
 from toolweave.tools._toolset import Listeners, Tool, ToolList, ToolsChanged, Toolset, ToolSnapshot, Unsubscribe
@@ -66,6 +67,15 @@ class Alias:
         return self.sunset is not None and datetime.fromtimestamp(time.time(), UTC).date() >= self.sunset
 
 
+def _day(sunset: object) -> date | None:
+    """Return the day of a sunset in UTC; a time is not compared with days, and a call would fail by it."""
+    if isinstance(sunset, datetime):
+        return (sunset if sunset.tzinfo is None else sunset.astimezone(UTC)).date()
+    if sunset is None or isinstance(sunset, date):
+        return sunset
+    raise type_error("sunset", sunset, "a date")
+
+
 class ToolRegistry(RoutingToolset):
     """A `Toolset` of functions and tools that are added and removed at run time.
 
@@ -74,6 +84,7 @@ class ToolRegistry(RoutingToolset):
     """
 
     def __init__(self, tools: Iterable[Tool | Callable[..., Any]] = (), *, on_conflict: OnConflict = "error") -> None:
+        check_choice("on_conflict", on_conflict, get_args(OnConflict))
         self._on_conflict: OnConflict = on_conflict
         self._tools: dict[str, tuple[ToolSpec, Tool]] = {}
         self._aliases: dict[str, Alias] = {}
@@ -104,6 +115,7 @@ class ToolRegistry(RoutingToolset):
                 that its author gave is not valid: names the tool, the schema and the JSON pointer.
             TypeError: The item is neither; a whole toolset is joined with `combined(registry, toolset)`.
         """
+        check_choice("on_conflict", on_conflict, (*get_args(OnConflict), None))
         return self._insert(item, on_conflict or self._on_conflict)
 
     def remove(self, name: str) -> Tool:
@@ -156,12 +168,16 @@ class ToolRegistry(RoutingToolset):
             target: The tool's name.
             deprecated: Log a warning at the first use, and tell callers in each result; a text is added to both.
             sunset: The day in UTC from which on calls by the other name are refused; callers see a warning before. The
-                name is then deprecated.
+                name is then deprecated. Of a time, its day counts.
 
         Raises:
             DuplicateToolError: The other name is taken.
             KeyError: No tool is named `target`.
+            TypeError: `sunset` is not a date, or `deprecated` is neither a text nor a boolean.
         """
+        if not isinstance(deprecated, str | bool | None):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise type_error("deprecated", deprecated, "a text, True, False or None")
+        sunset = _day(sunset)
         if target not in self._tools:
             raise KeyError(unknown_tool(target, self._tools))
         if name in self._tools or name in self._aliases:

@@ -19,11 +19,11 @@ from toolweave.errors import DuplicateToolError, ErrorKind, as_tool_error, print
 from toolweave.protocol.component_meta import versioned, with_versions
 from toolweave.tools._call import NO_CONTEXT, CallContext, ToolCall
 from toolweave.tools._names import ANY_TOOL, AssignedNames, aliases, given_names, unknown_tool
+from toolweave.tools._option_checks import check_choice, check_predicate, decided
 from toolweave.tools._result import ToolResult
 from toolweave.tools._spec import ToolSpec
 from toolweave.tools._tool_span import in_tool_span
 from toolweave.tools._toolset import (
-    Listeners,
     ToolList,
     ToolsChanged,
     Toolset,
@@ -233,7 +233,11 @@ def filtered(
             own, `server:tool` and `server/tool`, or `*` for all. A name of no tool is logged once.
         exclude: Names of the same forms to leave out.
         predicate: Keeps the tools that it returns true for, among those that the names keep.
+
+    Raises:
+        TypeError: The predicate is not a function, or it is async: what it returns would keep every tool.
     """
+    check_predicate("predicate", predicate)
     return _FilteredToolset(toolset, frozenset(given_names(include)), frozenset(given_names(exclude)), predicate)
 
 
@@ -273,10 +277,7 @@ def traced(toolset: Toolset, tracer: Tracer | None = None) -> BaseToolset:
     """
     from opentelemetry import trace  # a tracing program has it loaded already
 
-    if tracer is not None:
-        spans = tracer
-    else:
-        spans = trace.get_tracer("toolweave")
+    spans = trace.get_tracer("toolweave") if tracer is None else tracer
 
     async def run(toolset: Toolset, call: ToolCall, ctx: CallContext, spec: ToolSpec) -> ToolResult:
         return await in_tool_span(spans, call, spec, lambda: toolset.call(call, ctx))
@@ -296,8 +297,10 @@ def combined(*toolsets: Toolset, on_conflict: Literal["rename", "skip", "error"]
 
     Raises:
         DuplicateToolError: Two tools have one name now and `on_conflict` is `"error"`.
+        ValueError: `on_conflict` is another word.
     """
-    view = _Combined(toolsets, on_conflict, AssignedNames(), range(len(toolsets)))
+    check_choice("on_conflict", on_conflict, ("rename", "skip", "error"))
+    view = CombinedToolset(toolsets, on_conflict, AssignedNames(), range(len(toolsets)))
     view.snapshot()
     if on_conflict == "error":
         view.on_conflict = "rename"
@@ -311,10 +314,10 @@ def joined(toolsets: Mapping[Hashable, Toolset], given: AssignedNames) -> BaseTo
         toolsets: By keys that stay the same when a toolset is opened again.
         given: The names assigned so far; later ones are added.
     """
-    return _Combined(tuple(toolsets.values()), "rename", given, toolsets)
+    return CombinedToolset(tuple(toolsets.values()), "rename", given, toolsets)
 
 
-class _OfferedPart:
+class OfferedPart:
     """The definitions that a wrapper offers of one wrapped toolset.
 
     Attributes:
@@ -383,7 +386,7 @@ class _ForwardingToolset(WrapperToolset, RoutingToolset):
     def __init__(self, toolsets: tuple[Toolset, ...], run: _RunCall | None = None) -> None:
         super().__init__(*toolsets)
         self._run = run
-        self._parts = [_OfferedPart(ToolSnapshot()) for _ in toolsets]
+        self._parts = [OfferedPart(ToolSnapshot()) for _ in toolsets]
         self._view: ToolSnapshot | None = None
 
     def around(self, *toolsets: Toolset) -> Toolset | None:
@@ -419,9 +422,9 @@ class _ForwardingToolset(WrapperToolset, RoutingToolset):
             self._view = ToolSnapshot(specs, version=sum(part.seen.version for part in parts), older=older)
         return self._view
 
-    def _part(self, index: int, snapshot: ToolSnapshot) -> _OfferedPart:
+    def _part(self, index: int, snapshot: ToolSnapshot) -> OfferedPart:
         before = self._parts[index]
-        part = _OfferedPart(snapshot)
+        part = OfferedPart(snapshot)
         for inner in snapshot:
             older = snapshot.older.get(inner.name)
             if older is not None:
@@ -433,7 +436,7 @@ class _ForwardingToolset(WrapperToolset, RoutingToolset):
         self._forget(index, snapshot.by_name)
         return part
 
-    def _add_versions(self, index: int, part: _OfferedPart, versions: list[ToolSpec]) -> None:
+    def _add_versions(self, index: int, part: OfferedPart, versions: list[ToolSpec]) -> None:
         """Offer the visible versions of a tool; the newest of these has its name."""
         kept: list[tuple[str, ToolSpec]] = []
         named = ""
@@ -549,7 +552,7 @@ class _FilteredToolset(_MappedToolset):
             named = not names.isdisjoint(self._include)
         else:
             named = names.isdisjoint(self._exclude)
-        if named and (self._predicate is None or self._predicate(spec)):
+        if named and (self._predicate is None or decided("predicate", self._predicate(spec))):
             return spec
         return None
 
@@ -564,7 +567,7 @@ class _FilteredToolset(_MappedToolset):
                 _log.warning("a filter names a tool that there is not: %s: %s", field, missing)
 
 
-class _Combined(_ForwardingToolset):
+class CombinedToolset(_ForwardingToolset):
     """Several toolsets as one; the names in `given` belong to the pairs of a toolset's key and a tool's name in it."""
 
     __slots__ = ("_given", "_keys", "on_conflict")
@@ -589,32 +592,6 @@ class _Combined(_ForwardingToolset):
 
     def _forget(self, index: int, present: Collection[str]) -> None:
         self._given.forget(self._keys[index], present)
-
-
-class GrowingToolset(_Combined):
-    """Several toolsets as one, to which others are added while it is used; of two tools of one name the first keeps it.
-
-    Args:
-        *toolsets: The first ones.
-    """
-
-    __slots__ = ("_added",)
-
-    def __init__(self, *toolsets: Toolset) -> None:
-        super().__init__(toolsets, "rename", AssignedNames(), range(len(toolsets)))
-        self._added = Listeners()
-
-    def add(self, toolset: Toolset) -> None:
-        """Add a toolset behind the others, and notify subscribers; its owner opens it."""
-        self._toolsets = (*self._toolsets, toolset)
-        self._keys = (*self._keys, len(self._keys))
-        self._parts.append(_OfferedPart(ToolSnapshot()))
-        self._view = None
-        toolset.subscribe(self._added.emit)
-        self._added.emit(ToolsChanged(added=tuple(toolset.snapshot().by_name)))
-
-    def _feeds(self) -> Iterable[Callable[[Callable[[ToolsChanged], None]], Unsubscribe]]:
-        return [self._added.subscribe, *super()._feeds()]
 
 
 def _named(spec: ToolSpec, given: AssignedNames, who: tuple[Hashable, str]) -> ToolSpec:

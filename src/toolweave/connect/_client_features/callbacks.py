@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar, TypeAlias
+from typing import ClassVar, TypeAlias, cast
 
 import msgspec
 
@@ -23,6 +23,7 @@ from toolweave.protocol.client_requests import (
     SamplingResult,
 )
 from toolweave.protocol.logs import LogLevel, LogMessage, check_level
+from toolweave.tools._option_checks import FLAG, check_kinds
 from toolweave.tools._spec import ToolSpec
 
 
@@ -55,6 +56,14 @@ AnswerRequest: TypeAlias = Callable[[str, JsonObject], Awaitable[Json]]
 """Answers a request of a server, by its method and params, with the result as it is; a `RequestError` refuses it."""
 
 
+def _check_roots(roots: object) -> None:
+    if not isinstance(roots, Sequence):
+        raise TypeError(f"roots must be a sequence of roots, a callable or None, not {type(roots).__name__}")
+    for root in cast("Sequence[object]", roots):
+        if not isinstance(root, (str, Path, Root)):
+            raise TypeError(f"each of roots must be a path, a file URI or a Root, not {type(root).__name__}")
+
+
 class Callbacks(Value, frozen=True, kw_only=True):
     """Callables that answer the requests of a server; one that is None is not declared as a capability, and refused.
 
@@ -70,6 +79,10 @@ class Callbacks(Value, frozen=True, kw_only=True):
         sampling_tools: Declare that `sampling` supports `SamplingRequest.tools`.
         log_level: The minimum severity to send. None leaves it to legacy servers and is `"info"` for
             modern ones, which send nothing without it.
+
+    Raises:
+        TypeError: A value has another type.
+        ValueError: The log level does not exist.
     """
 
     sampling: Callable[[SamplingRequest], SamplingAnswer | Awaitable[SamplingAnswer]] | None = None
@@ -83,8 +96,11 @@ class Callbacks(Value, frozen=True, kw_only=True):
         for name in ("sampling", "elicitation", "logging"):
             if not (getattr(self, name) is None or callable(getattr(self, name))):
                 raise TypeError(f"{name} must be callable or None, not {type(getattr(self, name)).__name__}")
+        check_kinds(self, {"sampling_tools": FLAG})
         if isinstance(self.roots, (str, Path, Root)):
             raise TypeError("roots must be a sequence of roots, a callable or None; put the one root in a list")
+        if self.roots is not None and not callable(self.roots):
+            _check_roots(self.roots)
         if self.log_level is not None:
             check_level(self.log_level)
 

@@ -25,7 +25,8 @@ class AuthHook(Protocol):
     """An authorization hook for the HTTP requests to one server; an exception fails the request at hand.
 
     It may have an attribute `max_resends`: how often one request is sent again at most, once without it; and a method
-    `answered(url, headers)`, called with the headers of responses, in lower case.
+    `answered(url, headers)`, called with the headers of responses, in lower case; and an attribute `problems`: texts
+    about the sign-in that are then among those of the connection.
     """
 
     async def headers(self, method: str, url: str) -> Mapping[str, str]:
@@ -126,6 +127,11 @@ def hook_of(config: ServerConfig) -> AuthHook | None:
     if _is_hook(provider):
         return provider
     return None
+
+
+def problems_of(hook: AuthHook | None) -> tuple[str, ...]:
+    """Return what a hook reports about the sign-in."""
+    return tuple(getattr(hook, "problems", ()))
 
 
 def resends_of(hook: AuthHook) -> int:

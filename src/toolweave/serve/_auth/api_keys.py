@@ -16,10 +16,17 @@ from toolweave._json_types import JsonObject
 from toolweave.config import Secret
 from toolweave.errors import ConfigError
 from toolweave.serve._request import Identity
+from toolweave.tools._option_checks import MAPPING, TEXT, check_kinds, check_number, instance_of, type_error
 from toolweave.tools._scopes import scope_list
 
 _MIN_LENGTH = 16
 _DIGEST = re.compile(r"[0-9a-f]{64}")
+_KINDS = {
+    "name": TEXT,
+    "key": instance_of((str, Secret), "a string or a Secret").or_none,
+    "sha256": TEXT,
+    "claims": MAPPING,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +44,8 @@ class ApiKey:
 
     Raises:
         ConfigError: The name is empty, both or none of `key` and `sha256` are given, one of them cannot be right, or a
-            scope is not valid.
+            scope or a time is not valid.
+        TypeError: A value has another type.
     """
 
     name: str
@@ -48,6 +56,9 @@ class ApiKey:
     expires_at: float | None = None
 
     def __post_init__(self) -> None:
+        check_kinds(self, _KINDS, owner="ApiKey")
+        if self.expires_at is not None:
+            check_number("ApiKey.expires_at", self.expires_at)
         if not self.name:
             raise ConfigError("an API key needs a name")
         if (self.key is None) == (not self.sha256):
@@ -108,6 +119,8 @@ class ApiKeys:
         """
         known: dict[bytes, Identity] = {}
         for one in keys:
+            if not isinstance(one, ApiKey):  # pyright: ignore[reportUnnecessaryIsInstance]  # given in Python
+                raise type_error("each of the keys", one, "an ApiKey(...)")
             same = known.setdefault(one.digest, one.identity)
             if same.client_id != one.name:
                 raise ConfigError(f"API keys {same.client_id!r} and {one.name!r} are the same key")

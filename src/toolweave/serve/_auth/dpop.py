@@ -23,6 +23,7 @@ from toolweave.oauth._encoding import base64url
 from toolweave.serve._auth.issuer_keys import is_weak
 from toolweave.serve._auth.refusal import IssuerUnavailable
 from toolweave.state import MemoryStore, Store
+from toolweave.tools._option_checks import FLAG, TEXTS, check_kinds, check_number, instance_of, list_of
 
 _ASYMMETRIC = frozenset({"ES256", "ES384", "ES512", "EdDSA", "RS256", "RS384", "RS512", "PS256", "PS384", "PS512"})
 _PRIVATE = frozenset({"d", "p", "q", "dp", "dq", "qi", "oth", "k"})
@@ -32,6 +33,14 @@ _MAX_PROOF = 8192
 _MAX_ID = 512
 _NONCE_SECONDS = 120
 _REPLAYS = "toolweave.dpop"
+
+_KINDS = {
+    "required": FLAG,
+    "algorithms": TEXTS,
+    "nonces": FLAG,
+    "nonce_keys": list_of(bytes, "a list of bytes"),
+    "store": instance_of(Store, "a store, such as SqliteStore(path)").or_none,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +60,8 @@ class Dpop:
             process, so replicas must share one.
 
     Raises:
-        ConfigError: An algorithm is symmetric or unknown, a key is too short, or a time is not positive.
+        ConfigError: An algorithm is symmetric or unknown, a key is too short, or a time is not positive and finite.
+        TypeError: A value has another type.
     """
 
     required: bool = False
@@ -62,6 +72,8 @@ class Dpop:
     store: Store | None = None
 
     def __post_init__(self) -> None:
+        check_kinds(self, _KINDS, owner="Dpop")
+        check_number("Dpop.window_seconds", self.window_seconds)
         wrong = [name for name in self.algorithms if name not in _ASYMMETRIC]
         if wrong or not self.algorithms:
             raise ConfigError(f"Dpop.algorithms are asymmetric ones such as 'ES256', not {wrong}")

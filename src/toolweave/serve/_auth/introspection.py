@@ -35,17 +35,23 @@ from toolweave.serve._auth.claims import (
 from toolweave.serve._auth.documents import NoDocument, ask_issuer, check_issuer_url
 from toolweave.serve._auth.issuer_guard import IssuerGuard
 from toolweave.serve._auth.issuer_keys import url_in_metadata
-from toolweave.serve._auth.jwt_auth import text_list
 from toolweave.serve._auth.refusal import IssuerUnavailable
-from toolweave.serve._auth.token_auth import IssuerOptions, TokenAuth, own_metadata
+from toolweave.serve._auth.token_auth import IssuerOptions, TokenAuth, own_metadata, text_list
 from toolweave.serve._request import Identity
+from toolweave.tools._option_checks import TEXT, check_kinds, check_number, instance_of
 
 _log = logging.getLogger("toolweave.serve._auth")
 
 _MAX_CACHED = 10_000
 _SECONDS = 45.0
 _Found = TypeVar("_Found")
-_KINDS = frozenset({"bearer", "dpop"})
+_TOKEN_TYPES = frozenset({"bearer", "dpop"})
+_KINDS = {
+    "issuer": TEXT,
+    "client_id": TEXT,
+    "client_secret": instance_of((str, Secret), "a string or a Secret"),
+    "introspection_url": TEXT.or_none,
+}
 
 
 class IntrospectionAuth(TokenAuth):
@@ -67,8 +73,9 @@ class IntrospectionAuth(TokenAuth):
             to it and the issuer.
 
     Raises:
-        ConfigError: A URL is not an `https` URL (`http` is accepted for this machine), a number is negative, or there
-            is neither an audience nor a client.
+        ConfigError: A URL is not an `https` URL (`http` is accepted for this machine), a number is negative or
+            not finite, or there is neither an audience nor a client.
+        TypeError: A value has another type.
     """
 
     def __init__(
@@ -83,8 +90,14 @@ class IntrospectionAuth(TokenAuth):
         cache_seconds: float = 30,
         **options: Unpack[IssuerOptions],
     ) -> None:
-        if cache_seconds < 0:
-            raise ConfigError(f"IntrospectionAuth: cache_seconds is 0 or more, not {cache_seconds!r}")
+        named = {
+            "issuer": issuer,
+            "client_id": client_id,
+            "client_secret": client_secret,
+            "introspection_url": introspection_url,
+        }
+        check_kinds(named, _KINDS, owner="IntrospectionAuth")
+        check_number("IntrospectionAuth.cache_seconds", cache_seconds)
         if method not in ("client_secret_basic", "client_secret_post"):
             raise ConfigError(f"IntrospectionAuth: method is client_secret_basic or _post, not {method!r}")
         asked = _Introspection(issuer, introspection_url, client_id, Secret(client_secret), method)
@@ -202,7 +215,7 @@ class _Introspector:
         if claims.get("active") is not True:
             raise TokenProblem(f"'active' is {shown(claims.get('active'))}, expected True")
         kind = claims.get("token_type", "bearer")
-        if str(kind).lower() not in _KINDS:
+        if str(kind).lower() not in _TOKEN_TYPES:
             raise TokenProblem(f"'token_type' is {shown(kind)}, expected an access token")
         check_kind(claims)
         known: Json = {"iss": self._asked.issuer, **claims}

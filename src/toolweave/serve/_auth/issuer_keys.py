@@ -20,6 +20,7 @@ from toolweave._value import Value
 from toolweave.errors import ConfigError
 from toolweave.http import origin_of
 from toolweave.oauth._metadata import authorization_server_urls
+from toolweave.oauth._odd_answers import OddAnswers
 from toolweave.oauth._single_flight import SingleFlight
 from toolweave.serve._auth.documents import NoDocument, ask_issuer, check_issuer_url, url_in
 from toolweave.serve._auth.refusal import IssuerUnavailable
@@ -181,6 +182,7 @@ class PublishedKeys:
         self._url = url
         self._algorithms = frozenset(algorithms)
         self._origin: str | None = None
+        self._odd = OddAnswers(f"issuer {issuer!r}")
         self._keys: dict[str | None, AnyKey] = {}
         self._asked = -math.inf
         self._fetched = -math.inf
@@ -218,7 +220,7 @@ class PublishedKeys:
             status, document = await ask_issuer(url, named=self._url or self._issuer)
             if status != 200:
                 raise NoDocument(f"{urlsplit(url).hostname} answered with status {status}")
-            self._keys = _read_keys(document, self._algorithms)
+            self._keys = _read_keys(document, self._algorithms, self._odd)
             self._fetched = time.monotonic()
         except NoDocument as exc:
             _log.error("the keys of issuer %r cannot be fetched: %s", self._issuer, exc)
@@ -265,8 +267,8 @@ async def url_in_metadata(issuer: str, member: str) -> str:
     return url_in(await issuer_metadata(issuer), member, "its metadata")
 
 
-def _read_keys(document: JsonObject, algorithms: frozenset[str]) -> dict[str | None, AnyKey]:
-    """Return the usable keys of a key set by id: public, asymmetric, for signatures.
+def _read_keys(document: JsonObject, algorithms: frozenset[str], odd: OddAnswers) -> dict[str | None, AnyKey]:
+    """Return the usable keys of a key set by id: public, asymmetric, for signatures; `odd` notes odd entries.
 
     Raises:
         NoDocument: The document is not a key set, or has more than a hundred keys.
@@ -291,6 +293,11 @@ def _read_keys(document: JsonObject, algorithms: frozenset[str]) -> dict[str | N
         if is_weak(key.key):
             _log.warning("a published key is not used: %.100r is shorter than %d bits", key.key_id, _MIN_RSA_BITS)
             continue
+        for name in ("use", "alg"):
+            if entry.get(name, "") is None:
+                odd.note(f"its key set has a key with {name!r} null, read as missing")
+        if key.key_id in keys:
+            odd.note(f"its key set has several keys with the id {key.key_id!r:.100}: each is tried")
         keys.setdefault(key.key_id, []).append(VerificationKey(key.key, algorithm=as_text(entry.get("alg"))))
     return {key_id: _key_of(same) for key_id, same in keys.items()}
 

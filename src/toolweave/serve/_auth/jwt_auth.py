@@ -28,13 +28,16 @@ from toolweave.serve._auth.claims import (
     unexpected,
 )
 from toolweave.serve._auth.issuer_keys import GivenKey, PublishedKeys, VerificationKeys, check_public_key
-from toolweave.serve._auth.token_auth import IssuerOptions, TokenAuth, own_metadata
+from toolweave.serve._auth.token_auth import IssuerOptions, TokenAuth, own_metadata, text_list
 from toolweave.serve._request import Identity
+from toolweave.tools._option_checks import check_kinds, check_number, instance_of, type_error
 
 _MIN_SECRET = 32
 """Bytes of a secret (RFC 7518, 3.2)."""
 _SECRET_ALGORITHMS = ("HS256", "HS384", "HS512")
 _PLAIN_TYPES = frozenset({None, "jwt", "at+jwt"})
+_BY_ISSUER = instance_of((str, Mapping), "a string, or a mapping of issuers to strings").or_none
+_KINDS = {"jwks_url": _BY_ISSUER, "key": _BY_ISSUER}
 
 
 class JwtAuth(TokenAuth):
@@ -65,7 +68,8 @@ class JwtAuth(TokenAuth):
         ConfigError: Both `jwks_url` and `key` are given, or one of them for an unknown issuer; the issuer is missing,
             or both the audience and the client; an algorithm is unknown; secrets and public keys are mixed; a URL is
             not an `https` URL (`http` is accepted for this machine); a secret is shorter than 32 bytes, or an RSA key
-            than 2,048 bits.
+            than 2,048 bits; or the leeway is negative or not finite.
+        TypeError: A value has another type.
     """
 
     def __init__(
@@ -80,6 +84,8 @@ class JwtAuth(TokenAuth):
         leeway_seconds: float = 30,
         **options: Unpack[IssuerOptions],
     ) -> None:
+        check_kinds({"jwks_url": jwks_url, "key": key}, _KINDS, owner="JwtAuth")
+        check_number("JwtAuth.leeway_seconds", leeway_seconds)
         if jwks_url is not None and key is not None:
             raise ConfigError("JwtAuth needs jwks_url= or key=, or neither if the issuer publishes metadata")
         if token_type not in ("any", "at+jwt"):
@@ -107,22 +113,6 @@ class JwtAuth(TokenAuth):
         super().__init__(verifier, **own_metadata(audiences, issuers, options))
 
 
-def text_list(given: str | Sequence[str], name: str, *, empty: bool = False) -> tuple[str, ...]:
-    """Return one text or several as a tuple, without repetitions.
-
-    Raises:
-        ConfigError: A member is not a text or is empty, or all are missing although one is needed.
-    """
-    listed: tuple[object, ...] = (given,)
-    if not isinstance(given, str):
-        listed = tuple(given)
-    texts = [one for one in listed if isinstance(one, str) and one]
-    is_missing = not listed and not empty
-    if is_missing or len(texts) < len(listed):
-        raise ConfigError(f"{name} is a text or a list of texts, none of them empty", field=name)
-    return tuple(dict.fromkeys(texts))
-
-
 def _by_issuer(given: str | Mapping[str, str] | None, issuers: Sequence[str], name: str) -> dict[str, str]:
     """Return the value of each issuer; one value is for all."""
     if given is None:
@@ -132,6 +122,8 @@ def _by_issuer(given: str | Mapping[str, str] | None, issuers: Sequence[str], na
     for one in given:
         if one not in issuers:
             raise ConfigError(f"{name} is given for {one!r}, which is not an issuer; {suggestion(one, issuers)}")
+        if not isinstance(given[one], str):  # pyright: ignore[reportUnnecessaryIsInstance]  # given in Python
+            raise type_error(f"{name} of {one!r}", given[one], "a string")
     return dict(given)
 
 
@@ -140,6 +132,8 @@ def _check_algorithms(algorithms: Sequence[str], keys: Mapping[str, str]) -> Non
     if isinstance(algorithms, str) or not algorithms:
         raise ConfigError("JwtAuth: algorithms is a list of names, such as ['RS256']")
     for name in algorithms:
+        if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # given in Python
+            raise type_error("each of JwtAuth.algorithms", name, "a string")
         if name.lower() == "none":
             raise ConfigError("JwtAuth needs algorithms, and 'none' is not one")
         if name not in known:

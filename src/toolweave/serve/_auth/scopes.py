@@ -13,10 +13,13 @@ from urllib.parse import unquote
 
 from toolweave.errors import ConfigError
 from toolweave.serve._request import OfferKind
+from toolweave.tools._option_checks import FLAG, MAPPING, check_kinds, check_predicate, type_error
 from toolweave.tools._scopes import scope_list
 
 _Needs: TypeAlias = Mapping[str, Sequence[str]]
 _REMEMBERED = 256
+_NEEDS = ("tools", "resources", "prompts")
+_KINDS = {**dict.fromkeys(_NEEDS, MAPPING), "hide": FLAG}
 _DOTS = re.compile(r"[/\\]\.{1,2}(?:[/\\]|$)")
 
 
@@ -41,6 +44,7 @@ class ScopeRules:
 
     Raises:
         ConfigError: A scope has a character that is not allowed.
+        TypeError: A value has another type.
     """
 
     tools: _Needs = field(default_factory=_none)
@@ -50,12 +54,10 @@ class ScopeRules:
     hide: bool = False
 
     def __post_init__(self) -> None:
-        for needs in (self.tools, self.resources, self.prompts):
-            for name, scopes in needs.items():
-                try:
-                    scope_list(scopes)
-                except ValueError as exc:
-                    raise ConfigError(f"ScopeRules for {name!r}: {exc}") from None
+        check_kinds(self, _KINDS, owner="ScopeRules")
+        check_predicate("ScopeRules.includes", self.includes)
+        for kind in _NEEDS:
+            object.__setattr__(self, kind, _needs(getattr(self, kind)))
 
     def required(self, kind: OfferKind, name: str, declared: Iterable[str]) -> tuple[str, ...]:
         """Return the scopes that an offer needs, in order: the declared ones, then those of the rules."""
@@ -68,6 +70,19 @@ class ScopeRules:
             if matches(key, name):
                 found += scopes
         return tuple(dict.fromkeys(found))
+
+
+def _needs(given: _Needs) -> _Needs:
+    """Return scopes by name as tuples; a single text is one scope, and not its letters."""
+    found: dict[str, tuple[str, ...]] = {}
+    for name, scopes in given.items():
+        if not isinstance(scopes, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]  # given in Python
+            raise type_error(f"ScopeRules for {name!r}", scopes, "a list of scopes")
+        try:
+            found[name] = scope_list(scopes)
+        except ValueError as exc:
+            raise ConfigError(f"ScopeRules for {name!r}: {exc}") from None
+    return found
 
 
 def fits(key: str, name: str) -> bool:

@@ -25,9 +25,27 @@ from toolweave.serve._auth.resource_metadata import JsonDocument, metadata_path,
 from toolweave.serve._auth.scopes import Access, ScopeRules
 from toolweave.serve._http.asgi import App
 from toolweave.serve._request import Identity, MayUse
+from toolweave.tools._option_checks import (
+    TEXT,
+    OptionKind,
+    check_kinds,
+    instance_of,
+    type_error,
+)
 from toolweave.tools._scopes import scope_list
 
 _log = logging.getLogger("toolweave.serve._auth")
+
+_SCOPES = instance_of(Iterable, "a list of scopes")
+_KINDS: Mapping[str, OptionKind] = {
+    "required_scopes": _SCOPES,
+    "scopes": instance_of(ScopeRules, "ScopeRules(...)").or_none,
+    "resource": TEXT.or_none,
+    "authorization_servers": instance_of(Iterable, "a list of URLs"),
+    "scopes_supported": _SCOPES.or_none,
+    "dpop": instance_of(Dpop, "Dpop(...)").or_none,
+    "api_keys": instance_of((ApiKeys, Iterable), "a list of ApiKey(...)").or_none,
+}
 
 
 Verify: TypeAlias = Callable[[str], Identity | str | Awaitable[Identity | str | None] | None]
@@ -85,6 +103,22 @@ class AsksIssuer(Protocol):
         ...
 
 
+def text_list(given: str | Iterable[str], name: str, *, empty: bool = False) -> tuple[str, ...]:
+    """Return one text or several as a tuple, without repetitions.
+
+    Raises:
+        ConfigError: A member is not a text or is empty, or all are missing although one is needed.
+    """
+    listed: tuple[object, ...] = (given,)
+    if not isinstance(given, str) and isinstance(given, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+        listed = tuple(given)
+    texts = [one for one in listed if isinstance(one, str) and one]
+    is_missing = not listed and not empty
+    if is_missing or len(texts) < len(listed):
+        raise ConfigError(f"{name} is a text or a list of texts, none of them empty", field=name)
+    return tuple(dict.fromkeys(texts))
+
+
 class TokenAuth:
     """Authorizes requests whose token `verify` accepts.
 
@@ -105,11 +139,14 @@ class TokenAuth:
 
     Raises:
         ConfigError: Only one of `resource` and `authorization_servers` is given, or something in them is wrong.
-        TypeError: An option is unknown; the error names the nearest one.
+        TypeError: An option is unknown, and the error names the nearest one; or it has another type.
     """
 
     def __init__(self, verify: Verify, **options: Unpack[ProtectionOptions]) -> None:
         _check_names(type(self).__name__, options)
+        check_kinds(options, _KINDS, owner=type(self).__name__)
+        if not callable(verify):
+            raise type_error(f"{type(self).__name__}.verify", verify, "a function of the token")
         self._use(verify)
         self.kept: KeptTokens = KeptTokens()
         keys = options.get("api_keys")
@@ -127,7 +164,9 @@ class TokenAuth:
         except ValueError as exc:
             raise ConfigError(f"{type(self).__name__}: {exc}") from None
         self.resource = options.get("resource")
-        self.authorization_servers: tuple[str, ...] = tuple(options.get("authorization_servers", ()))
+        self.authorization_servers: tuple[str, ...] = text_list(
+            options.get("authorization_servers", ()), "authorization_servers", empty=True
+        )
         self.access: Access = Access(options.get("scopes") or ScopeRules())
         self._dpop = options.get("dpop")
         if (self.resource is None) != (not self.authorization_servers):
@@ -296,10 +335,17 @@ class _ListedTokens:
     """Listed tokens, compared by their digests in constant time."""
 
     def __init__(self, tokens: Mapping[str, str] | Sequence[str]) -> None:
+        if not isinstance(tokens, Mapping | Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]  # as above
+            raise type_error("tokens", tokens, "a mapping or a list of tokens")
         if isinstance(tokens, Mapping):
             named = tokens
         else:
             named = {token: f"token-{n}" for n, token in enumerate(tokens, 1)}
+        for token, name in named.items():
+            if not isinstance(token, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # given in Python
+                raise type_error("each of tokens", token, "a string")
+            if not isinstance(name, str) or not name:  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise type_error("the client id of each token", name, "a string that is not empty")
         is_too_short = any(len(token) < 16 for token in named)
         if isinstance(tokens, str) or not named or is_too_short:
             raise ConfigError("tokens must be a list or a mapping of tokens that are 16 characters or longer")

@@ -16,8 +16,8 @@ import inspect
 import logging
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager, nullcontext
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypedDict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import anyio
 
@@ -28,13 +28,13 @@ from toolweave.serve._endpoint import Endpoint
 from toolweave.serve._http.asgi import App, Receive, Scope, Send, respond
 from toolweave.serve._http.callers import Callers
 from toolweave.serve._http.dispatcher import HttpDispatcher
-from toolweave.serve._http.events import EventStore
 from toolweave.serve._http.fast_path import FastPath
 from toolweave.serve._http.guard import AppRoute, Guard, Paths
 from toolweave.serve._http.layered import ResponseMaker
 from toolweave.serve._http.legacy import LegacyHttp
 from toolweave.serve._http.limits import HttpLimits
 from toolweave.serve._http.mirrored import MirroredArguments
+from toolweave.serve._http.options import HttpOptions, HttpSettings, check_option_names
 from toolweave.serve._http.origins import Origins
 from toolweave.serve._http.response import ResponseLimits
 from toolweave.serve._http.root_routes import TakesRoutes, add_routes
@@ -50,72 +50,6 @@ if TYPE_CHECKING:
     from toolweave.serve._auth.token_auth import TokenAuth
 
 _log = logging.getLogger("toolweave.serve._http.app")
-
-
-class HttpOptions(TypedDict, total=False):
-    """Options for serving an endpoint over HTTP.
-
-    Attributes:
-        path: The path of the endpoint; `/mcp`.
-        allowed_hosts: Accepted Host names beside that of the bound address: `api.example`, `api.example:8443`, or
-            `*` behind a proxy that checks it.
-        allowed_origins: Origins whose web pages may send requests.
-        cors_origins: Origins whose web pages may also read the answers.
-        limits: Resource limits for untrusted clients.
-        trusted_proxies: Addresses and networks of proxies in front of the server, such as `10.0.0.0/8`: callers without
-            a token count by the address in their `X-Forwarded-For`. Without it, all callers of a proxy are one.
-        stateless: Legacy clients get no session: any replica answers any request, and no client can be asked.
-        json_response: Never answer with an event stream; notifications before the result are dropped.
-        auth: A `BearerAuth`, `JwtAuth`, `IntrospectionAuth` or `OAuthServer`; None allows everyone, except for
-            operations that need scopes.
-        health_path: Answers `ok`; `/healthz`, None for none.
-        event_store: Keeps the events of legacy streams for clients that resume them (SSE polling): a
-            `MemoryEventStore`, or one of your own.
-        retry_interval: The `retry` time that such clients are sent, in milliseconds.
-        middleware: Functions that wrap an ASGI app in another; the first is the outermost, all are behind the guard.
-        rest: Whether each tool is offered as `POST /tools/NAME` too, described by `GET /openapi.json`.
-    """
-
-    path: str
-    allowed_hosts: Sequence[str]
-    allowed_origins: Sequence[str]
-    cors_origins: Sequence[str]
-    limits: HttpLimits
-    trusted_proxies: Sequence[str]
-    stateless: bool
-    json_response: bool
-    auth: TokenAuth | None
-    health_path: str | None
-    event_store: EventStore | None
-    retry_interval: int | None
-    middleware: Sequence[Callable[[App], App]]
-    rest: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _HttpSettings:
-    """`HttpOptions` with every default filled in."""
-
-    path: str = "/mcp"
-    allowed_hosts: Sequence[str] = ()
-    allowed_origins: Sequence[str] = ()
-    cors_origins: Sequence[str] = ()
-    limits: HttpLimits = field(default_factory=HttpLimits)
-    trusted_proxies: Sequence[str] = ()
-    stateless: bool = False
-    json_response: bool = False
-    auth: TokenAuth | None = None
-    health_path: str | None = "/healthz"
-    event_store: EventStore | None = None
-    retry_interval: int | None = None
-    middleware: Sequence[Callable[[App], App]] = ()
-    rest: bool = False
-
-    def __post_init__(self) -> None:
-        if not self.path.startswith("/") or self.path == self.health_path:
-            raise ConfigError(f"path {self.path!r} must start with '/' and not be that of the health check")
-        if self.stateless and self.event_store is not None:
-            raise ConfigError("an event store keeps the streams of sessions, and a stateless app has no sessions")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -431,15 +365,17 @@ def http_app(served: ServedEndpoint, *, host: str = "127.0.0.1", options: HttpOp
 
     Raises:
         ConfigError: An option is wrong.
+        TypeError: An option is unknown, or has another type.
     """
+    check_option_names("an MCP server over HTTP", options or {})
     load_validator()  # a process that serves loads all of it before it accepts
-    return HttpApp(_AppParts(served, host, _HttpSettings(**(options or {}))))
+    return HttpApp(_AppParts(served, host, HttpSettings(**(options or {}))))
 
 
 class _AppParts:
     """The validated parts of an app."""
 
-    def __init__(self, served: ServedEndpoint, host: str, settings: _HttpSettings) -> None:
+    def __init__(self, served: ServedEndpoint, host: str, settings: HttpSettings) -> None:
         self.served = served
         self.settings = settings
         self.origins: Origins = Origins(
@@ -447,8 +383,6 @@ class _AppParts:
         )
         self.public: dict[str, App] = {}
         limits = settings.limits
-        if isinstance(settings.trusted_proxies, str):
-            raise ConfigError("trusted_proxies must be a list of addresses and networks, not a text")
         self.shares: HttpShares = HttpShares(
             Callers(settings.trusted_proxies), maximum=limits.connections, caller_share=limits.caller_share
         )

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from toolweave._json_types import as_number
 from toolweave.errors import ConfigError
+from toolweave.tools._option_checks import COUNT, NUMBER, type_error
+
+_COUNTS = frozenset({"body_bytes", "header_bytes", "header_count", "connections", "sessions"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +36,10 @@ class HttpLimits:
         shutdown_seconds: How long running calls may take to finish when the server is asked to stop.
         drain_seconds: How long requests are still accepted after SIGTERM, each answered with `connection: close`, so
             that balancers and clients turn to another replica before this one is gone; 0 stops at once.
+
+    Raises:
+        ConfigError: A limit is not more than 0.
+        TypeError: A value has another type.
     """
 
     body_bytes: int = 4 * 1024 * 1024
@@ -52,10 +60,16 @@ class HttpLimits:
     def __post_init__(self) -> None:
         for name in self.__slots__:
             value = getattr(self, name)
+            if value is None and name == "connections":
+                continue
+            kind = COUNT if name in _COUNTS else NUMBER
+            number = as_number(value)
+            if number is None or not kind.fits(value):
+                raise type_error(f"HttpLimits.{name}", value, kind.shown)
             if name == "drain_seconds":
-                if not value >= 0:
+                if not number >= 0:
                     raise ConfigError(f"HttpLimits.{name} must be 0 or more, not {value!r}")
-            elif value is not None and not value > 0:
+            elif not number > 0:
                 raise ConfigError(f"HttpLimits.{name} must be more than 0, not {value!r}")
         if self.caller_share > 1:
             raise ConfigError(f"HttpLimits.caller_share must be 1 or less, not {self.caller_share!r}")

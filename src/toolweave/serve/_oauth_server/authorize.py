@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
@@ -44,7 +44,7 @@ class ServerFacts(Protocol):
     grants: GrantStore
     proofs: ProofChecker
     provider: UpstreamClient
-    allow: Callable[[JsonObject], bool] | None
+    allow: Callable[[JsonObject], bool | Awaitable[bool]] | None
 
 
 def known_scopes(asked: str, known: Sequence[str]) -> tuple[str, ...]:
@@ -232,13 +232,21 @@ class AuthorizationPages:
         person = await self._server.provider.signed_in(
             asked["code"], verifier=sign_in.verifier, nonce=sign_in.nonce, issuer=asked.get("iss")
         )
-        if self._server.allow is not None and not self._server.allow(person.claims):
+        if not await self._is_admitted(person.claims):
             raise OAuthRefusal("access_denied", "the person is not allowed in")
         # Kept only now, after a person has signed in: a registration that nobody uses expires after a day.
         client = await self._server.clients.find(sign_in.client_id)
         if client is not None:
             await self._server.clients.keep(client)
         return await self._server.grants.grant(sign_in, person.subject, person.tokens)
+
+    async def _is_admitted(self, claims: JsonObject) -> bool:
+        if self._server.allow is None:
+            return True
+        admitted = self._server.allow(claims)
+        if isinstance(admitted, Awaitable):
+            admitted = await admitted
+        return bool(admitted)
 
     def _back(self, redirect_uri: str, state: str, **answer: str) -> str:
         """Return the URL that sends an answer to a client, with our issuer (RFC 9207)."""

@@ -29,6 +29,17 @@ from toolweave.serve._auth.refusal import IssuerUnavailable
 from toolweave.serve._oauth_server.keys import digest, new_secret
 from toolweave.serve._oauth_server.redirect_uris import redirect_problem
 from toolweave.state import Store
+from toolweave.tools._option_checks import (
+    COUNT,
+    FLAG,
+    TEXT,
+    TEXTS,
+    check_kinds,
+    check_number,
+    check_predicate,
+    decided,
+    list_of,
+)
 
 _CLIENTS = "toolweave.oauth.clients"
 _QUOTAS = "toolweave.oauth.quotas"
@@ -70,6 +81,9 @@ class OAuthClient:
         redirect_uris: Its redirect URIs.
         name: Its human-readable name.
         client_secret: Its secret; None for a public client.
+
+    Raises:
+        TypeError: A value has another type.
     """
 
     client_id: str
@@ -77,8 +91,23 @@ class OAuthClient:
     name: str = ""
     client_secret: str | None = None
 
+    def __post_init__(self) -> None:
+        check_kinds(self, _CLIENT_KINDS, owner="OAuthClient")
+
     def __repr__(self) -> str:
         return f"OAuthClient(client_id={self.client_id!r}, redirect_uris={list(self.redirect_uris)!r})"
+
+
+_CLIENT_KINDS = {"client_id": TEXT, "redirect_uris": TEXTS, "name": TEXT, "client_secret": TEXT.or_none}
+_RULE_KINDS = {
+    "clients": list_of(OAuthClient, "a list of OAuthClient(...)"),
+    # A text such as "false" would count as true, and open the server to every client.
+    "documents": FLAG,
+    "registration": FLAG,
+    "schemes": TEXTS,
+    "per_minute": COUNT,
+    "per_day": COUNT,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +123,10 @@ class ClientRules:
         per_minute: The maximum number of registrations per minute, over all replicas.
         per_day: The maximum number of registrations per day, over all replicas.
         unused_days: The number of days for which a client is stored after its last use.
+
+    Raises:
+        ConfigError: A number is negative or not finite.
+        TypeError: A value has another type, or `redirect_allowed` is async.
     """
 
     clients: Sequence[OAuthClient] = ()
@@ -105,12 +138,18 @@ class ClientRules:
     per_day: int = 5000
     unused_days: float = 90
 
+    def __post_init__(self) -> None:
+        check_kinds(self, _RULE_KINDS, owner="ClientRules")
+        check_predicate("ClientRules.redirect_allowed", self.redirect_allowed)
+        for name in ("per_minute", "per_day", "unused_days"):
+            check_number(f"ClientRules.{name}", getattr(self, name))
+
     def problem_of(self, uri: object) -> str | None:
         """Return why a redirect URI is not accepted, or None."""
         problem = redirect_problem(uri, self.schemes)
         if problem is not None or self.redirect_allowed is None:
             return problem
-        if self.redirect_allowed(str(uri)):
+        if decided("ClientRules.redirect_allowed", self.redirect_allowed(str(uri))):
             return None
         return "it is not allowed here"
 

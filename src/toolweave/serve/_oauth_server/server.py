@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Unpack
+from typing import TypeAlias, Unpack
 from urllib.parse import urlsplit
 
 from toolweave._json_types import Json, JsonObject
@@ -25,6 +25,7 @@ from toolweave.serve._oauth_server.upstream import Upstream
 from toolweave.serve._oauth_server.upstream_client import UpstreamClient
 from toolweave.serve._request import Identity
 from toolweave.state import Store
+from toolweave.tools._option_checks import FUNCTION, TEXT, check_kinds, instance_of
 
 _log = logging.getLogger("toolweave.serve._oauth_server")
 
@@ -39,6 +40,15 @@ _PATHS = {
 _WELL_KNOWN = ("/.well-known/oauth-authorization-server", "/.well-known/openid-configuration")
 _ACCESS_SECONDS = 600
 _GRANT_SECONDS = 30 * 86_400.0
+Admits: TypeAlias = Callable[[JsonObject], bool | Awaitable[bool]]
+"""Returns whether a person is admitted, by the claims of the provider."""
+_KINDS = {
+    "url": TEXT,
+    "upstream": instance_of(Upstream, "Upstream.oidc(...), or another provider"),
+    "store": instance_of(Store, "a store, such as SqliteStore(path)"),
+    "clients": instance_of(ClientRules, "ClientRules(...)").or_none,
+    "allow": FUNCTION.or_none,
+}
 _Handler = Callable[[OAuthExchange], Awaitable[None]]
 
 
@@ -59,7 +69,8 @@ class OAuthServer(TokenAuth):
             a restart.
         secret: A random secret of 32 bytes or more, from which all keys are derived; or several, the newest first.
         clients: Which MCP clients are accepted.
-        allow: Returns whether a person who signed in at the provider is admitted, by the provider's claims.
+        allow: Returns whether a person who signed in at the provider is admitted, by the provider's claims; may be
+            async.
         **options: See `ProtectionOptions`, without `resource` and `authorization_servers`, which are `url` and its
             origin. Clients may ask for the scopes of `scopes_supported`.
 
@@ -74,7 +85,7 @@ class OAuthServer(TokenAuth):
     Raises:
         ConfigError: A URL is not an `https` URL (`http` is accepted for this machine), a secret is too short, or an
             option is given that follows from `url`.
-        TypeError: An option is unknown.
+        TypeError: An option is unknown, or has another type.
     """
 
     def __init__(
@@ -85,12 +96,14 @@ class OAuthServer(TokenAuth):
         store: Store,
         secret: str | bytes | Sequence[str | bytes],
         clients: ClientRules | None = None,
-        allow: Callable[[JsonObject], bool] | None = None,
+        allow: Admits | None = None,
         **options: Unpack[ProtectionOptions],
     ) -> None:
         for name in ("resource", "authorization_servers"):
             if name in options:
                 raise ConfigError(f"OAuthServer takes {name!r} from its 'url'; leave it out", field=name)
+        given = {"url": url, "upstream": upstream, "store": store, "clients": clients, "allow": allow}
+        check_kinds(given, _KINDS, owner="OAuthServer")
         parts = urlsplit(url)
         self.issuer: str = f"{parts.scheme}://{parts.netloc}"
         self.resource_url: str = plain_resource(url)

@@ -13,8 +13,17 @@ from urllib.parse import urlsplit
 from toolweave.config import Secret
 from toolweave.errors import ConfigError
 from toolweave.serve._auth.documents import check_issuer_url
+from toolweave.tools._option_checks import MAPPING, TEXT, TEXTS, check_choice, check_kinds, instance_of
 
 _SHARED_TENANTS = frozenset({"common", "organizations", "consumers"})
+_TEXTS = ("client_id", "issuer", "authorization_endpoint", "token_endpoint", "userinfo_endpoint", "subject")
+_KINDS = {
+    **dict.fromkeys(_TEXTS, TEXT),
+    "client_secret": instance_of((str, Secret), "a string or a Secret").or_none,
+    "scopes": TEXTS,
+    "parameters": MAPPING,
+    "algorithms": TEXTS,
+}
 
 
 def _nothing() -> dict[str, str]:
@@ -43,6 +52,8 @@ class Upstream:
 
     Raises:
         ConfigError: A URL is no `https` URL (`http` is accepted for this machine), or something is missing.
+        TypeError: A value has another type.
+        ValueError: `method` is not known.
     """
 
     client_id: str
@@ -58,6 +69,8 @@ class Upstream:
     algorithms: Sequence[str] = ("RS256", "ES256", "PS256")
 
     def __post_init__(self) -> None:
+        check_kinds(self, _KINDS, owner="Upstream")
+        check_choice("Upstream.method", self.method, ("client_secret_basic", "client_secret_post"))
         if not self.client_id:
             raise ConfigError("Upstream needs client_id=, as which this server is registered at the provider")
         named = {

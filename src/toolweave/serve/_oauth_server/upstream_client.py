@@ -11,6 +11,7 @@ from toolweave.config import OAuth, reveal
 from toolweave.oauth._encoding import code_challenge
 from toolweave.oauth._fetch import FetchFailed, GuardedFetch
 from toolweave.oauth._metadata import AuthorizationServer
+from toolweave.oauth._odd_answers import OddAnswers
 from toolweave.oauth._records import ClientRegistration
 from toolweave.oauth._token_endpoint import TokenEndpoint, TokenRefused, TokenResponse
 from toolweave.serve._auth.documents import NoDocument, url_in
@@ -60,6 +61,7 @@ class UpstreamClient:
         if upstream.issuer:
             self._keys = PublishedKeys(upstream.issuer, None, upstream.algorithms)
         self._known: tuple[float, AuthorizationServer] | None = None
+        self._odd = OddAnswers(f"provider {upstream.named!r}")
 
     async def authorization_url(self, *, state: str, verifier: str, nonce: str) -> str:
         """Return the URL where a person signs in, for one try.
@@ -164,11 +166,15 @@ class UpstreamClient:
             secret = reveal(upstream.client_secret)
             registration = registration.replace(client_secret=secret, method=upstream.method)
         endpoint = TokenEndpoint(
-            fetch=self._fetch, server=await self._server(), registration=registration, settings=OAuth()
+            fetch=self._fetch,
+            server=await self._server(),
+            registration=registration,
+            settings=OAuth(),
+            odd=self._odd,
         )
         try:
             answer = await endpoint.post(endpoint.server.token_endpoint or "", "the provider's token endpoint", form)
-            return answer.decoded(TokenResponse), answer.decoded(Json)
+            return endpoint.tokens_in(answer), answer.decoded(Json)
         except TokenRefused as exc:
             raise SignInFailed(str(exc)) from None
         except FetchFailed as exc:

@@ -17,6 +17,7 @@ from toolweave.protocol.tasks import TASK_ID, capabilities, declares_tasks, supp
 from toolweave.protocol.versions import TASKS_VERSION
 from toolweave.serve._request import Json, Request
 from toolweave.tools._call import RESUMABLE
+from toolweave.tools._option_checks import FLAG, check_kinds
 from toolweave.tools._spec import ToolSpec
 
 TaskSupport: TypeAlias = Literal["optional", "required"]
@@ -43,6 +44,7 @@ class TaskRule:
     on_lost: OnLost | None = None
 
     def __post_init__(self) -> None:
+        check_kinds(self, {"ask_first": FLAG}, owner="TaskRule")
         if self.support not in get_args(TaskSupport):
             raise ValueError(f"task support is 'optional' or 'required', not {self.support!r}")
         # a typing error must not run anything twice
