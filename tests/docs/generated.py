@@ -13,6 +13,7 @@ from typing import Any, cast
 from griffe import Docstring
 
 from experiments.features.report import experiments, read, table
+from experiments.gateways.report import table as gateway_table
 from tests.docs.editors import client_sections, client_table
 from tests.docs.notebooks import NOTEBOOKS, shown
 from tests.docs.repairs import REPAIRS, argument_examples, repair_rows, result_examples
@@ -203,6 +204,7 @@ PARTS: Mapping[str, Callable[[], Iterator[str]]] = {
     "error tree": _error_tree,
     "error kinds": _error_kinds,
     "features": _features,
+    "gateways": gateway_table,
     "model apis": _model_apis,
     "schema profiles": _profiles,
     "profiles in short": _profiles_in_short,

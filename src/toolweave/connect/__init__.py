@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from toolweave.connect._feed.subscriptions import ResourceUpdated
     from toolweave.connect._health import Silent
     from toolweave.connect._report import Report, Step
+    from toolweave.connect._server_cards import FoundCards, find_server_cards
     from toolweave.connect._session import Wire
     from toolweave.connect._skills import LoadedSkill
     from toolweave.connect._state import ConnectionState, StateChanged
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
         SamplingResult,
     )
     from toolweave.protocol.logs import LogMessage
+    from toolweave.protocol.server_cards import CardRemote, ServerCard
     from toolweave.protocol.server_features import (
         Completion,
         Prompt,
@@ -56,6 +58,7 @@ else:
                 "SamplingMessage",
                 "SamplingResult",
             ),
+            ".protocol.server_cards": ("CardRemote", "ServerCard"),
             ".protocol.skipped_parts": ("SkippedPart",),
             ".protocol.logs": ("LogMessage",),
             ".protocol.server_features": (
@@ -82,6 +85,7 @@ else:
                 "Connecting",
                 "McpConnection",
                 "connect_mcp",
+                "find_server_cards",
             ),
             "_event_subscriptions": ("ListenerDecorator",),
             "_feed.list_cache": ("ListChanged",),
@@ -91,6 +95,7 @@ else:
                 "Report",
                 "Step",
             ),
+            "_server_cards": ("FoundCards", "find_server_cards"),
             "_session": ("Wire",),
             "_skills": ("LoadedSkill",),
             "_state": (
@@ -110,6 +115,7 @@ __all__ = [
     "AuthChallenge",
     "AuthHook",
     "Callbacks",
+    "CardRemote",
     "Channel",
     "Clock",
     "Completion",
@@ -117,6 +123,7 @@ __all__ = [
     "ConnectionState",
     "ElicitationRequest",
     "ElicitationResult",
+    "FoundCards",
     "ListChanged",
     "ListenerDecorator",
     "LoadedSkill",
@@ -134,6 +141,7 @@ __all__ = [
     "SamplingMessage",
     "SamplingRequest",
     "SamplingResult",
+    "ServerCard",
     "ServerProcess",
     "Silent",
     "Skill",
@@ -144,6 +152,7 @@ __all__ = [
     "Wire",
     "ask_caller",
     "connect_mcp",
+    "find_server_cards",
     "memory_channels",
     "register_transport",
 ]

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from toolweave.gateway._options import GatewayOptions
     from toolweave.gateway._reload import ConfigChange
     from toolweave.gateway._replicas import Replicas, shared_redis
+    from toolweave.gateway._revoked_keys import KeyRevocation, KeyStatus
     from toolweave.gateway._status import GatewayStatus, Readiness, UpstreamStatus, VirtualStatus
 else:
     from toolweave._lazy import lazy_exports
@@ -69,6 +70,10 @@ else:
                 "Replicas",
                 "shared_redis",
             ),
+            "_revoked_keys": (
+                "KeyRevocation",
+                "KeyStatus",
+            ),
             "_status": (
                 "GatewayStatus",
                 "Readiness",
@@ -93,6 +98,8 @@ __all__ = [
     "GatewayStatus",
     "IntrospectionSettings",
     "JwtSettings",
+    "KeyRevocation",
+    "KeyStatus",
     "LostFeature",
     "OAuthServerSettings",
     "Readiness",

@@ -23,6 +23,7 @@ from toolweave.serve._http.response import respond_json
 if TYPE_CHECKING:
     from toolweave.gateway._managed import ManagedGateway
     from toolweave.gateway._reload import ConfigChange
+    from toolweave.gateway._revoked_keys import KeyRevocation
 
 _log = logging.getLogger("toolweave.gateway")
 
@@ -62,6 +63,8 @@ class AdminApi:
     `GET PATH/servers`           the states of its upstreams
     `POST PATH/servers`          adds `{"name": ..., "config": ...}`
     `DELETE PATH/servers/NAME`   removes one
+    `GET PATH/keys`              the names of the API keys, and which are revoked
+    `DELETE PATH/keys/NAME`      revokes the keys of a client, at every replica
     `POST PATH/reload`           reads the config again; `{"confirmed": true}` applies losses
     `POST PATH/console`          makes a link that signs in to the console: `{"path": ...}`
     ===========================  =======================================================
@@ -118,15 +121,20 @@ class AdminApi:
                 return 201, await self._add(receive)
             case "DELETE", "servers", True:
                 return await self._remove(name)
+            case "GET", "keys", False:
+                return 200, {"keys": self._manager.keys.statuses()}
+            case "DELETE", "keys", True:
+                return 200, await self._revoke(name)
             case "POST", "reload", False:
                 change = await self._reload(receive)
                 return (200 if change.error is None else 422), change
             case "POST", "console", False:
                 return 200, self._console()
-            case _, ("status" | "servers" | "reload" | "console"), _:
+            case _, ("status" | "servers" | "keys" | "reload" | "console"), _:
                 raise _AdminRefusal(405, "method_not_allowed", f"{method} is not for this path")
             case _:
-                raise _AdminRefusal(404, "not_found", f"there are {self._path}/status, /servers, /reload and /console")
+                text = f"there are {self._path}/status, /servers, /keys, /reload and /console"
+                raise _AdminRefusal(404, "not_found", text)
 
     def _console(self) -> dict[str, str]:
         path = self._manager.console_link()
@@ -173,6 +181,12 @@ class AdminApi:
             raise _AdminRefusal(404, "not_found", f"server {name!r} was not found") from None
         _log.warning("server %r was removed through the admin API", name)
         return 204, None
+
+    async def _revoke(self, name: str) -> KeyRevocation:
+        try:
+            return await self._manager.keys.revoke(name)
+        except KeyError:
+            raise _AdminRefusal(404, "not_found", f"API key {name!r} was not found") from None
 
 
 async def _body_of(receive: Receive) -> bytes:

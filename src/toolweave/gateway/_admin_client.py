@@ -15,6 +15,7 @@ from toolweave.config import is_loopback
 from toolweave.errors import AuthRequiredError, ConfigError, ConnectError, ServerError, printable
 from toolweave.gateway._admin_token import kept_token
 from toolweave.gateway._reload import ConfigChange
+from toolweave.gateway._revoked_keys import KeyRevocation, KeyStatus
 from toolweave.gateway._status import GatewayStatus, UpstreamStatus
 from toolweave.http import DEFAULT_PORTS, HttpClient, TransportError, http_proxy_for
 
@@ -35,6 +36,10 @@ class _ErrorBody(msgspec.Struct):
 
 class _ErrorDocument(msgspec.Struct):
     error: _ErrorBody
+
+
+class _Keys(msgspec.Struct):
+    keys: tuple[KeyStatus, ...]
 
 
 class _ConsoleLink(msgspec.Struct):
@@ -140,6 +145,23 @@ class GatewayAdmin:
         """
         body = msgspec.json.encode({"confirmed": True} if confirmed else {})
         return self._decoded(await self._send("POST", "/reload", body, accepted=(200, 422)), ConfigChange)
+
+    async def keys(self) -> tuple[KeyStatus, ...]:
+        """Return the API keys of its clients, without the keys themselves.
+
+        Raises:
+            ConnectError: It cannot be reached, or refuses the token.
+        """
+        return self._decoded(await self._send("GET", "/keys"), _Keys).keys
+
+    async def revoke_key(self, name: str) -> KeyRevocation:
+        """Revoke the API keys of a client, at every replica of the gateway.
+
+        Raises:
+            ConfigError: The gateway has no key of this name.
+            ConnectError: The gateway cannot be reached, or refuses the token.
+        """
+        return self._decoded(await self._send("DELETE", f"/keys/{quote(name, safe='')}"), KeyRevocation)
 
     async def console_link(self) -> str:
         """Return a new address that signs in to the console once, within an hour.

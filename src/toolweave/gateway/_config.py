@@ -104,6 +104,7 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True, metaclass=Deferre
         redis: The URL of the Redis or Valkey that its replicas share.
         auth: The authorization of callers over HTTP; None allows everyone.
         url: The address that callers know it by.
+        server_card: Whether anyone may read its server card, and those of its virtual servers.
         disclosure: The form in which callers learn of tools.
         slow_call_seconds: Seconds after which a call becomes a task, for callers that take tasks; None for never.
         runs: The URL or path of the store of agents' runs that the console shows; read once, at the start.
@@ -125,6 +126,7 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True, metaclass=Deferre
     redis: Secret | None = None
     auth: CallerAuth | None = None
     url: str | None = None
+    server_card: bool | None = None
     disclosure: DisclosureMode = "all"
     slow_call_seconds: float | None = None
     runs: Secret | None = None
@@ -258,6 +260,7 @@ def _read(value: Any, servers: LoadedConfig, scope: Scope) -> GatewayConfig:
         found[member] = Secret(Expander(scope).text(check_text(section[member], where), where))
     checks = {
         "rest": check_flag,
+        "server_card": check_flag,
         "ui": check_flag,
         "url": check_url,
         "middleware": _list,
@@ -278,8 +281,8 @@ def _read(value: Any, servers: LoadedConfig, scope: Scope) -> GatewayConfig:
 
 def _virtual(name: str, value: Any, scope: Scope) -> VirtualServer:
     where = f"{SECTION}.virtual.{name}"
-    # The name is a part of a path, below which the REST interface has these two.
-    if _NAME.fullmatch(name) is None or name in ("tools", "openapi.json"):
+    # The name is a part of a path, below which the REST interface has two of these, and the server card is the third.
+    if _NAME.fullmatch(name) is None or name in ("tools", "openapi.json", "server-card"):
         raise ConfigError(
             f"the name of virtual server {name!r} must be at most 64 letters, digits, '.', '_' and '-'",
             field=where,

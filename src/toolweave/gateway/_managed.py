@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 from toolweave.gateway._config import GatewayConfig
+from toolweave.gateway._fleet import Fleet
 from toolweave.gateway._gateway import Gateway
 from toolweave.gateway._in_flight import InFlightRequests
 from toolweave.gateway._reload import ConfigChange
+from toolweave.gateway._revoked_keys import RevokedKeys
 from toolweave.gateway._status import GatewayStatus, Readiness, UpstreamStatus
 from toolweave.hub import Hub
 
@@ -24,6 +26,8 @@ class ManagedGateway(Protocol):
     server: Gateway
     in_flight: InFlightRequests
     runs: StoredRuns | None
+    keys: RevokedKeys
+    fleet: Fleet
 
     def status(self) -> GatewayStatus:
         """Return the state of the gateway."""

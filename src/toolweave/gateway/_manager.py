@@ -27,13 +27,15 @@ from toolweave.gateway._config import GatewayConfig, GatewaySource, VirtualServe
 from toolweave.gateway._config_losses import ConfigLoss, LossGuard, ReloadTrigger, strongest
 from toolweave.gateway._console.access import add_console, wants_console
 from toolweave.gateway._extras import prometheus_metrics, spans_middleware
+from toolweave.gateway._fleet import Fleet
 from toolweave.gateway._followed_auth import FollowedAuth
 from toolweave.gateway._gateway import Gateway, create_gateway
 from toolweave.gateway._in_flight import InFlightRequests
-from toolweave.gateway._options import GatewayOptions, add_event_options, replicas_of, runs_of, tokens_in
+from toolweave.gateway._options import GatewayOptions, add_http_options, replicas_of, runs_of, tokens_in
 from toolweave.gateway._pin_warnings import without_known
 from toolweave.gateway._recent_calls import RecentCalls
 from toolweave.gateway._reload import ConfigChange, compare, file_stamps, when_changed
+from toolweave.gateway._revoked_keys import RevokedKeys
 from toolweave.gateway._runs import StoredRuns
 from toolweave.gateway._status import (
     GatewayStatus,
@@ -80,6 +82,8 @@ class GatewayManager:
         server: The gateway as one server; serve it by the methods of this class.
         in_flight: Counts the requests under way.
         auth: The authorization of requests over HTTP, or None.
+        keys: The API keys, which can be revoked.
+        fleet: The replicas, as the console shows them.
         recent_calls: Keeps the last calls and tasks, where there is a console.
         runs: The runs of agents that the console shows, if a store of them is named.
 
@@ -120,6 +124,8 @@ class GatewayManager:
         self.name: str = options.name or self.config.name or "toolweave"
         self._followed = FollowedAuth(options.auth, self.config.auth)
         self.auth: TokenAuth | None = self._followed.auth
+        self.keys: RevokedKeys = RevokedKeys(self.auth, self._replicas)
+        self.fleet: Fleet = Fleet(self._replicas)
         self._rules = self._rules_of(self.config)
         self.server: Gateway = self._made(self.name, title=self.config.title, instructions=self.config.instructions)
         self._wanted: dict[str, ServerConfig] = dict(self.config.servers.servers)
@@ -235,10 +241,8 @@ class GatewayManager:
         from toolweave.gateway._probes import ReadinessProbe
         from toolweave.serve._http.app import http_app
 
-        if self.config.rest is not None:
-            options.setdefault("rest", self.config.rest)
         options["auth"] = options.get("auth") or self.auth
-        add_event_options(options, self.config, shared=self._replicas is not None)
+        add_http_options(options, self.config, shared=self._replicas is not None)
         served = self.server.http_endpoint()
         app: HttpApp | None = None
 
@@ -298,11 +302,9 @@ class GatewayManager:
                 tasks.start_soon(self._page.keep_fresh)
             if self._console is not None:
                 tasks.start_soon(self._console.run)
-            if self._workers is None:
-                unheard = None
-            else:
-                unheard = self._workers.listen()
+            ends = [self.fleet.listen(), await self.keys.start(tasks)]
             if self._workers is not None:
+                ends.append(self._workers.listen())
                 tasks.start_soon(self._workers.catch_up)
             if self._options.watch and self._paths:
                 tasks.start_soon(when_changed, self._paths, self._known, partial(self._reload_here, "watch"))
@@ -310,8 +312,8 @@ class GatewayManager:
                 await self._remount(self.config)
                 yield tasks
             finally:
-                if unheard is not None:
-                    unheard()
+                for end in ends:
+                    end()
                 self._tasks = self._app = None
                 self._changes.close()
                 for mount in self._mounts.values():
@@ -380,7 +382,8 @@ class GatewayManager:
             self._put_rules(mount.server, mount.view)
         await self._remount(config)
         failed = await self._apply(change, retried)
-        _log.info("the config was read again: %d added, %d changed, %d removed", *_counts(change))
+        counts = len(change.added), len(change.changed), len(change.removed)
+        _log.info("the config was read again: %d added, %d changed, %d removed", *counts)
         return msgspec.structs.replace(change, failed={one: str(error) for one, error in failed.items()})
 
     async def _read_again(self, trigger: ReloadTrigger) -> tuple[GatewayConfig, Rules]:
@@ -569,10 +572,9 @@ class GatewayManager:
 
     @property
     def _away(self) -> tuple[str, ...]:
-        away = None if self._replicas is None else self._replicas.away
-        if away is None:
+        if self._replicas is None or self._replicas.away is None:
             return ()
-        return (away,)
+        return (self._replicas.away,)
 
     @property
     def _failed(self) -> set[str]:
@@ -635,7 +637,3 @@ class GatewayManager:
         async with app.mounted(f"{app.path}/{mount.view.name}", mount.server.http_endpoint()):
             task_status.started()
             await mount.ended.wait()
-
-
-def _counts(change: ConfigChange) -> tuple[int, int, int]:
-    return len(change.added), len(change.changed), len(change.removed)

@@ -190,8 +190,8 @@ def runs_of(config: GatewayConfig, options: GatewayOptions) -> StoredRuns | None
     return StoredRuns(place)
 
 
-def add_event_options(options: HttpOptions, config: GatewayConfig, *, shared: bool) -> None:
-    """Add the settings of the config about resumed streams to the options of an app that lacks them.
+def add_http_options(options: HttpOptions, config: GatewayConfig, *, shared: bool) -> None:
+    """Add the settings of the config to the options of an app that lacks them.
 
     Args:
         options: The options.
@@ -203,6 +203,12 @@ def add_event_options(options: HttpOptions, config: GatewayConfig, *, shared: bo
     """
     from toolweave.serve._http.events import RETRY_SECONDS, event_options  # only where HTTP is served
 
+    if config.rest is not None:
+        options.setdefault("rest", config.rest)
+    if config.server_card is False:
+        options.setdefault("server_card", False)
+    elif config.url is not None:
+        options.setdefault("server_card", config.url)
     if config.event_store is not None and shared:
         text = "'gateway.event_store' is for one process: replicas and workers keep events in the store that they share"
         raise ConfigError(text, field="gateway.event_store")

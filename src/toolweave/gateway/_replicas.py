@@ -24,7 +24,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import os
 import secrets
+import socket
 import time
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Sequence
@@ -151,7 +153,8 @@ class Replicas:
         group: Names those that are changed together, such as the workers of one command; empty for none.
 
     Attributes:
-        id: The name of this replica, new with every start.
+        id: The id of this replica, new with every start.
+        name: Its name for people: the host and the process.
         store: The store.
         group: The group of this replica.
         away: Why the store cannot be used now, or None.
@@ -162,6 +165,7 @@ class Replicas:
 
     def __init__(self, store: Store, keys: Sequence[str | bytes], *, group: str = "") -> None:
         self.id: str = secrets.token_hex(8)
+        self.name: str = f"{socket.gethostname()}/{os.getpid()}"
         self.store = store
         self.group = group
         self.away: str | None = None
@@ -241,7 +245,15 @@ class Replicas:
             del self._questions[key]
 
     async def living(self) -> list[str]:
-        """Return the other replicas that live.
+        """Return the ids of the other replicas that live.
+
+        Raises:
+            RequestError: The store is away.
+        """
+        return list(await self.others())
+
+    async def others(self) -> dict[str, str]:
+        """Return the names of the other replicas that live, by id.
 
         Raises:
             RequestError: The store is away.
@@ -249,9 +261,10 @@ class Replicas:
         if self.away is not None:
             raise self.unreachable()
         try:
-            return [one.key async for one in iter_documents(self.store, _LIVING) if one.key != self.id]
+            there = [one async for one in iter_documents(self.store, _LIVING) if one.key != self.id]
         except StoreError as exc:
             raise self.lost(exc) from None
+        return {one.key: one.value.get("name") or one.key for one in there}
 
     def has_answered_since(self, moment: float) -> bool:
         """Whether the store has answered a heartbeat that was sent after this time of the event loop."""
@@ -320,7 +333,7 @@ class Replicas:
             try:
                 await self.store.write(
                     [
-                        Put(collection=_LIVING, key=self.id, value={}, ttl=_LIVING_SECONDS),
+                        Put(collection=_LIVING, key=self.id, value={"name": self.name}, ttl=_LIVING_SECONDS),
                         Put(collection=_KNOWN, key=self.id, value={"group": self.group}, ttl=_KNOWN_SECONDS),
                     ]
                 )

@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Collection, Generator, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -109,11 +109,16 @@ class Fleet:
         self._lives = [ExitStack() for _ in range(replicas)]
 
     def configure(
-        self, more: Json | None = None, *, callers: Collection[str] = tuple(API_KEYS), middleware: Sequence[Json] = ()
+        self,
+        more: Json | None = None,
+        *,
+        callers: Collection[str] = tuple(API_KEYS),
+        keys: Mapping[str, Any] | None = None,
+        middleware: Sequence[Json] = (),
     ) -> None:
         """Write the config that all replicas follow: the upstreams and more, who may call them, and middleware."""
         servers = {one.era: one.entry for one in self.upstreams}
-        section: Json = {"auth": {"api_keys": {name: API_KEYS[name] for name in callers}}}
+        section: Json = {"auth": {"api_keys": {**{name: API_KEYS[name] for name in callers}, **(keys or {})}}}
         if middleware:
             section["middleware"] = list(middleware)
         write_gateway_config(self.folder, {**servers, **(more or {})}, section)
@@ -164,15 +169,17 @@ def fleet_of(
     replicas: int = REPLICAS,
     drain: float = 1,
     options: Sequence[str] = (),
+    keys: Mapping[str, Any] | None = None,
+    more: Json | None = None,
 ) -> Generator[Fleet]:
-    """Run replicas and their upstreams for the block, each with more options."""
+    """Run replicas and their upstreams for the block, each with more options, API keys and servers."""
     upstreams = [Upstream(folder, era) for era in ("legacy", "modern")]
     with ExitStack() as stack:
         for one in upstreams:
             one.start()
             stack.callback(one.kill)
         fleet = Fleet(folder, redis_url, upstreams, replicas=replicas, drain=drain, options=options)
-        fleet.configure()
+        fleet.configure(more, keys=keys)
         stack.callback(fleet.close)
         with ThreadPoolExecutor() as together:
             list(together.map(fleet.start, range(replicas)))

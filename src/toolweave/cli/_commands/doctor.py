@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-from toolweave._json_types import Json
+from toolweave._json_types import Json, as_text
 from toolweave.cli._command import Command, Option
 from toolweave.cli._conformance.report import conformance
 from toolweave.cli._exit_codes import ExitCode, exit_code_of
@@ -14,6 +14,7 @@ from toolweave.cli._screen import answer, answer_json, show
 
 if TYPE_CHECKING:
     from toolweave.config import LoadedConfig, ServerConfig
+    from toolweave.connect import McpConnection
 
 _EXAMPLES = """
 toolweave doctor
@@ -108,6 +109,7 @@ def _of_entry(selection: LoadedConfig, name: str) -> Json:
         "exit_code": int(ExitCode.USAGE),
         "advice": None,
         "sign_in": None,
+        "card": None,
     }
 
 
@@ -143,7 +145,24 @@ async def _examine(config: ServerConfig) -> Json:
         "exit_code": int(exit_code_of(error)) if error is not None else 0,
         "advice": None if error is None else hint_of(config, error),
         "sign_in": await sign_in_json(config),
+        "card": await _card_of(config, connection),
     }
+
+
+async def _card_of(config: ServerConfig, connection: McpConnection) -> Json | None:
+    """Return the server card at the address of a server, and how the two differ; None without a card."""
+    if not config.url:
+        return None
+    from toolweave.connect._server_cards import card_at  # late, as above
+
+    card = await card_at(config.url)
+    if card is None:
+        return None
+    problems = list(card.problems)
+    version = as_text(connection.server_info.get("version"))
+    if version is not None and version != card.version:
+        problems.append(f"the card names version {card.version!r}, the server {version!r}")
+    return {"name": card.name, "version": card.version, "problems": problems}
 
 
 def _show(findings: dict[str, Json], selection: LoadedConfig) -> None:
@@ -176,6 +195,7 @@ def _lines(finding: Json) -> list[str]:
         )
     if finding["sign_in"]:
         lines.append(f"  sign-in   {lasting(finding['sign_in'])}")
+    lines += _card_lines(finding["card"])
     if finding["problems"]:
         lines += ["  problems:", *(f"    {problem}" for problem in finding["problems"])]
     if finding["skipped_by_server"]:
@@ -194,6 +214,12 @@ def _lines(finding: Json) -> list[str]:
     if finding["advice"]:
         lines.append(f"  next      {finding['advice']}")
     return lines
+
+
+def _card_lines(card: Json | None) -> list[str]:
+    if card is None:
+        return []
+    return [f"  card      {card['name']} {card['version']}", *(f"            {text}" for text in card["problems"])]
 
 
 def _skipped_line(one: Json) -> str:

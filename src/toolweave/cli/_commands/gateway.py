@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from toolweave._json_types import Json, JsonObject
 from toolweave._text import counted
-from toolweave.cli._command import Command, CommandGroup, Option, Positional, Remainder
+from toolweave.cli._command import Command, CommandGroup
 from toolweave.cli._exit_codes import CommandError, ExitCode
 from toolweave.cli._install.clients import InstallClient
-from toolweave.cli._options import JsonOption, VerboseOption
-from toolweave.cli._render.text import safe_text
-from toolweave.cli._runner import run
-from toolweave.cli._screen import answer, answer_json, note, show
+from toolweave.cli._screen import answer, note
+from toolweave.cli._serve.gateway_admin import add, console, keys, list_servers, reload, remove, revoke, status
 from toolweave.cli._serve.gateway_check import check
 from toolweave.cli._serve.gateway_init import init
 from toolweave.cli._serve.gateway_options import GatewayRunOptions, check_options
@@ -25,7 +22,7 @@ from toolweave.cli._serve.listen_options import event_settings
 
 if TYPE_CHECKING:
     from toolweave.cli._serve.workers import WorkerSettings
-    from toolweave.gateway import GatewayAdmin, GatewayManager, UpstreamStatus
+    from toolweave.gateway import GatewayManager
 
 HTTP_END_SECONDS = 30.0
 """Seconds that calls have to finish when a gateway ends."""
@@ -70,6 +67,12 @@ toolweave gateway status --url http://127.0.0.1:8000 --json
     "reload": """
 toolweave gateway reload --url http://127.0.0.1:8000
 toolweave gateway reload --url http://127.0.0.1:8000 --yes
+""",
+    "keys": """
+toolweave gateway keys --url http://127.0.0.1:8000
+""",
+    "revoke": """
+toolweave gateway revoke ada --url http://127.0.0.1:8000
 """,
     "console": """
 toolweave gateway console --url http://127.0.0.1:8000
@@ -336,248 +339,6 @@ def _kept(port: int, token: str) -> Generator[None]:
         yield
 
 
-# commands for a gateway that runs
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AdminTarget:
-    """The gateway that a command is for; each attribute is an option."""
-
-    url: Annotated[
-        str, Option("--url", metavar="URL", help="The address of the gateway, such as http://127.0.0.1:8000.")
-    ] = "http://127.0.0.1:8000"
-    admin_token_env: Annotated[
-        str | None,
-        Option(
-            "--admin-token-env",
-            metavar="VAR",
-            help="The variable with its admin token; not needed for a gateway of this user on this machine.",
-        ),
-    ] = None
-    as_json: JsonOption = False
-    verbose: VerboseOption = False
-
-
-def add(
-    target: AdminTarget,
-    name: Annotated[str, Positional("NAME", help="The name of the server.")],
-    server_url: Annotated[str | None, Option("--server-url", metavar="URL", help="The URL of an HTTP server.")] = None,
-    entry: Annotated[
-        str | None, Option("--entry", metavar="JSON", help="The entry of the server, as in a config file.")
-    ] = None,
-    command: Annotated[tuple[str, ...], Remainder("COMMAND ARGS...")] = (),
-) -> ExitCode:
-    """Add a server to a gateway that runs; its tools are there at once.
-
-    It stays until it is removed or the gateway ends: a lasting server belongs into the config.
-    """
-    config = _entry(server_url, entry, command)
-
-    async def body(admin: GatewayAdmin) -> ExitCode:
-        found = await admin.add(name, config)
-        if target.as_json:
-            answer_json(_json(found))
-        else:
-            answer(f"server {found.name!r} is {found.state}, with {counted(found.tools, 'tool')}")
-            if found.only_here:
-                note("warning: it is in one worker alone; the others get it when the store that they share is back")
-        return ExitCode.OK
-
-    return _with_admin(target, body)
-
-
-def _entry(server_url: str | None, entry: str | None, command: tuple[str, ...]) -> Json:
-    """Return the entry of a new server."""
-    if sum((server_url is not None, entry is not None, bool(command))) != 1:
-        raise CommandError("one of --server-url URL, --entry JSON and -- COMMAND ARGS... is expected")
-    if server_url is not None:
-        return {"url": server_url}
-    if entry is None:
-        return {"command": command[0], "args": list(command[1:])}
-    import json  # late, as above
-
-    try:
-        value: Any = json.loads(entry)
-    except ValueError as error:
-        raise CommandError(f"--entry is not JSON: {error}") from None
-    if not isinstance(value, dict):
-        raise CommandError('--entry must be an object, such as \'{"command": "notes-server"}\'')
-    return value  # pyright: ignore[reportUnknownVariableType]  # the gateway reads it
-
-
-def remove(target: AdminTarget, name: Annotated[str, Positional("NAME", help="The name of the server.")]) -> ExitCode:
-    """Remove a server from a gateway that runs: its tools are gone at once, its calls may finish.
-
-    One of the config file comes back when that is read again and still has it.
-    """
-
-    async def body(admin: GatewayAdmin) -> ExitCode:
-        await admin.remove(name)
-        if target.as_json:
-            answer_json({"removed": name})
-        else:
-            answer(f"server {name!r} was removed")
-        return ExitCode.OK
-
-    return _with_admin(target, body)
-
-
-def list_servers(target: AdminTarget) -> ExitCode:
-    """List the servers of a gateway that runs, with their states."""
-
-    async def body(admin: GatewayAdmin) -> ExitCode:
-        found = (await admin.status()).upstreams
-        if target.as_json:
-            answer_json({"servers": list(map(_json, found))})
-        else:
-            _show_servers(found)
-        return ExitCode.OK
-
-    return _with_admin(target, body)
-
-
-def status(target: AdminTarget) -> ExitCode:
-    """Show whether a gateway is ready, its servers, its virtual servers and the problems of its config.
-
-    Exits with 3 while it is not ready.
-    """
-
-    async def body(admin: GatewayAdmin) -> ExitCode:
-        found = await admin.status()
-        if target.as_json:
-            answer_json(_json(found))
-        else:
-            from toolweave.cli._render.views import heading  # late, as above
-
-            if found.draining:
-                state = "draining"
-            elif found.ready:
-                state = "ready"
-            else:
-                state = "not ready"
-            under_way = f"{counted(found.requests, 'request')} under way"
-            show(heading(found.name, state, f"config {found.generation}", under_way))
-            _show_servers(found.upstreams)
-            _show_next_steps(found.upstreams)
-            for one in found.virtual:
-                answer(f"{one.path}  {one.tools} tools{f'  {one.title}' if one.title else ''}")
-            if found.problem is not None:
-                note(f"the config was not changed: {found.problem}")
-            for text in found.warnings:
-                note(f"warning: {text}")
-        if found.ready:
-            return ExitCode.OK
-        return ExitCode.UNREACHABLE
-
-    return _with_admin(target, body)
-
-
-def reload(
-    target: AdminTarget,
-    yes: Annotated[
-        bool, Option("--yes", "-y", help="Apply a config without most of the servers, or without the rules, in use.")
-    ] = False,
-) -> ExitCode:
-    """Let a gateway that runs read its config again; a config with a mistake changes nothing, and exits with 2.
-
-    So does a config that loses more than half of the servers, the section gateway or its rules, unless --yes is given.
-    """
-
-    async def body(admin: GatewayAdmin) -> ExitCode:
-        change = await admin.reload(confirmed=yes)
-        if target.as_json:
-            answer_json(_json(change))
-        elif change.error is None:
-            for what, names in (("added", change.added), ("changed", change.changed), ("removed", change.removed)):
-                if names:
-                    answer(f"{what}: {', '.join(names)}")
-            answer(f"unchanged: {len(change.unchanged)}")
-            for text in change.failed.values():
-                note(f"failed: {text}")
-        if change.error is not None:
-            note(f"error: the config was not changed: {change.error}")
-            return ExitCode.USAGE
-        if change.failed:
-            return ExitCode.UNREACHABLE
-        return ExitCode.OK
-
-    return _with_admin(target, body)
-
-
-def console(target: AdminTarget) -> ExitCode:
-    """Make a link that signs in to the console of a gateway that runs, once and within an hour.
-
-    A person who opens it can call every tool and start programs on that machine.
-    """
-
-    async def body(admin: GatewayAdmin) -> ExitCode:
-        link = await admin.console_link()
-        if target.as_json:
-            answer_json({"url": link})
-        else:
-            answer(link)
-        return ExitCode.OK
-
-    return _with_admin(target, body)
-
-
-def _with_admin(target: AdminTarget, body: Callable[[GatewayAdmin], Awaitable[ExitCode]]) -> ExitCode:
-    variable = target.admin_token_env
-    if variable is None:
-        token = None
-    else:
-        token = secret_in(variable, "--admin-token-env")
-
-    async def opened() -> ExitCode:
-        from toolweave.gateway import GatewayAdmin  # late, as above
-
-        async with GatewayAdmin(target.url, token) as admin:
-            return await body(admin)
-
-    return run(opened, verbose=target.verbose)
-
-
-def _show_servers(servers: tuple[UpstreamStatus, ...]) -> None:
-    from toolweave.cli._render.views import table  # late, as above
-
-    rows = [
-        (
-            one.name,
-            one.state if one.pending is None else f"{one.state}, {one.pending}",
-            one.protocol or "",
-            str(one.tools),
-            str(one.restarts),
-            "added" if one.added else "",
-            _problem_of(one),
-        )
-        for one in servers
-    ]
-    columns = ["server", "state", "protocol", "tools", "restarts", "from", "error"]
-    show(table(columns, rows, right=("tools", "restarts")))
-
-
-def _show_next_steps(servers: tuple[UpstreamStatus, ...]) -> None:
-    """Show what to do about the servers that failed, on standard error."""
-    for one in servers:
-        if one.hint is not None:
-            note(safe_text(f"hint: server {one.name!r}: {one.hint}"))
-        if one.not_applied_hint is not None:
-            note(safe_text(f"hint: new settings of server {one.name!r}: {one.not_applied_hint}"))
-
-
-def _problem_of(one: UpstreamStatus) -> str:
-    """Return the first line of an upstream's error."""
-    if one.not_applied is not None:
-        return f"its new settings fail, the earlier ones are in use: {one.not_applied.partition(chr(10))[0]}"
-    return (one.error or "").partition("\n")[0]
-
-
-def _json(value: Any) -> Any:  # any Struct
-    import msgspec  # late, as above
-
-    return msgspec.to_builtins(value)
-
-
 COMMAND = CommandGroup(
     _HELP,
     {
@@ -589,6 +350,8 @@ COMMAND = CommandGroup(
         "list": Command(list_servers, examples=_EXAMPLES["list"]),
         "status": Command(status, examples=_EXAMPLES["status"]),
         "reload": Command(reload, examples=_EXAMPLES["reload"]),
+        "keys": Command(keys, examples=_EXAMPLES["keys"]),
+        "revoke": Command(revoke, examples=_EXAMPLES["revoke"]),
         "console": Command(console, examples=_EXAMPLES["console"]),
     },
     default="run",

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Annotated
 
 from toolweave._json_types import Json
 from toolweave.cli._command import Command, Option, Positional
-from toolweave.cli._exit_codes import ExitCode
+from toolweave.cli._exit_codes import CommandError, ExitCode
 from toolweave.cli._options import JsonOption
 from toolweave.cli._runner import run
 from toolweave.cli._screen import answer, answer_json, note, show
 
 if TYPE_CHECKING:
+    from toolweave.connect import FoundCards
     from toolweave.install import PublishedServer, RegistryPage
 
 _EXAMPLES = """
@@ -19,6 +20,7 @@ toolweave search github
 toolweave search file system --limit 100
 toolweave search --json postgres
 toolweave search notes --registry https://registry.example.com
+toolweave search https://tools.example
 """
 
 RegistryOption = Annotated[
@@ -35,12 +37,19 @@ def search(
     cursor: Annotated[str, Option("--cursor", metavar="TEXT", help="Continue where a search ended.")] = "",
     as_json: JsonOption = False,
 ) -> ExitCode:
-    """Find servers in the registry of MCP servers.
+    """Find servers in the registry of MCP servers, or at an address.
 
     For each: how it can be had (a package of npm, pypi, oci, nuget, an mcpb bundle; http or sse if it runs
     elsewhere), and whether its publisher has withdrawn it. Without WORDS: all servers, page by page. The texts are the
     publishers' own. Exits with 3 when the registry cannot be reached.
+
+    With a URL: the servers whose cards are there, of an endpoint or of a whole host. Nothing connects to them.
     """
+    address = next((word for word in words if word.startswith(("https://", "http://"))), None)
+    if address is not None:
+        if len(words) > 1:
+            raise CommandError("a URL is searched alone, without other words")
+        return _search_cards(address, as_json=as_json)
 
     async def body() -> ExitCode:
         from toolweave.cli._completion import remember_published  # imports are late: --help imports this module
@@ -55,6 +64,43 @@ def search(
         return ExitCode.OK
 
     return run(body)
+
+
+def _search_cards(url: str, *, as_json: bool) -> ExitCode:
+    """Show the server cards at an address."""
+
+    async def body() -> ExitCode:
+        import msgspec  # late, as above
+
+        from toolweave.connect import find_server_cards
+
+        found = await find_server_cards(url)
+        if as_json:
+            answer_json(msgspec.to_builtins(found))
+        else:
+            _show_cards(found)
+        if found.cards:
+            return ExitCode.OK
+        return ExitCode.UNREACHABLE
+
+    return run(body)
+
+
+def _show_cards(found: FoundCards) -> None:
+    from toolweave.cli._render.text import safe_text  # late, as above
+    from toolweave.cli._render.views import summary, table
+
+    rows: list[tuple[str, ...]] = []
+    for card in found.cards:
+        places = [(one.url, " ".join(one.versions)) for one in card.remotes] or [("", "")]
+        rows += [(card.name, card.version, *place, summary(card.description)) for place in places]
+    if rows:
+        show(table(["name", "version", "url", "revisions", "description"], rows))
+    else:
+        answer("no server card is there")
+    problems = [*found.problems, *(problem for card in found.cards for problem in card.problems)]
+    for problem in problems[:_MAX_PROBLEMS]:
+        note(safe_text(f"left out: {problem}"))
 
 
 def server_json(server: PublishedServer) -> Json:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from toolweave.errors import ToolweaveError
 from toolweave.gateway._console.app_pages import AppHost
+from toolweave.gateway._console.key_pages import KeyPages
 from toolweave.gateway._console.rendering import ConsolePages, static_file
 from toolweave.gateway._console.requests import ConsolePage, ConsoleRefusal, ConsoleReply, ConsoleRequest, read_request
 from toolweave.gateway._console.server_pages import ServerPages
@@ -49,8 +50,9 @@ class ConsoleApp:
         servers = ServerPages(gateway, pages)
         tools = OfferPages(gateway, pages, calls, apps)
         trust = TrustPages(gateway, pages)
-        tasks = TaskPages(calls.tasks, pages)
-        parts = (servers, tools, tasks, trust, apps, *_run_pages(gateway.runs, pages))
+        tasks = TaskPages(calls.tasks, gateway.fleet, pages)
+        keys = KeyPages(gateway, pages)
+        parts = (servers, tools, tasks, trust, keys, apps, *_run_pages(gateway.runs, pages))
         self._shown: Mapping[str, ConsolePage] = {where: page for one in parts for where, page in one.shown.items()}
         self._changing: Mapping[str, ConsolePage] = {
             where: page for one in parts for where, page in one.changing.items()

@@ -4,16 +4,27 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
 from weakref import WeakKeyDictionary
 
 import msgspec
 
+from toolweave._json_types import text_or_empty
 from toolweave._text import counted
 from toolweave.config._summary import summary_of
 from toolweave.connect import ConnectionState, McpConnection
+from toolweave.connect._report import Step
 from toolweave.connect._state import StateChanged
 from toolweave.errors import ConfigError, DuplicateToolError, ServerError
+from toolweave.gateway._console.fleet_changes import outcome, report
+from toolweave.gateway._console.fleet_rows import (
+    PER_CALLER,
+    ServersHere,
+    ServerState,
+    read_replies,
+    server_rows,
+    summary_of_servers,
+    tone_of,
+)
 from toolweave.gateway._console.forms import read_json
 from toolweave.gateway._console.rendering import ConsolePages, as_json
 from toolweave.gateway._console.requests import ConsolePage, ConsoleRefusal, ConsoleReply, ConsoleRequest
@@ -21,15 +32,15 @@ from toolweave.gateway._managed import ManagedGateway
 from toolweave.gateway._status import GatewayStatus, UpstreamStatus
 from toolweave.hub._hub import caller_servers
 from toolweave.serve._http.asgi import Receive
+from toolweave.serve._request import Json
 
 _LOOK_SECONDS = 2
-_PER_CALLER = "per caller"
-_GOOD = frozenset({ConnectionState.READY.value, _PER_CALLER})
-_BAD = frozenset({one.value for one in ConnectionState if one.value not in ("ready", "idle", "connecting", "degraded")})
 
 
 class ServerPages:
     """The pages about servers.
+
+    Each change is made at all replicas of the gateway, and the servers of all are shown.
 
     Args:
         gateway: The gateway.
@@ -41,6 +52,12 @@ class ServerPages:
         self._pages = pages
         self._since: WeakKeyDictionary[McpConnection, float] = WeakKeyDictionary()
         gateway.hub.on("state", self._noted)
+        gateway.fleet.on("servers", self._servers_here)
+        gateway.fleet.on("server", self._server_here)
+        gateway.fleet.on("restart", self._restart_here)
+        gateway.fleet.on("remove", self._remove_here)
+        gateway.fleet.on("add", self._add_here)
+        gateway.fleet.on("reload", self._reload_here)
         self.shown: Mapping[str, ConsolePage] = {"/": self.servers, "/server": self.server, "/config": self.config}
         self.changing: Mapping[str, ConsolePage] = {
             "/reload": self.reload,
@@ -54,29 +71,71 @@ class ServerPages:
 
     async def servers(self, asked: ConsoleRequest, receive: Receive) -> ConsoleReply:
         """Show all servers, as they are now."""
-        state = self._status()
-        rows = [{"one": one, **self._process(one.name), "tone": _tone(one)} for one in state.upstreams]
+        found, silent = read_replies(await self._gateway.fleet.look("servers", {}), ServersHere)
+        rows = server_rows(found)
+        replicas = {peer: content.gateway for peer, content in found.items()}
+        problems = {peer: one.problem for peer, one in replicas.items() if one.problem is not None}
         return self._pages.live(
-            asked, "servers.html", summary=_summary(state), seconds=_LOOK_SECONDS, state=state, rows=rows
+            asked,
+            "servers.html",
+            summary=summary_of_servers(rows, len(found) + len(silent)),
+            seconds=_LOOK_SECONDS,
+            state=self._status(),
+            needs_confirmation=any(one.needs_confirmation for one in replicas.values()),
+            problems=problems,
+            replicas=replicas,
+            several=len(found) + len(silent) > 1,
+            silent=silent,
+            away=self._gateway.fleet.away,
+            rows=rows,
         )
 
     async def server(self, asked: ConsoleRequest, receive: Receive) -> ConsoleReply:
-        """Show one server."""
+        """Show one server, at this replica or at another."""
         name = asked.query.get("name", "")
-        status = next((one for one in self._status().upstreams if one.name == name), None)
-        if status is None:
+        fleet = self._gateway.fleet
+        replica = asked.query.get("replica", fleet.here.id)
+        replies = await fleet.act("server", {"name": name}, replica=replica)
+        found, silent = read_replies(replies, ServerDetails)
+        if silent:
+            raise ConsoleRefusal(502, "; ".join(f"{peer.name}: {reason}" for peer, reason in silent.items()))
+        content = next(iter(found.values()), None)
+        if content is None or content.state is None:
             raise ConsoleRefusal(404, f"Server {name!r} was not found.")
-        client = self._gateway.hub.clients.get(name)
+        status = content.state.status
         return self._pages.page(
             asked,
             "server.html",
             one=status,
-            tone=_tone(status),
-            **self._process(name),
-            details=_details(client),
-            steps=[] if client is None else client.report.steps,
-            tools=[] if client is None else [one for one in self._gateway.hub.snapshot() if one.server == name],
+            tone=tone_of(status.state),
+            pid=content.state.pid,
+            since=content.state.since,
+            details=content.details,
+            steps=content.steps,
+            tools=content.tools,
+            replica=next(iter(found)).name,
         )
+
+    async def _servers_here(self, body: Json) -> Json:
+        state = self._status()
+        gateway = msgspec.structs.replace(state, upstreams=())
+        return msgspec.to_builtins(ServersHere(gateway=gateway, servers=tuple(map(self._state_of, state.upstreams))))
+
+    async def _server_here(self, body: Json) -> Json:
+        name = text_or_empty(body.get("name"))
+        client = self._gateway.hub.clients.get(name)
+        status = next((one for one in self._status().upstreams if one.name == name), None)
+        state = None if status is None else self._state_of(status)
+        if client is None:
+            found = ServerDetails(state=state)
+        else:
+            found = ServerDetails(
+                state=state,
+                details=_details(client),
+                steps=tuple(client.report.steps),
+                tools=tuple(one.name for one in self._gateway.hub.snapshot() if one.server == name),
+            )
+        return msgspec.to_builtins(found)
 
     async def config(self, asked: ConsoleRequest, receive: Receive) -> ConsoleReply:
         """Show the config: its problems, and each server with its secrets masked."""
@@ -93,86 +152,114 @@ class ServerPages:
 
     async def reload(self, asked: ConsoleRequest, receive: Receive) -> ConsoleReply:
         """Read the config again."""
-        confirmed = asked.form.get("confirmed") == "yes"
-        session = asked.signed_in
-        change = await self._gateway.reload(confirmed=confirmed)
-        if change.error is not None:
-            session.say(f"The config was not changed: {change.error}", problem=True)
-        else:
-            parts = {"added": change.added, "changed": change.changed, "removed": change.removed}
-            differences = [f"{word}: {', '.join(names)}" for word, names in parts.items() if names]
-            session.say("The config was read again; " + ("; ".join(differences) or "nothing differs") + ".")
-        for text in change.failed.values():
-            session.say(text, problem=True)
+        await self._act(asked, "reload", {"confirmed": asked.form.get("confirmed") == "yes"})
         return ConsoleReply.see(asked.url("/"))
+
+    async def _reload_here(self, body: Json) -> Json:
+        change = await self._gateway.reload(confirmed=body.get("confirmed") is True)
+        failed = list(change.failed.values())
+        if change.error is not None:
+            return outcome(problems=[f"The config was not changed: {change.error}", *failed])
+        parts = {"added": change.added, "changed": change.changed, "removed": change.removed}
+        differences = [f"{word}: {', '.join(names)}" for word, names in parts.items() if names]
+        text = "The config was read again; " + ("; ".join(differences) or "nothing differs") + "."
+        return outcome(text, problems=failed)
 
     async def restart(self, asked: ConsoleRequest, receive: Receive) -> ConsoleReply:
         """Reconnect a server."""
-        return await self._done(asked, self._gateway.restart, "was reconnected")
+        return await self._change(asked, "restart")
 
     async def remove(self, asked: ConsoleRequest, receive: Receive) -> ConsoleReply:
         """Remove a server."""
-        return await self._done(asked, self._gateway.remove, "was removed")
+        return await self._change(asked, "remove")
 
-    async def _done(self, asked: ConsoleRequest, act: Callable[[str], Awaitable[object]], done: str) -> ConsoleReply:
+    async def _change(self, asked: ConsoleRequest, topic: str) -> ConsoleReply:
         name = asked.form.get("name", "")
-        try:
-            await act(name)
-            asked.signed_in.say(f"Server {name!r} {done}.")
-        except KeyError:
-            raise ConsoleRefusal(404, f"Server {name!r} was not found.") from None
-        except (ServerError, DuplicateToolError) as error:
-            asked.signed_in.say(str(error), problem=True)
+        if not await self._act(asked, topic, {"name": name}):
+            raise ConsoleRefusal(404, f"Server {name!r} was not found.")
         return ConsoleReply.see(asked.url("/"))
+
+    async def _restart_here(self, body: Json) -> Json:
+        return await _changed(body, self._gateway.restart, "was reconnected")
+
+    async def _remove_here(self, body: Json) -> Json:
+        return await _changed(body, self._gateway.remove, "was removed")
 
     async def add(self, asked: ConsoleRequest, receive: Receive) -> ConsoleReply:
         """Add a server until it is removed or the gateway ends."""
         name = asked.form.get("name", "").strip()
-        entry = asked.form.get("entry", "")
         try:
             if not name or "/" in name:
                 raise ValueError("the name of a server is expected, without '/'")
-            found = await self._gateway.add(name, read_json(entry))
-            asked.signed_in.say(f"Server {name!r} was added, with {counted(found.tools, 'tool')}.")
-        except (ValueError, ConfigError, ServerError) as error:
+            await self._act(asked, "add", {"name": name, "entry": read_json(asked.form.get("entry", ""))})
+        except ValueError as error:
             asked.signed_in.say(f"The server was not added: {error}", problem=True)
         return ConsoleReply.see(asked.url("/"))
+
+    async def _add_here(self, body: Json) -> Json:
+        name = text_or_empty(body.get("name"))
+        try:
+            found = await self._gateway.add(name, body.get("entry"))
+        except (ConfigError, ServerError) as error:
+            return outcome(problems=[f"The server was not added: {error}"])
+        return outcome(f"Server {name!r} was added, with {counted(found.tools, 'tool')}.")
+
+    async def _act(self, asked: ConsoleRequest, topic: str, body: Json) -> bool:
+        """Change something at all replicas and report it; return whether any replica had its object."""
+        return report(asked, await self._gateway.fleet.act(topic, body))
 
     def _status(self) -> GatewayStatus:
         """Return the state of the gateway, in which servers that are called as their callers lack nothing."""
         found = self._gateway.status()
         callers = caller_servers(self._gateway.hub).configs
         upstreams = (
-            msgspec.structs.replace(one, state=_PER_CALLER, error=None, hint=None) if one.name in callers else one
+            msgspec.structs.replace(one, state=PER_CALLER, error=None, hint=None) if one.name in callers else one
             for one in found.upstreams
         )
         return msgspec.structs.replace(found, upstreams=tuple(upstreams))
 
-    def _process(self, name: str) -> dict[str, Any]:
-        client = self._gateway.hub.clients.get(name)
-        process = None if client is None else client.report.process
-        return {
-            "pid": None if process is None or client is None or client.state in _OVER else process.pid,
-            "since": None if client is None else self._since.get(client),
-        }
+    def _state_of(self, status: UpstreamStatus) -> ServerState:
+        """Return a server of this process with its process."""
+        client = self._gateway.hub.clients.get(status.name)
+        if client is None:
+            return ServerState(status=status)
+        process = client.report.process
+        return ServerState(
+            status=status,
+            pid=None if process is None or client.state in _OVER else process.pid,
+            since=self._since.get(client),
+        )
 
 
 _OVER = frozenset({ConnectionState.FAILED, ConnectionState.CLOSED, ConnectionState.BACKOFF})
 
 
-def _tone(one: UpstreamStatus) -> str:
-    if one.state in _GOOD:
-        return "good"
-    if one.state in _BAD:
-        return "bad"
-    return "busy"
+class ServerDetails(msgspec.Struct, frozen=True, kw_only=True):
+    """A server as its page shows it.
+
+    Attributes:
+        state: Its state, or None if there is no such server.
+        details: Texts by their labels.
+        steps: The steps of its last attempt to connect.
+        tools: The names of its tools.
+    """
+
+    state: ServerState | None
+    details: dict[str, str] = {}
+    steps: tuple[Step, ...] = ()
+    tools: tuple[str, ...] = ()
 
 
-def _summary(status: GatewayStatus) -> str:
-    ready = sum(one.state in _GOOD for one in status.upstreams)
-    bad = [one.name for one in status.upstreams if one.state in _BAD]
-    summary = f"{ready} of {counted(len(status.upstreams), 'server')} ready"
-    return summary + (f"; not ready: {', '.join(bad)}" if bad else "")
+async def _changed(body: Json, act: Callable[[str], Awaitable[object]], done: str) -> Json:
+    """Change the server that a request names."""
+    name = text_or_empty(body.get("name"))
+    try:
+        await act(name)
+    except KeyError:
+        return outcome()
+    except (ServerError, DuplicateToolError) as error:
+        return outcome(problems=[str(error)])
+    return outcome(f"Server {name!r} {done}.")
 
 
 def _details(client: McpConnection | None) -> dict[str, str]:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 
+import msgspec
+
 from toolweave._text import counted
 from toolweave.gateway._console.app_pages import AppHost, ShownApp, app_uri
+from toolweave.gateway._console.fleet_rows import newest_rows, read_replies
 from toolweave.gateway._console.forms import FormField, fields_of, read_fields, read_json
 from toolweave.gateway._console.rendering import ConsolePages
 from toolweave.gateway._console.requests import ConsolePage, ConsoleRefusal, ConsoleReply, ConsoleRequest
@@ -14,6 +17,7 @@ from toolweave.gateway._console.trial import TrialOutcome, try_tool
 from toolweave.gateway._managed import ManagedGateway
 from toolweave.gateway._recent_calls import RecentCall, RecentCalls
 from toolweave.serve._http.asgi import Receive
+from toolweave.serve._request import Json
 from toolweave.tools import ToolSpec
 from toolweave.trust import tool_hash
 
@@ -26,6 +30,20 @@ _HINTS = {
     "idempotentHint": ("may be repeated", "counts each time"),
     "openWorldHint": ("reaches the world outside", "stays inside"),
 }
+
+
+class CallsHere(msgspec.Struct, frozen=True, kw_only=True):
+    """The last calls at one replica.
+
+    Attributes:
+        total: The number of calls that it keeps.
+        failed: How many of them failed.
+        calls: The newest of them, all or those that failed.
+    """
+
+    total: int
+    failed: int
+    calls: tuple[RecentCall, ...]
 
 
 class OfferPages:
@@ -43,6 +61,7 @@ class OfferPages:
         self._pages = pages
         self._calls = calls
         self._apps = apps
+        gateway.fleet.on("calls", self._calls_here)
         self.shown: Mapping[str, ConsolePage] = {
             "/tools": self.tools,
             "/tool": self.tool,
@@ -112,18 +131,30 @@ class OfferPages:
         )
 
     async def calls(self, asked: ConsoleRequest, receive: Receive) -> ConsoleReply:
-        """Show the last calls, all or those that failed."""
-        every = self._calls.newest_first
-        failed = [one for one in every if _failed(one)]
-        shown = failed if asked.query.get("only") == "failed" else every
+        """Show the last calls at all replicas, all or those that failed."""
+        only = "failed" if asked.query.get("only") == "failed" else ""
+        replies = await self._gateway.fleet.look("calls", {"only": only})
+        found, silent = read_replies(replies, CallsHere)
+        rows = [(one.at, peer, one) for peer, here in found.items() for one in here.calls]
+        total = sum(here.total for here in found.values())
+        failed = sum(here.failed for here in found.values())
         return self._pages.live(
             asked,
             "calls.html",
-            summary=f"{counted(len(every), 'call')}, {len(failed)} failed",
+            summary=f"{counted(total, 'call')}, {failed} failed",
             seconds=_CALLS_SECONDS,
-            calls=[(one, _failed(one)) for one in shown[:_MAX_SHOWN]],
-            only=asked.query.get("only", ""),
+            calls=[(one, _failed(one), peer) for peer, one in newest_rows(rows, _MAX_SHOWN)],
+            several=len(found) + len(silent) > 1,
+            silent=silent,
+            only=only,
         )
+
+    async def _calls_here(self, body: Json) -> Json:
+        every = self._calls.newest_first
+        failed = [one for one in every if _failed(one)]
+        shown = failed if body.get("only") == "failed" else every
+        found = CallsHere(total=len(every), failed=len(failed), calls=tuple(shown[:_MAX_SHOWN]))
+        return msgspec.to_builtins(found)
 
     def _spec(self, asked: ConsoleRequest) -> ToolSpec:
         spec = self._gateway.hub.snapshot().find(asked.query.get("name", ""))

@@ -3,35 +3,55 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 import anyio
 import anyio.to_thread
+import msgspec
 
+from toolweave._json_types import text_or_empty
 from toolweave.config import ServerConfig
 from toolweave.connect import McpConnection
 from toolweave.errors import ConfigError, ServerError, StoreError
 from toolweave.gateway._caller_hubs import signs_in
-from toolweave.gateway._console.rendering import ConsolePages
+from toolweave.gateway._console.fleet_changes import outcome, report
+from toolweave.gateway._console.fleet_rows import read_replies
+from toolweave.gateway._console.rendering import ConsolePages, as_json
 from toolweave.gateway._console.requests import ConsolePage, ConsoleRefusal, ConsoleReply, ConsoleRequest
+from toolweave.gateway._fleet import Peer
 from toolweave.gateway._managed import ManagedGateway
 from toolweave.gateway._sign_in_first import sign_in_tool
 from toolweave.oauth import SignInStatus, TokenKey, TokenStore, default_token_store, resource_of
 from toolweave.serve._http.asgi import Receive
-from toolweave.serve._request import principal_name
-from toolweave.trust import Finding, PinChange, Pins, ServerIdentity, allow, lock_path, tool_hash
+from toolweave.serve._request import Json, principal_name
+from toolweave.trust import PinChange, Pins, ServerIdentity, allow, lock_path, tool_hash
 
 _STORE_SECONDS = 10.0
 _MAX_SHOWN = 200
 
 
-class PinnedView(NamedTuple):
+class ShownChange(msgspec.Struct, frozen=True, kw_only=True):
+    """A difference from the pins as it is shown.
+
+    Attributes:
+        text: The difference in one line.
+        diff: Its lines.
+        after: The definition as it is now, as JSON; "" for one that is gone.
+        seen: A digest, so that exactly this difference is allowed.
+    """
+
+    text: str
+    diff: tuple[str, ...]
+    after: str
+    seen: str
+
+
+class PinnedView(msgspec.Struct, frozen=True, kw_only=True):
     """A server and its differences from the pins.
 
     Attributes:
         name: The server.
         lock: Its lock file.
-        changes: The differences, each with a digest of its shown text.
+        changes: The differences.
         withheld: The number of its tools that may not be used.
         findings: The findings of the scan of its definitions and results.
         problem: The reason why its pins cannot be compared; "" where they can.
@@ -39,10 +59,20 @@ class PinnedView(NamedTuple):
 
     name: str
     lock: str
-    changes: Sequence[tuple[PinChange, str]]
+    changes: tuple[ShownChange, ...]
     withheld: int
-    findings: Sequence[Finding]
+    findings: tuple[str, ...]
     problem: str
+
+
+class PinsHere(msgspec.Struct, frozen=True, kw_only=True):
+    """The differences from the pins at one replica.
+
+    Attributes:
+        servers: The servers with any.
+    """
+
+    servers: tuple[PinnedView, ...]
 
 
 class TrustPages:
@@ -57,36 +87,50 @@ class TrustPages:
         self._gateway = gateway
         self._pages = pages
         self._writing = anyio.Lock()
+        gateway.fleet.on("pins", self._pins_here)
+        gateway.fleet.on("allow", self._allow_here)
         self.shown: Mapping[str, ConsolePage] = {"/pins": self.pins, "/sign-ins": self.sign_ins}
         self.changing: Mapping[str, ConsolePage] = {"/pins": self.allow}
 
     async def pins(self, asked: ConsoleRequest, receive: Receive) -> ConsoleReply:
         """Show the differences from the pins, and the findings of the scan of definitions."""
-        found = list(map(_pinned, self._gateway.hub.clients.values()))
-        shown = [one for one in found if one.changes or one.problem or one.findings]
-        return self._pages.page(asked, "pins.html", servers=shown, total=sum(len(one.changes) for one in found))
+        found, silent = read_replies(await self._gateway.fleet.look("pins", {}), PinsHere)
+        shown = _views(found)
+        total = sum(len(one.changes) for one, _ in shown)
+        return self._pages.page(asked, "pins.html", servers=shown, total=total, silent=silent)
+
+    async def _pins_here(self, body: Json) -> Json:
+        views = map(_pinned, self._gateway.hub.clients.values())
+        shown = tuple(one for one in views if one.changes or one.problem or one.findings)
+        return msgspec.to_builtins(PinsHere(servers=shown))
 
     async def allow(self, asked: ConsoleRequest, receive: Receive) -> ConsoleReply:
-        """Pin one difference as it was shown; one that differs by now is not pinned."""
+        """Pin one difference as it was shown, at each replica that has it; one that differs by now is not pinned."""
         name = asked.form.get("server", "")
         seen = asked.form.get("seen", "")
-        client = self._gateway.hub.clients.get(name)
-        if client is None:
-            raise ConsoleRefusal(404, f"Server {name!r} was not found.")
-        change = next((one for one in client.pin_changes if _digest(one) == seen), None)
-        if change is None:
+        if not report(asked, await self._gateway.fleet.act("allow", {"server": name, "seen": seen})):
+            if name not in self._gateway.hub.clients:
+                raise ConsoleRefusal(404, f"Server {name!r} was not found.")
             asked.signed_in.say("It is another difference by now: look at it again.", problem=True)
-            return ConsoleReply.see(asked.url("/pins"))
+        return ConsoleReply.see(asked.url("/pins"))
+
+    async def _allow_here(self, body: Json) -> Json:
+        name = text_or_empty(body.get("server"))
+        seen = text_or_empty(body.get("seen"))
+        client = self._gateway.hub.clients.get(name)
+        changes = () if client is None else client.pin_changes
+        change = next((one for one in changes if _digest(one) == seen), None)
+        if client is None or change is None:
+            return outcome()
         identity = ServerIdentity.of(client.config, client.server_info)
         try:
             # a file that is read and written is not shared by two forms
             async with self._writing:
                 await anyio.to_thread.run_sync(_write, client, change, identity)
             await _list_again(client, change)  # the definition is offered from now on
-            asked.signed_in.say(f"Server {name!r}: {change.text}; this is pinned now.")
         except (ConfigError, OSError, ServerError) as error:
-            asked.signed_in.say(f"Server {name!r}: {error}", problem=True)
-        return ConsoleReply.see(asked.url("/pins"))
+            return outcome(problems=[f"Server {name!r}: {error}"])
+        return outcome(f"Server {name!r}: {change.text}; this is pinned now.")
 
     async def sign_ins(self, asked: ConsoleRequest, receive: Receive) -> ConsoleReply:
         """Show the stored sign-ins; no token is shown, and none is renewed."""
@@ -133,11 +177,29 @@ def _pinned(client: McpConnection) -> PinnedView:
     return PinnedView(
         name=client.name,
         lock=str(lock_path(client.config)),
-        changes=[(one, _digest(one)) for one in changes[:_MAX_SHOWN]],
+        changes=tuple(map(_shown, changes[:_MAX_SHOWN])),
         withheld=len(client.withheld),
-        findings=client.findings[:_MAX_SHOWN],
+        findings=tuple(map(str, client.findings[:_MAX_SHOWN])),
         problem="" if changes else "\n".join(client.pin_problems),
     )
+
+
+def _shown(change: PinChange) -> ShownChange:
+    return ShownChange(
+        text=change.text,
+        diff=tuple(change.diff()),
+        after="" if change.after is None else as_json(change.after),
+        seen=_digest(change),
+    )
+
+
+def _views(found: Mapping[Peer, PinsHere]) -> Sequence[tuple[PinnedView, Sequence[str]]]:
+    """Return the servers of all replicas, each with the names of the replicas that it is for, if not for all."""
+    places: dict[PinnedView, list[str]] = {}
+    for peer, here in found.items():
+        for one in here.servers:
+            places.setdefault(one, []).append(peer.name)
+    return [(one, () if len(names) == len(found) else names) for one, names in places.items()]
 
 
 def _as_callers(config: ServerConfig) -> tuple[str, str, str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -105,11 +105,30 @@ class ApiKeys:
     """
 
     def __init__(self, keys: Iterable[ApiKey]) -> None:
+        self._all: dict[bytes, Identity] = {}
         self._known: dict[bytes, Identity] = {}
+        self._refused: set[bytes] = set()
         self.replace(keys)
 
     def __len__(self) -> int:
         return len(self._known)
+
+    def entries(self) -> Sequence[tuple[bytes, Identity]]:
+        """Return the SHA-256 and the identity of each key, refused ones included."""
+        return tuple(self._all.items())
+
+    def refuse(self, digests: Iterable[bytes]) -> None:
+        """Refuse keys from now on, even if `replace` names them again.
+
+        Args:
+            digests: The SHA-256 of each.
+        """
+        self._refused.update(digests)
+        self._known = self._accepted()
+
+    def refuses(self, digest: bytes) -> bool:
+        """Return whether `refuse` named the key with this SHA-256."""
+        return digest in self._refused
 
     def replace(self, keys: Iterable[ApiKey]) -> None:
         """Accept these keys from now on, and no others.
@@ -124,7 +143,12 @@ class ApiKeys:
             same = known.setdefault(one.digest, one.identity)
             if same.client_id != one.name:
                 raise ConfigError(f"API keys {same.client_id!r} and {one.name!r} are the same key")
-        self._known = known
+        self._all = known
+        self._known = self._accepted()
+
+    def _accepted(self) -> dict[bytes, Identity]:
+        # Made once for each change, so that finding a key costs one look however many are refused.
+        return {digest: identity for digest, identity in self._all.items() if digest not in self._refused}
 
     def find(self, token: str) -> Identity | None:
         """Return the identity of a key that is valid now, or None."""

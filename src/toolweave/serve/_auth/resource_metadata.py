@@ -8,9 +8,11 @@ from urllib.parse import urlsplit
 import msgspec
 
 from toolweave._json_types import Json, JsonObject
-from toolweave.serve._http.asgi import Receive, Scope, Send, respond
+from toolweave.serve._http.asgi import Receive, Scope, Send
+from toolweave.serve._http.public_document import respond_document
 
 _WELL_KNOWN = "/.well-known/oauth-protected-resource"
+_FRESH_SECONDS = 300
 
 
 def metadata_path(resource: str) -> str:
@@ -58,25 +60,4 @@ class JsonDocument:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer GET, HEAD and a preflight."""
-        method = scope["method"]
-        shared = [
-            (b"access-control-allow-origin", b"*"),
-            (b"access-control-allow-methods", b"GET"),
-            (b"access-control-allow-headers", b"mcp-protocol-version"),
-        ]
-        if method == "OPTIONS":
-            await respond(send, 204, headers=shared)
-        elif method not in ("GET", "HEAD"):
-            await respond(send, 405, "Method Not Allowed", [(b"allow", b"GET, HEAD, OPTIONS")])
-        else:
-            head = [
-                (b"content-type", b"application/json"),
-                (b"content-length", b"%d" % len(self._body)),
-                (b"cache-control", b"public, max-age=300"),
-                *shared,
-            ]
-            body = b""
-            if method != "HEAD":
-                body = self._body
-            await send({"type": "http.response.start", "status": 200, "headers": head})
-            await send({"type": "http.response.body", "body": body})
+        await respond_document(scope, send, self._body, "application/json", _FRESH_SECONDS)

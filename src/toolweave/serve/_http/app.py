@@ -38,6 +38,7 @@ from toolweave.serve._http.options import HttpOptions, HttpSettings, check_optio
 from toolweave.serve._http.origins import Origins
 from toolweave.serve._http.response import ResponseLimits
 from toolweave.serve._http.root_routes import TakesRoutes, add_routes
+from toolweave.serve._http.server_cards import ServerCards, host_of_cards
 from toolweave.serve._http.session_peers import SessionPeers
 from toolweave.serve._http.sessions import HttpSessions
 from toolweave.serve._http.shares import HttpShares
@@ -267,6 +268,7 @@ class HttpApp:
             if sessions is not None:
                 tasks.start_soon(sessions.end_idle)
             spawner = TaskSpawner(tasks)
+            stack.enter_context(build.described(path, served, auth))
             dispatcher = stack.enter_context(build.dispatcher(served, sessions, spawner, path, auth))
             answering = (served, dispatcher, sessions)
             self._served.append(answering)
@@ -382,6 +384,9 @@ class _AppParts:
             host, hosts=settings.allowed_hosts, origins=settings.allowed_origins, cors=settings.cors_origins
         )
         self.public: dict[str, App] = {}
+        auth = settings.auth
+        resource = None if auth is None else auth.resource
+        self._cards = ServerCards(host_of_cards(settings.server_card, resource, settings.path), lists_all=auth is None)
         limits = settings.limits
         self.shares: HttpShares = HttpShares(
             Callers(settings.trusted_proxies), maximum=limits.connections, caller_share=limits.caller_share
@@ -479,6 +484,23 @@ class _AppParts:
         if auth is not None and path.startswith(f"{own}/"):
             return auth.below(path.removeprefix(own))
         return auth
+
+    @contextmanager
+    def described(self, path: str, served: ServedEndpoint, auth: TokenAuth | None) -> Generator[None]:
+        """Publish the card of an endpoint for the block."""
+
+        def info() -> Mapping[str, Any]:
+            return served.endpoint.info
+
+        # A client that can sign in learns from the endpoint how to; one that cannot has to be given a token.
+        needs_token = auth is not None and not auth.authorization_servers
+        documents = self._cards.add(path, info, needs_token=needs_token, own=served is self.served)
+        self.public.update(documents)
+        try:
+            yield
+        finally:
+            self._cards.remove(path, info)
+            self.unpublish(documents)
 
     def unpublish(self, documents: Mapping[str, App]) -> None:
         """Remove public documents, unless others have replaced them."""

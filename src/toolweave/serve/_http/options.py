@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypedDict, cast
 
 from toolweave.config._validation import suggestion
 from toolweave.errors import ConfigError
+from toolweave.protocol.uris import web_address_problem
 from toolweave.serve._http.asgi import App
 from toolweave.serve._http.events import EventStore
 from toolweave.serve._http.limits import HttpLimits
@@ -40,6 +41,9 @@ class HttpOptions(TypedDict, total=False):
         retry_interval: The `retry` time that such clients are sent, in milliseconds.
         middleware: Functions that wrap an ASGI app in another; the first is the outermost, all are behind the guard.
         rest: Whether each tool is offered as `POST /tools/NAME` too, described by `GET /openapi.json`.
+        server_card: Whether anyone may read the server's name, version, description and address at
+            `/mcp/server-card`, and the catalog of such cards; or the address of the host as clients know it, such as
+            `https://tools.example`.
     """
 
     path: str
@@ -56,10 +60,15 @@ class HttpOptions(TypedDict, total=False):
     retry_interval: int | None
     middleware: Sequence[Callable[[App], App]]
     rest: bool
+    server_card: bool | str
 
 
 def _is_function_list(value: object) -> bool:
     return isinstance(value, (list, tuple)) and all(map(callable, cast("list[object]", value)))
+
+
+def _is_card_setting(value: object) -> bool:
+    return isinstance(value, bool) or (isinstance(value, str) and web_address_problem(value) is None)
 
 
 _KINDS: Mapping[str, OptionKind] = {
@@ -71,6 +80,7 @@ _KINDS: Mapping[str, OptionKind] = {
     "health_path": TEXT.or_none,
     "retry_interval": COUNT.or_none._replace(shown="a whole number of milliseconds, or None"),
     "middleware": OptionKind(_is_function_list, "a list of functions that wrap an app"),
+    "server_card": OptionKind(_is_card_setting, "True, False, or the address of the host, such as https://HOST"),
 }
 
 
@@ -92,6 +102,7 @@ class HttpSettings:
     retry_interval: int | None = None
     middleware: Sequence[Callable[[App], App]] = ()
     rest: bool = False
+    server_card: bool | str = True
 
     def __post_init__(self) -> None:
         check_kinds(self, _KINDS)
