@@ -93,7 +93,7 @@ def _content(name: str) -> Any:
 def table() -> Iterator[str]:
     """Yield the lines of the table."""
     sources = read_sources()
-    yield f"What the documentation of each says, read on {sources.read}:\n\n"
+    yield f"By the documentation of each, read on {sources.read}:\n\n"
     yield f"| | Toolweave | {' | '.join(GATEWAYS.values())} |\n|{'---|' * (len(GATEWAYS) + 2)}\n"
     for row in read_gateway_rows():
         cells = [_ours(row.ours), *(_theirs(cell, sources) for cell in row.others.values())]

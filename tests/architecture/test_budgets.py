@@ -19,7 +19,7 @@ LINES = 600
 LONG_MODULES: dict[str, int] = {  # by decision 146: statements that do one thing take more lines
     "toolweave.connect._requester": 646,
     "toolweave.connect._supervisor": 603,
-    "toolweave.gateway._manager": 641,
+    "toolweave.gateway._manager": 639,
     "toolweave.gateway._relay": 605,
     "toolweave.http._client": 642,
     "toolweave.protocol.client_requests": 614,
