@@ -67,10 +67,6 @@ def _is_function_list(value: object) -> bool:
     return isinstance(value, (list, tuple)) and all(map(callable, cast("list[object]", value)))
 
 
-def _is_card_setting(value: object) -> bool:
-    return isinstance(value, bool) or (isinstance(value, str) and web_address_problem(value) is None)
-
-
 _KINDS: Mapping[str, OptionKind] = {
     "path": TEXT,
     **dict.fromkeys(("allowed_hosts", "allowed_origins", "cors_origins", "trusted_proxies"), TEXTS),
@@ -80,7 +76,7 @@ _KINDS: Mapping[str, OptionKind] = {
     "health_path": TEXT.or_none,
     "retry_interval": COUNT.or_none._replace(shown="a whole number of milliseconds, or None"),
     "middleware": OptionKind(_is_function_list, "a list of functions that wrap an app"),
-    "server_card": OptionKind(_is_card_setting, "True, False, or the address of the host, such as https://HOST"),
+    "server_card": instance_of((bool, str), "True, False or the address of the host"),
 }
 
 
@@ -109,6 +105,8 @@ class HttpSettings:
         check_auth(self.auth)
         if not self.path.startswith("/") or self.path == self.health_path:
             raise ConfigError(f"path {self.path!r} must start with '/' and not be that of the health check")
+        if isinstance(self.server_card, str) and web_address_problem(self.server_card) is not None:
+            raise ConfigError(f"server_card {self.server_card!r} is not the address of a host, such as https://HOST")
         if self.stateless and self.event_store is not None:
             raise ConfigError("an event store keeps the streams of sessions, and a stateless app has no sessions")
 
