@@ -6,31 +6,32 @@ record last, so that a deletion which broke off can be repeated.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+import time
+from collections.abc import Collection, Sequence
 
+from toolweave.agent._index_build import ensure_index
 from toolweave.agent._records import (
-    CHILDREN,
     CONVERSATIONS,
     JOURNAL,
     LEASES,
-    NEWEST,
     RUN_NOTES,
     RUNS,
     STARTS,
-    TIME_KEY,
-    TIMES,
     RunRecord,
     conversation_key,
-    conversations,
     record_of,
     unreadable,
 )
+from toolweave.agent._run_index import CHILDREN, deletions_of, recent_pages, session_entries, sessions_named
 from toolweave.agent._session_queue import is_session_held, position_of, positions_in
 from toolweave.errors import RunError, StoreError
 from toolweave.jobs._kind import owner_prefix
 from toolweave.jobs._lease import is_held
-from toolweave.state import Delete, Document, Store, iter_documents
+from toolweave.state import Change, Delete, Document, Store, iter_documents
 from toolweave.state._deletions import deletions, write_deletions
+
+_BATCH = 100
+"""Records that are read at once."""
 
 
 async def delete_run(store: Store, run_id: str) -> int:
@@ -73,35 +74,45 @@ async def delete_sessions(store: Store, sessions: Collection[tuple[str, str]]) -
     for agent, session in sessions:
         rest.append(Delete(collection=CONVERSATIONS, key=conversation_key(agent, session)))
         rest += await positions_in(store, agent, session)
+        rest += await session_entries(store, agent, session)
     await write_deletions(store, rest)
     return deleted
 
 
-async def sessions_with_runs(store: Store, is_wanted: Callable[[str], bool]) -> dict[tuple[str, str], int]:
-    """Return the sessions whose names are wanted, by agent and session, with the number of their runs.
+async def sessions_with_runs(store: Store, names: Collection[str]) -> dict[tuple[str, str], int]:
+    """Return the sessions of users, by agent and session, with the number of their runs.
+
+    A session is a user's if its name is one of these names, or begins with one and a slash or a colon.
 
     Raises:
         StoreError: The store cannot be read.
     """
-    sessions: dict[tuple[str, str], int] = {}
-    async for agent, session, _ in conversations(store):
-        if is_wanted(session):
-            sessions[agent, session] = 0
-    async for found in iter_documents(store, RUNS):
-        record = _record(found)
-        if record.session is not None and is_wanted(record.session):
-            key = record.agent, record.session
-            sessions[key] = sessions.get(key, 0) + 1
-    return sessions
+    await ensure_index(store, time.time())
+    runs: dict[tuple[str, str], set[str]] = {}
+    for name in names:
+        for agent, session, run_id in await sessions_named(store, name):
+            known = runs.setdefault((agent, session), set())
+            if run_id is not None:
+                known.add(run_id)
+    return {key: len(await _existing(store, sorted(found))) for key, found in runs.items()}
 
 
 async def _runs_in(store: Store, sessions: Collection[tuple[str, str]]) -> list[Document]:
     runs: list[Document] = []
-    async for found in iter_documents(store, RUNS):
-        record = _record(found)
-        if record.session is not None and (record.agent, record.session) in sessions:
-            runs.append(found)
+    await ensure_index(store, time.time())
+    for agent, session in sessions:
+        async for page in recent_pages(store, agent, session):
+            runs += await _existing(store, page)
     return runs
+
+
+async def _existing(store: Store, run_ids: Sequence[str]) -> list[Document]:
+    """Return the records that exist of runs."""
+    found: list[Document] = []
+    for first in range(0, len(run_ids), _BATCH):
+        names = [(RUNS, run_id) for run_id in run_ids[first : first + _BATCH]]
+        found += [one for one in await store.read(names) if one is not None]
+    return found
 
 
 async def _delete_all(store: Store, tops: Sequence[Document]) -> int:
@@ -144,16 +155,14 @@ async def _delete(store: Store, found: Document) -> None:
     run_id = record.run_id
     for collection in (JOURNAL, CHILDREN):
         await write_deletions(store, await deletions(store, collection, f"{run_id}/"))
-    changes = [
+    changes: list[Change] = [
         Delete(collection=RUNS, key=run_id, expect=found.revision),
         Delete(collection=STARTS, key=run_id),
-        Delete(collection=TIMES, key=TIME_KEY.format(NEWEST - round(record.created_at * 1e6), run_id)),
         Delete(collection=RUN_NOTES.submitted, key=owner_prefix(record.agent) + run_id),
         Delete(collection=RUN_NOTES.deaths, key=run_id),
         Delete(collection=RUN_NOTES.cancels, key=run_id),
     ]
-    parents = {record.parent_id, record.group} - {None}
-    changes += [Delete(collection=CHILDREN, key=f"{above}/{run_id}") for above in parents]
+    changes += deletions_of(record, found, time.time())
     changes += position_of(record)
     if await store.write(changes) is None:
         raise RunError("was changed while it was deleted: try again", run_id=run_id, reason="error")

@@ -23,6 +23,7 @@ from toolweave.agent._records import (
     messages_in_document,
     run_topic,
 )
+from toolweave.agent._run_index import SESSION_NAMES, session_key
 from toolweave.jobs import WorkBackend, WorkQueue
 from toolweave.jobs._kind import JobTopic
 from toolweave.jobs._lease import LEASE_SECONDS
@@ -31,7 +32,7 @@ from toolweave.models._serialization import (
     messages_from_json,
     messages_to_json,
 )
-from toolweave.state import Document, Store, iter_documents
+from toolweave.state import Document, Put, Store, iter_documents
 from toolweave.tools._spec import ToolSpec
 
 _log = logging.getLogger("toolweave.agent")
@@ -156,7 +157,11 @@ class StoreConversations:
             kept = [] if found is None else messages_in_document(found)
             value = conversation_form(_merged(kept, wanted))
             revision = 0 if found is None else found.revision
-            if await self._store.put(CONVERSATIONS, key, value, expect=revision) is not None:
+            changes = [
+                Put(collection=CONVERSATIONS, key=key, value=value, expect=revision),
+                Put(collection=SESSION_NAMES, key=session_key(self._agent, session), value=True),
+            ]
+            if await self._store.write(changes) is not None:
                 return
 
 

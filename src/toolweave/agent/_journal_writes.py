@@ -20,7 +20,7 @@ from typing import Any
 
 import anyio
 
-from toolweave.agent._records import JOURNAL, RunRecord, ended_signal, record_change
+from toolweave.agent._records import JOURNAL, RunRecord, ended_signal, record_changes
 from toolweave.errors import RunError, StoreError
 from toolweave.jobs._lease import Lease
 from toolweave.state import Change, Delete, Document, Put, Store
@@ -121,7 +121,7 @@ class JournalWrites:
         added = self._changes
         self._changes = []
         # In one write: a run that has ended never lacks an entry, and no lease stays behind for it.
-        changes = [record_change(record, ttl=self._ttl), *added, *changes]
+        changes = [*record_changes(record, ttl=self._ttl), *added, *changes]
         signal = ended_signal(self._run_id)
         revisions = await self._lease.release_with(changes, signal=signal)
         if revisions is None:

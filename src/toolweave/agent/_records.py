@@ -12,9 +12,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias, cast
 from urllib.parse import unquote
 
-from toolweave._json_types import Json, JsonObject, as_number, object_or_empty, only_members, text_or_empty
+from toolweave._json_types import Json, JsonObject, as_number, as_text, object_or_empty, only_members, text_or_empty
 from toolweave.agent._events import RunResult
 from toolweave.agent._journal import RunStart
+from toolweave.agent._run_index import CHILDREN, start_entries, status_entries, with_expiry
 from toolweave.errors import RunError, StoreError
 from toolweave.jobs import WorkQueue
 from toolweave.jobs._kind import JobCollections, JobTopic
@@ -27,7 +28,7 @@ from toolweave.models._serialization import (
     usage_from_json,
     usage_to_json,
 )
-from toolweave.state import Change, Document, Put, Store, iter_documents, signal
+from toolweave.state import Change, Document, Put, Store, iter_documents
 
 _log = logging.getLogger("toolweave.agent")
 
@@ -35,10 +36,6 @@ RUNS = "runs"
 """A `RunRecord` by run id."""
 STARTS = "run-starts"
 """The start of a run, by run id: its only document that may be large."""
-TIMES = "run-times"
-"""Run ids, the newest first."""
-CHILDREN = "run-children"
-"""Run ids below the id of the parent run, or below the name of another group."""
 JOURNAL = "run-journal"
 """Finished turns and calls, below the run's id."""
 RUN_NOTES = JobCollections("run", "agent")
@@ -50,10 +47,6 @@ APPROVALS = "approvals"
 """Digests of the tools that are permanently allowed to an agent, below its name."""
 
 _FORM = 1
-NEWEST = 10**16
-"""A time in microseconds that never comes: times count down from it, so that the newest run is the first."""
-TIME_KEY = "{:016}/{}"
-"""The key in `TIMES`, of the microseconds until `NEWEST` and the run id."""
 
 RecordedStatus: TypeAlias = Literal["pending", "running", "waiting", "completed", "stopped", "cancelled", "failed"]
 """The status in a run's record; a run that is `"running"` without a lease was interrupted, and one that is `"waiting"`
@@ -162,14 +155,11 @@ async def create(
         changed_at=now,
         attempts=1 if status == "running" else 0,
     )
-    time_key = TIME_KEY.format(NEWEST - round(now * 1e6), start.run_id)
-    above = {start.parent_id, group} - {None}
     revisions = await store.write(
         [
-            record_change(record, ttl=ttl),
+            *record_changes(record, ttl=ttl),
             Put(collection=STARTS, key=start.run_id, value=await _start_form(store, start), ttl=ttl),
-            Put(collection=TIMES, key=time_key, value=start.run_id, ttl=ttl),
-            *(Put(collection=CHILDREN, key=f"{one}/{start.run_id}", value=start.run_id, ttl=ttl) for one in above),
+            *start_entries(record, ttl),
             *also,
         ]
     )
@@ -256,22 +246,30 @@ async def read_record(store: Store, run_id: str) -> RunRecord | None:
 
 async def write_record(store: Store, record: RunRecord, *, ttl: float) -> RunRecord | None:
     """Replace the record of this revision; return it with its new revision, or None if that was no longer current."""
-    change = record_change(record, ttl=ttl)
-    revision = await store.put(RUNS, record.run_id, change.value, ttl=ttl, expect=record.revision)
-    if revision is not None and record.done:
-        await signal(store, ended_signal(record.run_id))
-    if revision is None:
+    signal = ended_signal(record.run_id) if record.done else None
+    revisions = await store.write(record_changes(record, ttl=ttl), signal=signal)
+    if revisions is None:
         return None
-    return replace(record, revision=revision)
+    return replace(record, revision=revisions[0])
 
 
-def record_change(record: RunRecord, *, ttl: float) -> Put:
-    """Return the store change that replaces the record of this revision."""
+def record_changes(record: RunRecord, *, ttl: float, at: float | None = None) -> list[Change]:
+    """Return the store changes that replace the record of this revision, the first of them, and index it.
+
+    Args:
+        record: The record.
+        ttl: Seconds that it is kept.
+        at: The time of the write; by default that of the change of the record.
+    """
+    until = (record.changed_at if at is None else at) + ttl
     value = {
         name: getattr(record, name) for name in RunRecord.__dataclass_fields__ if name not in ("usage", "revision")
     }
     value |= {"form": _FORM, "usage": usage_to_json(record.usage)}
-    return Put(collection=RUNS, key=record.run_id, value=value, ttl=ttl, expect=record.revision)
+    value = with_expiry(value, until)
+    written = Put(collection=RUNS, key=record.run_id, value=value, ttl=ttl, expect=record.revision)
+    tokens = (record.usage.input_tokens, record.usage.output_tokens)
+    return [written, *status_entries(record, tokens, ttl, until)]
 
 
 def run_topic(
@@ -318,6 +316,9 @@ def unreadable(found: Document, problem: StoreError) -> RunRecord:
         agent=text_or_empty(value.get("agent")),
         prompt=text_or_empty(value.get("prompt")),
         status="failed",
+        session=as_text(value.get("session")),
+        parent_id=as_text(value.get("parent_id")),
+        group=as_text(value.get("group")),
         error=str(problem),
         created_at=begun,
         changed_at=begun,

@@ -7,19 +7,19 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, cast
 
 from toolweave.agent._approval import Approval, WaitingCall
 from toolweave.agent._deletion import delete_run, delete_session
 from toolweave.agent._durable import KEEP_SECONDS
+from toolweave.agent._index_build import ensure_index
 from toolweave.agent._questions import GivenAnswer
 from toolweave.agent._records import (
     LEASES,
     RUN_NOTES,
     RUNS,
-    TIMES,
     RunRecord,
     children_of,
     conversations,
@@ -28,11 +28,12 @@ from toolweave.agent._records import (
     unreadable,
     write_record,
 )
+from toolweave.agent._run_index import OpenRun, count_ended, open_runs, recent_pages, waiting_ids
 from toolweave.agent._session_queue import runs_behind_others
 from toolweave.agent._waiting import answer_waiting, waiting_calls
 from toolweave.errors import StoreError
 from toolweave.jobs import WorkQueue
-from toolweave.jobs._lease import ask_to_cancel, is_held
+from toolweave.jobs._lease import ask_to_cancel, is_held, is_living
 from toolweave.jobs._queued import QueuedJobs, queued_jobs
 from toolweave.state import Document, Store, iter_documents
 
@@ -68,7 +69,7 @@ class RunStats:
     """Counts of the runs of a store.
 
     Attributes:
-        by_status: Number of runs by status.
+        by_status: Number of runs by status, of a run that has ended by the one with which it did.
         input_tokens: Input tokens of the runs that have ended.
         output_tokens: Output tokens of the runs that have ended.
     """
@@ -94,6 +95,10 @@ class SessionInfo:
     messages: int
 
 
+_BATCH = 100
+"""Runs that are read at once."""
+
+
 class RunStatuses:
     """The runs of a store, of all agents and processes that use it.
 
@@ -107,38 +112,60 @@ class RunStatuses:
         self._store = store
         self._clock = clock
         self._queue = queue
+        self._is_indexed = False
 
     def __repr__(self) -> str:
         return f"<RunStatuses in {self._store!r}>"
 
     async def get(self, run_id: str) -> RunInfo | None:
         """Return a run, or None when the store has none of this id."""
-        found = await self._store.get(RUNS, run_id)
-        if found is None:
+        found = await self._infos([run_id])
+        if not found:
             return None
-        return await self._info_of(found)
+        return found[0]
+
+    async def find(self, beginning: str, limit: int = 10) -> Sequence[RunInfo]:
+        """Return the runs whose ids begin with a text, by id.
+
+        Args:
+            beginning: How the ids begin.
+            limit: Their maximum number.
+
+        Raises:
+            StoreError: The store cannot be read.
+        """
+        found = await self._store.scan(RUNS, prefix=beginning, limit=limit)
+        return await self._infos([one.key for one in found])
 
     async def active(self) -> Sequence[RunInfo]:
         """Return the runs that are active now, the oldest first."""
-        running: list[RunInfo] = []
-        async for lease in iter_documents(self._store, LEASES):
-            info = await self.get(lease.key)
-            if info is not None and info.status == "running":
-                running.append(info)
-        return _oldest_first(running)
+        held = [lease.key async for lease in iter_documents(self._store, LEASES)]
+        return _oldest_first([info for info in await self._infos(held) if info.status == "running"])
 
-    async def recent(self, limit: int = 20, *, agent: str | None = None) -> Sequence[RunInfo]:
-        """Return the runs that were created last, the newest first; of one agent or of all."""
+    async def recent(
+        self, limit: int = 20, *, agent: str | None = None, session: str | None = None
+    ) -> Sequence[RunInfo]:
+        """Return the runs that were created last, the newest first.
+
+        Args:
+            limit: Their maximum number.
+            agent: The agent whose runs are returned; by default those of all.
+            session: The session whose runs are returned; by default those of all, and those without one.
+
+        Raises:
+            StoreError: The store cannot be read.
+        """
         recent: dict[str, RunInfo] = {}
         if limit <= 0:
             return []
-        async for found in iter_documents(self._store, TIMES):
-            one = await self.get(found.value)
-            if one is not None and agent in (None, one.record.agent):
-                # its creator may die and create it again: then it is listed twice
-                recent.setdefault(one.run_id, one)
-                if len(recent) == limit:
-                    break
+        await self._ensure_index()
+        async for page in recent_pages(self._store, agent, session):
+            for first in range(0, len(page), limit):
+                for one in await self._infos(page[first : first + limit]):
+                    # its creator may die and create it again: then it is listed twice
+                    recent.setdefault(one.run_id, one)
+                if len(recent) >= limit:
+                    return list(recent.values())[:limit]
         return list(recent.values())
 
     async def interrupted(self, *, agent: str | None = None) -> Sequence[RunInfo]:
@@ -146,21 +173,32 @@ class RunStatuses:
 
         A spawned run that has not started is among them when its parent is not executing either.
         """
-        return _oldest_first([info async for info in self._infos(agent) if await self._is_left(info)])
+        await self._ensure_index()
+        unfinished = await open_runs(self._store, agent)
+        held = await self._held()
+        left = [one.run_id for one in unfinished if _is_left(one, held)]
+        return _oldest_first([info for info in await self._infos(left) if info.status in ("pending", "interrupted")])
 
     async def stats(self) -> RunStats:
-        """Return the number of runs, by status."""
-        counts: Counter[StoredStatus] = Counter()
-        input_tokens = output_tokens = 0
-        async for found in iter_documents(self._store, RUNS):
-            one = await self._info_of(found)
-            counts[one.status] += 1
-            if one.record.parent_id is None:
-                # The usage of a child counts in its parent.
-                input_tokens += one.record.usage.input_tokens
-                output_tokens += one.record.usage.output_tokens
+        """Return the number of runs, by status.
+
+        Raises:
+            StoreError: The store cannot be read.
+        """
+        await self._ensure_index()
+        ended = await count_ended(self._store, self._clock())
+        counts = Counter(cast("Mapping[StoredStatus, int]", ended.by_status))
+        counts["waiting"] = len(await waiting_ids(self._store))
+        unfinished = await open_runs(self._store)
+        held = await self._held()
+        for one in unfinished:
+            if one.status == "running" and one.run_id not in held:
+                counts["interrupted"] += 1
+            else:
+                counts[cast("StoredStatus", one.status)] += 1
+        input_tokens, output_tokens = ended.tokens
         return RunStats(
-            total=counts.total(), by_status=dict(counts), input_tokens=input_tokens, output_tokens=output_tokens
+            total=counts.total(), by_status=dict(+counts), input_tokens=input_tokens, output_tokens=output_tokens
         )
 
     async def queued(self) -> Mapping[str, QueuedJobs]:
@@ -225,7 +263,9 @@ class RunStatuses:
 
     async def waiting_runs(self, *, agent: str | None = None) -> Sequence[RunInfo]:
         """Return the runs that wait for a person, the oldest first; see `waiting` for their calls."""
-        return _oldest_first([info async for info in self._infos(agent) if info.status == "waiting"])
+        await self._ensure_index()
+        found = await self._infos(await waiting_ids(self._store, agent))
+        return _oldest_first([info for info in found if info.status == "waiting"])
 
     async def waiting(self, run_id: str) -> Sequence[WaitingCall]:
         """Return the calls of a run that wait for a person and have no answer yet, the oldest first."""
@@ -288,20 +328,27 @@ class RunStatuses:
             status = "interrupted"
         return RunInfo(record=record, status=status)
 
-    async def _infos(self, agent: str | None) -> AsyncGenerator[RunInfo]:
-        """Yield the present status of the runs of an agent, or of all."""
-        async for found in iter_documents(self._store, RUNS):
-            info = await self._info_of(found)
-            if agent in (None, info.record.agent):
-                yield info
+    async def _infos(self, run_ids: Sequence[str]) -> list[RunInfo]:
+        """Return the present status of runs, in this order; those that are gone are left out."""
+        infos: list[RunInfo] = []
+        for first in range(0, len(run_ids), _BATCH):
+            batch = run_ids[first : first + _BATCH]
+            names = [(collection, run_id) for collection in (RUNS, LEASES) for run_id in batch]
+            found = await self._store.read(names)
+            for record, lease in zip(found[: len(batch)], found[len(batch) :], strict=True):
+                if record is not None:
+                    infos.append(_info(record, is_held=is_living(lease)))
+        return infos
 
-    async def _info_of(self, found: Document) -> RunInfo:
-        """Return the present status of a run; an unreadable record is a status, not an error."""
-        try:
-            return await self.info(record_of(found))
-        except StoreError as exc:
-            problem = exc
-        return RunInfo(record=unreadable(found, problem), status="unreadable")
+    async def _held(self) -> set[str]:
+        """Return the ids of the runs that a living process executes."""
+        return {lease.key async for lease in iter_documents(self._store, LEASES) if is_living(lease)}
+
+    async def _ensure_index(self) -> None:
+        """Build the indexes of an old store, once."""
+        if not self._is_indexed:
+            await ensure_index(self._store, self._clock())
+            self._is_indexed = True
 
     async def _answer(self, run_id: str, call_id: str, answer: Approval | GivenAnswer) -> bool:
         now = self._clock()
@@ -321,11 +368,24 @@ class RunStatuses:
             record = await read_record(self._store, record.run_id)
         return False
 
-    async def _is_left(self, one: RunInfo) -> bool:
-        if one.status == "pending":
-            above = one.record.parent_id
-            return above is None or not await is_held(self._store, LEASES, above)
-        return one.status == "interrupted"
+
+def _info(found: Document, *, is_held: bool) -> RunInfo:
+    """Return the present status of a run; an unreadable record is a status, not an error."""
+    try:
+        record = record_of(found)
+    except StoreError as exc:
+        return RunInfo(record=unreadable(found, exc), status="unreadable")
+    # The record of a process that died still says "running". Only a lease shows that a process has the run.
+    if record.status == "running" and not is_held:
+        return RunInfo(record=record, status="interrupted")
+    return RunInfo(record=record, status=record.status)
+
+
+def _is_left(one: OpenRun, held: Collection[str]) -> bool:
+    """Whether no process executes an unfinished run, nor its parent if it has not started."""
+    if one.status == "pending":
+        return one.parent_id not in held
+    return one.run_id not in held
 
 
 def _oldest_first(runs: Iterable[RunInfo]) -> Sequence[RunInfo]:

@@ -34,7 +34,7 @@ from toolweave.agent._records import (
     STARTS,
     RunRecord,
     create,
-    record_change,
+    record_changes,
     record_of,
     start_from_document,
 )
@@ -332,7 +332,7 @@ class StoreJournal(Journal):
                 if not is_same_request(sent, session, start):
                     raise another_request(self._run_id)
                 opened = self._running(record, start)
-                changes = [record_change(opened.record, ttl=self._durable.keep_seconds)]
+                changes = record_changes(opened.record, ttl=self._durable.keep_seconds)
             attempt = await self._lease.acquire(changes)
             if attempt.holder is not None:
                 raise self._held_by(attempt.holder)

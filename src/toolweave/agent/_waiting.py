@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 from toolweave._json_types import Json, JsonObject, object_or_empty
 from toolweave.agent._approval import Approval, WaitingCall, definition_digest
 from toolweave.agent._questions import Asked, GivenAnswer, checked_answer
-from toolweave.agent._records import JOURNAL, RUN_NOTES, RunRecord, read_record, record_change, run_topic
+from toolweave.agent._records import JOURNAL, RUN_NOTES, RunRecord, read_record, record_changes, run_topic
 from toolweave.errors import RunError
 from toolweave.jobs import WorkQueue
 from toolweave.jobs._kind import SUBMITTED_SIGNAL, JobTopic, submitted_note
@@ -174,7 +174,7 @@ async def answer_waiting(
             changes.append(submitted_note(RUN_NOTES, record.agent, run_id, at=now, ttl=ttl))
         changed = replace(record, status="pending" if continues else "waiting", changed_at=now)
         # one write with the record's revision: of two who answer the last calls at once, one sees the other's answer
-        if await store.write([record_change(changed, ttl=ttl), *changes]) is None:
+        if await store.write([*record_changes(changed, ttl=ttl), *changes]) is None:
             continue
         if continues and jobs is not None:
             await jobs.queue.submit(jobs.job(run_id))  # it is noted already

@@ -168,7 +168,7 @@ class UserData:
         documents += await deletions(self._store, LIMITS, is_wanted=lambda one: self._is_user(limit_principal(one)))
         documents += await token_documents(self._store, principals)
         return _Found(
-            sessions=await sessions_with_runs(self._store, partial(_is_session_of, principals)),
+            sessions=await sessions_with_runs(self._store, principals),
             documents=documents,
             sign_ins=sign_ins,
             audit_lines=sum(map(lines.__getitem__, principals)),
@@ -203,13 +203,6 @@ class UserData:
                 if named.search(found.key) or named.search(json.dumps(found.value)):
                     counts[collection] += 1
         return dict(counts)
-
-
-def _is_session_of(principals: Sequence[str], session: str) -> bool:
-    for principal in principals:
-        if session == principal or session.startswith((f"{principal}/", f"{principal}:")):
-            return True
-    return False
 
 
 def _principals(path: Path) -> list[str]:

@@ -539,8 +539,7 @@ async def _found(statuses: RunStatuses, run_id: str) -> RunInfo:
     one = await statuses.get(run_id)
     if one is not None:
         return one
-    # Bounded, because each of them is read. The id of an older run has to be complete.
-    begun = [one for one in await statuses.recent(10_000) if run_id and one.run_id.startswith(run_id)]
+    begun = await statuses.find(run_id, 100) if run_id else []
     if len(begun) == 1:
         return begun[0]
     if begun:
