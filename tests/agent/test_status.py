@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from toolweave.agent._records import LEASES, create
 from toolweave.errors import ModelError
 from toolweave.jobs import Lease
 from toolweave.models import AssistantMessage, Finished, ScriptedModel, TextPart, Usage, UserMessage
-from toolweave.state import MemoryStore, SqliteStore, Store
+from toolweave.state import Change, MemoryStore, Put, SqliteStore, Store
 
 pytestmark = [pytest.mark.anyio, pytest.mark.requirement("R103")]
 
@@ -168,11 +168,17 @@ async def test_a_run_that_ends_while_it_is_cancelled_stays_as_it_ended() -> None
     class EndsMeanwhile(MemoryStore):
         ended = False
 
-        async def put(self, collection: str, key: str, value: Any, **options: Any) -> int | None:
-            if collection == "runs" and value["status"] == "cancelled" and not self.ended:
+        async def write(self, changes: Sequence[Change], **options: Any) -> Sequence[int] | None:
+            first = changes[0]
+            if (
+                isinstance(first, Put)
+                and first.collection == "runs"
+                and first.value["status"] == "cancelled"
+                and not self.ended
+            ):
                 self.ended = True
                 await journal.finished(RunResult(run_id="one", text="done"))
-            return await super().put(collection, key, value, **options)
+            return await super().write(changes, **options)
 
     store = EndsMeanwhile()
     journal = StoreJournal(Durable(store), "one")

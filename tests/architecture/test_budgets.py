@@ -17,6 +17,7 @@ PARAMETERS = 8
 LINES = 600
 
 LONG_MODULES: dict[str, int] = {  # by decision 146: statements that do one thing take more lines
+    "toolweave.compose._agent": 604,
     "toolweave.connect._requester": 646,
     "toolweave.connect._supervisor": 603,
     "toolweave.gateway._manager": 639,

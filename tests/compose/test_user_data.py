@@ -170,3 +170,21 @@ async def test_lines_that_are_written_during_an_erasure_are_kept(tmp_path: Path)
         assert (await UserData(store, ADA, audit_logs=[path]).erase()).audit_lines == 1000
     found = [json.loads(one) for one in path.read_text().splitlines()]
     assert [one["n"] for one in found if "n" in one] == [*range(0, 2000, 2), *range(2000, 3000)]
+
+
+async def test_collections_that_a_subject_alone_does_not_reach_are_named() -> None:
+    async with MemoryStore() as store:
+        shared = SharedTokenStore(store, key=new_key())
+        await shared.save(a_record(a_key(principal=principal(ADA))))
+        by_subject = await UserData(store, ADA).erase()
+        assert (by_subject.total, by_subject.unsearched) == (0, ["oauth-tokens"])
+        whole = await UserData(store, principal(ADA)).erase()
+        assert (whole.documents, whole.unsearched) == (1, [])
+        assert (await UserData(store, ADA).find()).unsearched == []
+
+
+async def test_the_user_of_an_api_key_is_found_by_their_name() -> None:
+    async with MemoryStore() as store:
+        shared = SharedTokenStore(store, key=new_key())
+        await shared.save(a_record(a_key(principal=json.dumps([ADA, None, None], separators=(",", ":")))))
+        assert (await UserData(store, ADA).erase()).documents == 1

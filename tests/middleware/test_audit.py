@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -256,3 +257,44 @@ def test_a_line_that_a_full_disk_cut_costs_no_other_line(tmp_path: Path) -> None
     assert "a line of the audit log cannot be written: OSError" in done.stderr
     assert (len(lines) - len(whole), end) == (1, "")
     assert calls.count("tools/call") == 10
+
+
+def dated(path: Path) -> list[str]:
+    """Return the names of an audit log's files."""
+    return sorted(one.name for one in path.parent.glob(f"{path.name}*"))
+
+
+async def test_lines_are_kept_for_as_many_days_as_the_owner_wants(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    now = 20_000 * 86_400.0  # 2024-10-04
+    logs = [AuditLog(path=str(path), keep_days=2, clock=lambda: now) for _ in range(2)]
+    (tmp_path / "audit.jsonl.2020-13-99").touch()
+    files: list[list[str]] = []
+    for _ in range(5):
+        for log in logs:  # as two processes that share the file
+            await caller().call(company(log), "find", {"text": "x"})
+        os.utime(path, (now, now))
+        files.append([name.removeprefix("audit.jsonl") for name in dated(path) if "2020" not in name])
+        now += 86_400
+
+    assert files == [
+        [""],
+        ["", ".2024-10-04"],
+        ["", ".2024-10-04", ".2024-10-05"],
+        ["", ".2024-10-05", ".2024-10-06"],
+        ["", ".2024-10-06", ".2024-10-07"],
+    ]
+    assert (tmp_path / "audit.jsonl.2020-13-99").exists()
+    for name in files[-1]:
+        assert len(lines_of(tmp_path / f"audit.jsonl{name}")) == 2
+
+
+@pytest.mark.parametrize("days", [0, -1, 1.5, float("nan"), float("inf"), "7"])
+def test_days_that_make_no_sense_are_refused(days: Any, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="AuditLog: keep_days"):
+        AuditLog(path=str(tmp_path / "audit.jsonl"), keep_days=days)
+
+
+def test_days_without_a_file_are_refused() -> None:
+    with pytest.raises(ValueError, match="keep_days goes with a path"):
+        AuditLog(sink=print, keep_days=7)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from toolweave.agent._agent_tools import AgentTools, ClientTool
     from toolweave.agent._approval import Approval, Approvals, Confirm, WaitingCall, WaitingQuestion
+    from toolweave.agent._deadlines import WaitingNotice, WaitingPolicy
     from toolweave.agent._durable import Durable
     from toolweave.agent._events import (
         ApprovalGiven,
@@ -68,6 +69,10 @@ else:
                 "Confirm",
                 "WaitingCall",
                 "WaitingQuestion",
+            ),
+            "_deadlines": (
+                "WaitingNotice",
+                "WaitingPolicy",
             ),
             "_durable": ("Durable",),
             "_events": (
@@ -202,6 +207,8 @@ __all__ = [
     "TurnRestarted",
     "UsageReported",
     "WaitingCall",
+    "WaitingNotice",
+    "WaitingPolicy",
     "WaitingQuestion",
     "current_run",
     "parallelize",

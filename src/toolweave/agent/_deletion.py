@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Sequence
 
+from toolweave.agent._deadlines import NOTICES
 from toolweave.agent._index_build import ensure_index
 from toolweave.agent._records import (
     CONVERSATIONS,
@@ -153,7 +154,7 @@ async def _delete(store: Store, found: Document) -> None:
     """
     record = _record(found)
     run_id = record.run_id
-    for collection in (JOURNAL, CHILDREN):
+    for collection in (JOURNAL, CHILDREN, NOTICES):
         await write_deletions(store, await deletions(store, collection, f"{run_id}/"))
     changes: list[Change] = [
         Delete(collection=RUNS, key=run_id, expect=found.revision),

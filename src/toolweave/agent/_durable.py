@@ -11,6 +11,7 @@ import anyio
 
 from toolweave._json_types import Json
 from toolweave.agent._approval import definition_digest
+from toolweave.agent._deadlines import WAITING_SECONDS, WaitingPolicy
 from toolweave.agent._journal import OnUnknown
 from toolweave.agent._option_checks import UNKNOWN_POLICIES, unknown_policy_error
 from toolweave.agent._records import (
@@ -27,6 +28,7 @@ from toolweave.agent._run_index import SESSION_NAMES, session_key
 from toolweave.jobs import WorkBackend, WorkQueue
 from toolweave.jobs._kind import JobTopic
 from toolweave.jobs._lease import LEASE_SECONDS
+from toolweave.jobs._retention import RetainingBackend, Retention
 from toolweave.models._messages import Message
 from toolweave.models._serialization import (
     messages_from_json,
@@ -39,8 +41,6 @@ _log = logging.getLogger("toolweave.agent")
 
 WORKER_LEASE_SECONDS = 5.0
 """Time to live of the lease of a run that workers execute; a worker that does not renew it in time loses the run."""
-KEEP_SECONDS = 30 * 86_400.0
-"""Seconds that a run is kept after its last write; conversations are kept forever."""
 
 
 class Durable:
@@ -53,7 +53,8 @@ class Durable:
         clock: Returns the time in seconds.
         lease_seconds: Seconds until the run of a silent process may be taken over.
         sleep: Waits between lease renewals, and between polls of another process's run.
-        keep_seconds: Seconds that a run is kept after its last write.
+        retention: How long runs and conversations are kept.
+        waiting: How long runs wait for a person.
         queue: Queue of the runs for workers; without one, spawned runs execute in this process.
 
     Attributes:
@@ -62,7 +63,7 @@ class Durable:
         known: The record and the start of one run, if they were just read.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - keyword-only, each with a default of its own
         self,
         store: Store,
         *,
@@ -71,22 +72,27 @@ class Durable:
         clock: Callable[[], float] = time.time,
         lease_seconds: float = LEASE_SECONDS,
         sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
-        keep_seconds: float = KEEP_SECONDS,
+        retention: Retention | None = None,
+        waiting: WaitingPolicy | None = None,
         queue: WorkQueue | None = None,
     ) -> None:
         self.store = store
         self.queue = queue
+        kept = retention or Retention()
+        self.keep_seconds: float = kept.run_seconds
         if queue is None:
             self.jobs: JobTopic | None = None
         else:
-            self.jobs = run_topic(agent, store, queue, clock=clock, keep_seconds=keep_seconds)
+            self.jobs = run_topic(agent, store, queue, clock=clock, keep_seconds=self.keep_seconds)
         self.agent = agent
         if on_unknown not in UNKNOWN_POLICIES:
             raise unknown_policy_error(on_unknown)
         self.on_unknown: OnUnknown = on_unknown
         self.clock = clock
-        self.keep_seconds = keep_seconds
-        self.conversations: StoreConversations = StoreConversations(store, agent)
+        self.waiting: WaitingPolicy = waiting or WaitingPolicy()
+        self.conversations: StoreConversations = StoreConversations(
+            store, agent, keep_seconds=kept.conversation_seconds
+        )
         self.lease_seconds = lease_seconds
         self.known: tuple[Document, Document | None] | None = None
         self.sleep = sleep
@@ -117,30 +123,57 @@ class Durable:
 
 
 def make_durable(
-    name: str, store: Store | None, backend: WorkBackend | None, on_unknown: OnUnknown = "error"
+    name: str,
+    store: Store | None,
+    backend: WorkBackend | None,
+    on_unknown: OnUnknown = "error",
+    *,
+    retention: Retention | None = None,
+    waiting: WaitingPolicy | None = None,
 ) -> Durable | None:
     """Return an agent's persistence in a store or a backend; None without either.
 
     Raises:
-        ValueError: There are both.
+        ValueError: There are both, or runs would be deleted before their deadline.
     """
     if backend is None:
         if store is None:
             return None
-        return Durable(store, agent=name, on_unknown=on_unknown)
-    if store is not None:
+        queue = None
+    elif store is not None:
         raise ValueError(f"agent {name!r}: a backend has a store; give it to that: Backend(url, store=...)")
+    else:
+        store = backend.store
+        queue = backend.queue
+        if retention is None and isinstance(backend, RetainingBackend):
+            retention = backend.retention
+    kept = retention or Retention()
+    if waiting is None:
+        # A run has to reach its deadline before it is deleted.
+        waiting = WaitingPolicy(seconds=min(WAITING_SECONDS, kept.run_seconds / 2))
+    elif waiting.seconds is not None and waiting.seconds >= kept.run_seconds:
+        raise ValueError(
+            f"agent {name!r}: a run that waits for {waiting.seconds:g} s is deleted after {kept.run_seconds:g} s; "
+            "shorten waiting.seconds, or keep runs longer: retention=Retention(run_seconds=...)"
+        )
     return Durable(
-        backend.store, agent=name, queue=backend.queue, on_unknown=on_unknown, lease_seconds=WORKER_LEASE_SECONDS
+        store,
+        agent=name,
+        queue=queue,
+        on_unknown=on_unknown,
+        lease_seconds=LEASE_SECONDS if queue is None else WORKER_LEASE_SECONDS,
+        retention=kept,
+        waiting=waiting,
     )
 
 
 class StoreConversations:
     """Conversations in a store, under the agent's name."""
 
-    def __init__(self, store: Store, agent: str) -> None:
+    def __init__(self, store: Store, agent: str, *, keep_seconds: float | None = None) -> None:
         self._store = store
         self._agent = agent
+        self._keep_seconds = keep_seconds
 
     async def load(self, session: str) -> Sequence[Message]:
         """Return the conversation so far; empty for a new one."""
@@ -158,8 +191,13 @@ class StoreConversations:
             value = conversation_form(_merged(kept, wanted))
             revision = 0 if found is None else found.revision
             changes = [
-                Put(collection=CONVERSATIONS, key=key, value=value, expect=revision),
-                Put(collection=SESSION_NAMES, key=session_key(self._agent, session), value=True),
+                Put(collection=CONVERSATIONS, key=key, value=value, ttl=self._keep_seconds, expect=revision),
+                Put(
+                    collection=SESSION_NAMES,
+                    key=session_key(self._agent, session),
+                    value=True,
+                    ttl=self._keep_seconds,
+                ),
             ]
             if await self._store.write(changes) is not None:
                 return

@@ -121,7 +121,7 @@ class JournalWrites:
         added = self._changes
         self._changes = []
         # In one write: a run that has ended never lacks an entry, and no lease stays behind for it.
-        changes = [*record_changes(record, ttl=self._ttl), *added, *changes]
+        changes = [*record_changes(record), *added, *changes]
         signal = ended_signal(self._run_id)
         revisions = await self._lease.release_with(changes, signal=signal)
         if revisions is None:

@@ -13,12 +13,14 @@ from typing import Any, Literal, TypeAlias, cast
 from urllib.parse import unquote
 
 from toolweave._json_types import Json, JsonObject, as_number, as_text, object_or_empty, only_members, text_or_empty
+from toolweave.agent._deadlines import WhenDue
 from toolweave.agent._events import RunResult
 from toolweave.agent._journal import RunStart
 from toolweave.agent._run_index import CHILDREN, start_entries, status_entries, with_expiry
 from toolweave.errors import RunError, StoreError
 from toolweave.jobs import WorkQueue
 from toolweave.jobs._kind import JobCollections, JobTopic
+from toolweave.jobs._retention import KEEP_SECONDS
 from toolweave.models._base import Usage
 from toolweave.models._messages import Message, UserMessage
 from toolweave.models._serialization import (
@@ -69,6 +71,10 @@ class RunRecord:
         text: The last text of the model, once the run has ended.
         stop_reason: The reason for its end, or None.
         error: The error that made it fail, or None.
+        keep_seconds: Seconds that the run is kept after its last change.
+        due_at: The deadline for an answer while it waits for a person, in seconds since the epoch, or None.
+        remind_at: The time of the reminder before the deadline, or None.
+        when_due: What happens at the deadline.
         by_workers: Whether workers continue it once its calls that wait for a person are answered.
         revision: Revision of the document.
     """
@@ -91,6 +97,10 @@ class RunRecord:
     usage: Usage = field(default_factory=Usage)
     error: str | None = None
     by_workers: bool = False
+    keep_seconds: float = KEEP_SECONDS
+    due_at: float | None = None
+    remind_at: float | None = None
+    when_due: WhenDue = "deny"
     revision: int = 0
 
     @property
@@ -154,10 +164,11 @@ async def create(
         created_at=now,
         changed_at=now,
         attempts=1 if status == "running" else 0,
+        keep_seconds=ttl,
     )
     revisions = await store.write(
         [
-            *record_changes(record, ttl=ttl),
+            *record_changes(record),
             Put(collection=STARTS, key=start.run_id, value=await _start_form(store, start), ttl=ttl),
             *start_entries(record, ttl),
             *also,
@@ -244,23 +255,24 @@ async def read_record(store: Store, run_id: str) -> RunRecord | None:
     return record_of(found)
 
 
-async def write_record(store: Store, record: RunRecord, *, ttl: float) -> RunRecord | None:
+async def write_record(store: Store, record: RunRecord) -> RunRecord | None:
     """Replace the record of this revision; return it with its new revision, or None if that was no longer current."""
     signal = ended_signal(record.run_id) if record.done else None
-    revisions = await store.write(record_changes(record, ttl=ttl), signal=signal)
+    revisions = await store.write(record_changes(record), signal=signal)
     if revisions is None:
         return None
     return replace(record, revision=revisions[0])
 
 
-def record_changes(record: RunRecord, *, ttl: float, at: float | None = None) -> list[Change]:
+def record_changes(record: RunRecord, *, ttl: float | None = None, at: float | None = None) -> list[Change]:
     """Return the store changes that replace the record of this revision, the first of them, and index it.
 
     Args:
         record: The record.
-        ttl: Seconds that it is kept.
+        ttl: Seconds that it is kept; by default as its record has it.
         at: The time of the write; by default that of the change of the record.
     """
+    ttl = record.keep_seconds if ttl is None else ttl
     until = (record.changed_at if at is None else at) + ttl
     value = {
         name: getattr(record, name) for name in RunRecord.__dataclass_fields__ if name not in ("usage", "revision")

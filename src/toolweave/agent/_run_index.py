@@ -4,7 +4,8 @@ Knows documents and no loop; `_records.py` writes them together with the record 
 
 Why they agree with the records. The changes for a record depend on that record alone, and every write of a record
 contains them, so no process can die between the two. An entry of an unfinished run is only a hint where to look: its
-reader has the record, or the lease, decide. A run that has ended is counted by its entry, which is written once.
+reader has the record, or the lease, decide. A run that has ended is counted by its entry, which is deleted in the write
+that begins it anew.
 
 Ended runs are counted by the hour in which their records expire. The total of an hour is one document, which each run
 of that hour clears in the same write with which it ends. A reader counts the entries of a cleared hour, and stores
@@ -25,6 +26,7 @@ from toolweave._json_types import Json, as_number, object_or_empty
 from toolweave.errors import StoreError
 from toolweave.jobs._kind import owner_prefix
 from toolweave.state import Change, Delete, Document, Put, Store, iter_documents, iter_pages
+from toolweave.state._deletions import deletions
 
 TIMES = "run-times"
 """Run ids, the newest first."""
@@ -37,7 +39,7 @@ CHILDREN = "run-children"
 OPEN = "run-open"
 """The status and the parent of each run that is pending or running, below the name of its agent."""
 WAITING = "run-waiting"
-"""Runs that wait for a person, below the name of their agent."""
+"""The deadline and the time of the reminder of each run that waits for a person, below the name of its agent."""
 ENDED = "run-ended"
 """The status and the tokens of runs that have ended, below the hour in which they expire."""
 TOTALS = "run-totals"
@@ -75,6 +77,10 @@ class IndexedRun(Protocol):
     def changed_at(self) -> float: ...
     @property
     def done(self) -> bool: ...
+    @property
+    def due_at(self) -> float | None: ...
+    @property
+    def remind_at(self) -> float | None: ...
 
 
 @dataclass(slots=True)
@@ -113,8 +119,8 @@ def start_entries(run: IndexedRun, ttl: float) -> list[Put]:
     if run.session is not None:
         value = [run.run_id, run.agent]
         entries.append(Put(collection=SESSION_TIMES, key=owner_prefix(run.session) + at, value=value, ttl=ttl))
-    for above in {run.parent_id, run.group} - {None}:
-        entries.append(Put(collection=CHILDREN, key=f"{above}/{run.run_id}", value=run.run_id, ttl=ttl))
+    groups = {run.parent_id, run.group} - {None}
+    entries += [Put(collection=CHILDREN, key=f"{above}/{run.run_id}", value=run.run_id, ttl=ttl) for above in groups]
     return entries
 
 
@@ -130,7 +136,7 @@ def status_entries(run: IndexedRun, tokens: Sequence[int], ttl: float, until: fl
     key = owner_prefix(run.agent) + run.run_id
     changes: list[Change] = []
     if run.status == "waiting":
-        changes.append(Put(collection=WAITING, key=key, value=True, ttl=ttl))
+        changes.append(Put(collection=WAITING, key=key, value=[run.due_at, run.remind_at], ttl=ttl))
     else:
         changes.append(Delete(collection=WAITING, key=key))
     if run.status in ("pending", "running"):
@@ -164,12 +170,19 @@ def deletions_of(run: IndexedRun, record: Document, now: float) -> list[Change]:
     key = owner_prefix(run.agent) + run.run_id
     changes: list[Change] = [Delete(collection=one.collection, key=one.key) for one in start_entries(run, 0)]
     changes += [Delete(collection=OPEN, key=key), Delete(collection=WAITING, key=key)]
+    return [*changes, *ended_deletions(record, now)]
+
+
+def ended_deletions(record: Document, now: float) -> list[Change]:
+    """Return the changes after which a run that has ended is not counted: it is deleted, or begins anew."""
     until = _expiry_in(record)
-    if until is not None:
-        hour = _hour(until)
-        changes.append(Delete(collection=ENDED, key=f"{hour}/{run.run_id}"))
-        changes.append(Put(collection=TOTALS, key=hour, value={}, ttl=max(0.0, until - now) + 2 * _HOUR))
-    return changes
+    if until is None:
+        return []
+    hour = _hour(until)
+    return [
+        Delete(collection=ENDED, key=f"{hour}/{record.key}"),
+        Put(collection=TOTALS, key=hour, value={}, ttl=max(0.0, until - now) + 2 * _HOUR),
+    ]
 
 
 def session_key(agent: str, session: str) -> str:
@@ -192,14 +205,12 @@ async def recent_pages(store: Store, agent: str | None, session: str | None) -> 
 
 async def waiting_ids(store: Store, agent: str | None = None) -> list[str]:
     """Return the ids of the runs that wait for a person, of an agent or of all."""
-    return [_run_id(found) async for found in iter_documents(store, WAITING, _agent_prefix(agent))]
+    return [_run_id(found) async for found in iter_documents(store, WAITING, agent_prefix(agent))]
 
 
 async def open_runs(store: Store, agent: str | None = None) -> list[OpenRun]:
     """Return the runs that are pending or running, of an agent or of all."""
-    return [
-        OpenRun(_run_id(found), *found.value) async for found in iter_documents(store, OPEN, _agent_prefix(agent))
-    ]
+    return [OpenRun(_run_id(found), *found.value) async for found in iter_documents(store, OPEN, agent_prefix(agent))]
 
 
 async def sessions_named(store: Store, name: str) -> list[tuple[str, str, str | None]]:
@@ -221,11 +232,9 @@ async def sessions_named(store: Store, name: str) -> list[tuple[str, str, str | 
 
 async def session_entries(store: Store, agent: str, session: str) -> list[Delete]:
     """Return the changes that remove a session from the indexes, with its runs that are gone."""
-    changes = [Delete(collection=SESSION_NAMES, key=session_key(agent, session))]
-    async for found in iter_documents(store, SESSION_TIMES, owner_prefix(session)):
-        if found.value[1] == agent:
-            changes.append(Delete(collection=SESSION_TIMES, key=found.key))
-    return changes
+    name = Delete(collection=SESSION_NAMES, key=session_key(agent, session))
+    runs = await deletions(store, SESSION_TIMES, owner_prefix(session), is_wanted=lambda found: found.value[1] == agent)
+    return [name, *runs]
 
 
 async def count_ended(store: Store, now: float) -> EndedRuns:
@@ -264,7 +273,8 @@ def _expiry_in(record: Document) -> float | None:
     return as_number(object_or_empty(record.value).get(_UNTIL))
 
 
-def _agent_prefix(agent: str | None) -> str:
+def agent_prefix(agent: str | None) -> str:
+    """Return how the keys of the runs of an agent begin; those of all agents have no prefix."""
     if agent is None:
         return ""
     return owner_prefix(agent)

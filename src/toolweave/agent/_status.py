@@ -5,6 +5,7 @@ Reads records and leases; runs nothing itself.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -12,8 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias, cast
 
 from toolweave.agent._approval import Approval, WaitingCall
+from toolweave.agent._deadlines import DueNotice, WaitingNotice, due_notices
 from toolweave.agent._deletion import delete_run, delete_session
-from toolweave.agent._durable import KEEP_SECONDS
 from toolweave.agent._index_build import ensure_index
 from toolweave.agent._questions import GivenAnswer
 from toolweave.agent._records import (
@@ -31,11 +32,14 @@ from toolweave.agent._records import (
 from toolweave.agent._run_index import OpenRun, count_ended, open_runs, recent_pages, waiting_ids
 from toolweave.agent._session_queue import runs_behind_others
 from toolweave.agent._waiting import answer_waiting, waiting_calls
-from toolweave.errors import StoreError
+from toolweave.errors import RunError, StoreError
 from toolweave.jobs import WorkQueue
 from toolweave.jobs._lease import ask_to_cancel, is_held, is_living
 from toolweave.jobs._queued import QueuedJobs, queued_jobs
+from toolweave.protocol.client_requests import ElicitationResult
 from toolweave.state import Document, Store, iter_documents
+
+_log = logging.getLogger("toolweave.agent")
 
 StoredStatus: TypeAlias = Literal[
     "pending", "running", "waiting", "interrupted", "completed", "stopped", "failed", "cancelled", "unreadable"
@@ -97,6 +101,7 @@ class SessionInfo:
 
 _BATCH = 100
 """Runs that are read at once."""
+_NO_ANSWER = "nobody answered in time"
 
 
 class RunStatuses:
@@ -320,6 +325,30 @@ class RunStatuses:
         """
         return await self._answer(run_id, call_id, answer)
 
+    async def apply_deadlines(self, *, agent: str | None = None) -> Sequence[WaitingNotice]:
+        """Remind of the runs that wait for a person, and end the wait of those whose deadline has passed.
+
+        Workers do this about once a minute (`WaitingPolicy`). Where several processes do it, each notice is returned to
+        one of them.
+
+        Args:
+            agent: The agent whose runs are looked at; by default those of all.
+
+        Returns:
+            The notices of this call.
+
+        Raises:
+            StoreError: The store or the queue cannot be reached.
+        """
+        now = self._clock()
+        await self._ensure_index()
+        notices: list[WaitingNotice] = []
+        for due in await due_notices(self._store, agent, now):
+            if await due.claim(self._store, now):
+                notice = await self._apply(due)
+                notices += [] if notice is None else [notice]
+        return notices
+
     async def info(self, record: RunRecord) -> RunInfo:
         """Return the present status of the run of a record."""
         status: StoredStatus = record.status
@@ -327,6 +356,43 @@ class RunStatuses:
         if status == "running" and not await is_held(self._store, LEASES, record.run_id):
             status = "interrupted"
         return RunInfo(record=record, status=status)
+
+    async def _apply(self, due: DueNotice) -> WaitingNotice | None:
+        """Apply a deadline, or return its reminder; None if the run does not wait any more."""
+        record = await read_record(self._store, due.run_id)
+        if record is None or record.status != "waiting" or record.due_at != due.due_at:
+            return None
+        calls = await self.waiting(due.run_id)
+        kind: Literal["reminder", "denied", "cancelled"] = "reminder"
+        if not due.is_reminder and record.when_due == "cancel":
+            kind = "cancelled"
+            if not await self.cancel(due.run_id):
+                return None
+        elif not due.is_reminder:
+            kind = "denied"
+            if not await self._deny_all(due.run_id, calls):
+                return None
+        return WaitingNotice(
+            kind=kind,
+            run_id=record.run_id,
+            agent=record.agent,
+            session=record.session,
+            due_at=due.due_at,
+            calls=calls,
+        )
+
+    async def _deny_all(self, run_id: str, calls: Sequence[WaitingCall]) -> bool:
+        """Deny the calls of a run and dismiss its questions; return False if a person was faster."""
+        for call in calls:
+            answer: Approval | GivenAnswer = Approval(approved=False, reason=_NO_ANSWER)
+            if call.question is not None:
+                answer = ElicitationResult(action="cancel")
+            try:
+                await self._answer(run_id, call.call_id, answer)
+            except RunError as exc:
+                _log.info("run %s has an answer at its deadline: %s", run_id, exc)
+                return False
+        return True
 
     async def _infos(self, run_ids: Sequence[str]) -> list[RunInfo]:
         """Return the present status of runs, in this order; those that are gone are left out."""
@@ -352,16 +418,16 @@ class RunStatuses:
 
     async def _answer(self, run_id: str, call_id: str, answer: Approval | GivenAnswer) -> bool:
         now = self._clock()
-        return await answer_waiting(self._store, run_id, call_id, answer, queue=self._queue, now=now, ttl=KEEP_SECONDS)
+        return await answer_waiting(self._store, run_id, call_id, answer, queue=self._queue, now=now)
 
     async def _cancel(self, record: RunRecord | None) -> bool:
         while record is not None and not record.done:
             # beside the lease, which ends with its holder
-            await self._store.put(RUN_NOTES.cancels, record.run_id, True, ttl=KEEP_SECONDS)
+            await self._store.put(RUN_NOTES.cancels, record.run_id, True, ttl=record.keep_seconds)
             if await ask_to_cancel(self._store, LEASES, record.run_id):
                 return True
             ended = replace(record, status="cancelled", stop_reason="cancelled", changed_at=self._clock())
-            if await write_record(self._store, ended, ttl=KEEP_SECONDS) is not None:
+            if await write_record(self._store, ended) is not None:
                 await self._store.delete(RUN_NOTES.cancels, record.run_id)
                 return True
             # It began or ended just now.

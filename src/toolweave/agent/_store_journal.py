@@ -38,6 +38,7 @@ from toolweave.agent._records import (
     record_of,
     start_from_document,
 )
+from toolweave.agent._run_index import ended_deletions
 from toolweave.agent._waiting import answer_key, answer_of, asked_in, question_keys, waiting_changes
 from toolweave.errors import RunError
 from toolweave.jobs._lease import Lease
@@ -268,10 +269,14 @@ class StoreJournal(Journal):
         if self._record is None:
             return
         now = self._durable.clock()
+        due_at, remind_at = self._durable.waiting.times(now)
         record = replace(
             self._record,
             status="waiting",
             changed_at=now,
+            due_at=due_at,
+            remind_at=remind_at,
+            when_due=self._durable.waiting.when_due,
             steps=result.steps,
             usage=result.usage,
             by_workers=self._durable.jobs is not None,
@@ -325,14 +330,17 @@ class StoreJournal(Journal):
         found, start_found = self._durable.known or await self._store.read(names)
         while True:
             opened = None
-            changes: Sequence[Change] = ()
+            changes: list[Change] = []
             if found is not None:
                 record = record_of(found)
                 start = await start_from_document(self._store, record, start_found)
                 if not is_same_request(sent, session, start):
                     raise another_request(self._run_id)
                 opened = self._running(record, start)
-                changes = record_changes(opened.record, ttl=self._durable.keep_seconds)
+                changes = record_changes(opened.record)
+                if record.done:
+                    # It ended, and is replayed.
+                    changes += ended_deletions(found, self._durable.clock())
             attempt = await self._lease.acquire(changes)
             if attempt.holder is not None:
                 raise self._held_by(attempt.holder)
@@ -344,7 +352,15 @@ class StoreJournal(Journal):
             found, start_found = await self._store.read(names)
 
     def _running(self, record: RunRecord, start: RunStart) -> OpenedRun:
-        running = replace(record, status="running", changed_at=self._durable.clock(), attempts=record.attempts + 1)
+        running = replace(
+            record,
+            status="running",
+            changed_at=self._durable.clock(),
+            attempts=record.attempts + 1,
+            keep_seconds=self._durable.keep_seconds,
+            due_at=None,
+            remind_at=None,
+        )
         return OpenedRun(running, start, is_first=record.status == "pending" and not record.attempts)
 
     @property

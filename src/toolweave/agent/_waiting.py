@@ -136,7 +136,6 @@ async def answer_waiting(
     *,
     queue: WorkQueue | None,
     now: float,
-    ttl: float,
     resumes: bool = False,
 ) -> bool:
     """Answer a waiting call; return whether the run continues, as no other call waits.
@@ -153,6 +152,7 @@ async def answer_waiting(
     """
     while True:
         record = await _waiting_record(store, run_id, call_id, answer, repeated=resumes)
+        ttl = record.keep_seconds
         jobs = None if queue is None else run_topic(record.agent, store, queue, keep_seconds=ttl)
         if record.status != "waiting":
             await _submit_again(jobs, record)
@@ -172,9 +172,11 @@ async def answer_waiting(
             has_workers = True
         if continues and has_workers:
             changes.append(submitted_note(RUN_NOTES, record.agent, run_id, at=now, ttl=ttl))
-        changed = replace(record, status="pending" if continues else "waiting", changed_at=now)
+        changed = replace(record, changed_at=now)
+        if continues:
+            changed = replace(changed, status="pending", due_at=None, remind_at=None)
         # one write with the record's revision: of two who answer the last calls at once, one sees the other's answer
-        if await store.write([*record_changes(changed, ttl=ttl), *changes]) is None:
+        if await store.write([*record_changes(changed), *changes]) is None:
             continue
         if continues and jobs is not None:
             await jobs.queue.submit(jobs.job(run_id))  # it is noted already

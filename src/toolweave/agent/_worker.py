@@ -218,6 +218,19 @@ class _Runs:
     async def give_up(self, record: _Loaded, deaths: int) -> None:
         await self._fail(record.record, f"{deaths} workers died while it ran")
 
+    async def sweep(self) -> None:
+        """Apply the deadlines of runs that wait for a person."""
+        durable = self._durable
+        statuses = RunStatuses(self._store, clock=durable.clock, queue=durable.queue)
+        for notice in await statuses.apply_deadlines(agent=self._agent.name):
+            _log.warning("run %s of agent %r waits for a person: %s", notice.run_id, notice.agent, notice.kind)
+            if durable.waiting.notify is None:
+                continue
+            try:
+                await durable.waiting.notify(notice)
+            except Exception as exc:  # boundary: the function is the owner's
+                _log.error("the notice of run %s was not passed on: %s: %s", notice.run_id, type(exc).__name__, exc)
+
     async def clean(self, record: _Loaded) -> None:
         await SessionQueue(self._durable, record.record).leave()
         await self._store.write(self.topic.forgotten(record.record.run_id))
@@ -306,7 +319,7 @@ class _Runs:
         """Record the failure of a run that could not record it itself, so that no caller waits for it forever."""
         _log.warning("run %s of agent %r failed: %s", record.run_id, record.agent, error)
         failed = replace(record, status="failed", stop_reason="error", error=error, changed_at=self._durable.clock())
-        await write_record(self._store, failed, ttl=self._durable.keep_seconds)
+        await write_record(self._store, failed)
 
 
 def _words(error: Exception) -> str:

@@ -16,6 +16,7 @@ from typing import Any, Generic, Literal, Self, Unpack, cast, overload
 from toolweave._json_types import without_members
 from toolweave.agent._agent_tools import AgentTools, Opener, ToolLike
 from toolweave.agent._approval import Attended, Confirm, Grants, checked_confirm
+from toolweave.agent._deadlines import WaitingPolicy
 from toolweave.agent._durable import Durable, make_durable
 from toolweave.agent._events import OutT_co, RunResult
 from toolweave.agent._history import History
@@ -39,7 +40,7 @@ from toolweave.compose._component_hooks import ComponentHooks
 from toolweave.compose._mcp_tools import McpTools
 from toolweave.config import LoadedConfig, load_config
 from toolweave.errors import printable
-from toolweave.jobs import WorkBackend
+from toolweave.jobs import Retention, WorkBackend
 from toolweave.models._base import Model, ModelSettings
 from toolweave.models._messages import Message
 from toolweave.state import Store
@@ -70,6 +71,8 @@ class Agent(Generic[OutT_co]):
             `add_mcp_servers`.
         store: Keeps runs and conversations beyond this process; by default they are kept in memory.
         backend: A store with a queue: submitted and spawned runs are executed by workers (`work_runs`).
+        retention: How long its runs and conversations are kept in the store; by default as the backend has it.
+        waiting: How long its runs wait for a person without a process, and what happens then.
         on_unknown: Policy for calls of resumed runs with an unknown outcome; see `resume`.
         max_steps: Turns of the model in one run.
         confirm: Tool calls that need a person's approval (`run.approve`): `"always"`, `"never"`, `"destructive"` or a
@@ -125,6 +128,8 @@ class Agent(Generic[OutT_co]):
         mcp_servers: Any = None,  # a mapping, a config or the path of one
         store: Store | None = None,
         backend: WorkBackend | None = None,
+        retention: Retention | None = None,
+        waiting: WaitingPolicy | None = None,
         on_unknown: OnUnknown = "error",
         max_steps: int = 20,
         confirm: Confirm | None = None,
@@ -140,6 +145,7 @@ class Agent(Generic[OutT_co]):
     ) -> None:
         check_options(
             AgentOptions(name=name, system=system, max_steps=max_steps, defer_tools=defer_tools, limits=limits),
+            AgentOptions(retention=retention, waiting=waiting),
             AgentOptions(settings=settings, result_policy=result_policy, history=history, store=store),
             AgentOptions(on_unknown=on_unknown, on_transport_error=on_transport_error, on_error=on_error),
         )
@@ -147,8 +153,8 @@ class Agent(Generic[OutT_co]):
         self.description = description
         self.takes_questions = questions
         self.tools: AgentTools = AgentTools(tools, server=self.mcp_toolset)
-        self.durable = make_durable(name, store, backend, on_unknown)
-        self._on_unknown: OnUnknown = on_unknown
+        self._make_durable = partial(make_durable, name, on_unknown=on_unknown, retention=retention, waiting=waiting)
+        self.durable = self._make_durable(store, backend)
         limits = limits or Limits()
         policy = result_policy or ResultPolicy()
         self._runtime = AgentRuntime(
@@ -198,7 +204,7 @@ class Agent(Generic[OutT_co]):
 
     def use_backend(self, backend: WorkBackend) -> None:
         """Store its runs in `backend` from now on, as with `Agent(backend=)`; only for an agent without a store."""
-        self.durable = make_durable(self.name, None, backend, self._on_unknown)
+        self.durable = self._make_durable(None, backend)
         assert self.durable is not None  # there is a backend
         self._runtime.durable = True
         self._runtime.conversations = self.durable.conversations

@@ -7,11 +7,13 @@ from typing import Any, Literal, TypedDict
 
 from toolweave.agent._agent_tools import ToolLike
 from toolweave.agent._approval import Attended, Confirm
+from toolweave.agent._deadlines import WaitingPolicy
 from toolweave.agent._history import History
 from toolweave.agent._journal import OnUnknown
 from toolweave.agent._limits import Limits
 from toolweave.agent._option_checks import UNKNOWN_POLICIES
 from toolweave.jobs import WorkBackend
+from toolweave.jobs._retention import Retention
 from toolweave.models._base import Model, ModelSettings
 from toolweave.state import Store
 from toolweave.tools._call import CallContext
@@ -29,6 +31,8 @@ class AgentOptions(TypedDict, total=False):
     mcp_servers: Any
     store: Store | None
     backend: WorkBackend | None
+    retention: Retention | None
+    waiting: WaitingPolicy | None
     on_unknown: OnUnknown
     max_steps: int
     confirm: Confirm | None
@@ -58,6 +62,8 @@ _TYPES: dict[str, tuple[type[object], str]] = {
     "limits": (Limits, "Limits(...)"),
     "settings": (ModelSettings, "ModelSettings(...)"),
     "result_policy": (ResultPolicy, "ResultPolicy(...)"),
+    "retention": (Retention, "Retention(...)"),
+    "waiting": (WaitingPolicy, "WaitingPolicy(...)"),
     "max_steps": (int, "a number of turns"),
     "defer_tools": (int, "a number of tokens"),
 }

@@ -22,8 +22,10 @@ from toolweave.errors import ConfigError, StoreError
 from toolweave.middleware._store_limits import COLLECTION as LIMITS
 from toolweave.middleware._user_lines import audit_principals, erase_lines, limit_principal
 from toolweave.oauth import TokenRecord, TokenStore
+from toolweave.oauth._stores.shared_store import TOKENS
 from toolweave.oauth._stores.user_records import token_documents
-from toolweave.serve._request import issuer_of, principal_name
+from toolweave.serve._request import issuer_of, principal_name, principal_of
+from toolweave.serve._sessions import SESSIONS
 from toolweave.serve._user_documents import task_owners, user_documents
 from toolweave.state import Delete, Store, iter_documents
 from toolweave.state._deletions import deletions, write_deletions
@@ -43,6 +45,8 @@ class UserDataCounts:
         sign_ins: Number of sign-ins in token stores.
         audit_lines: Number of lines of audit logs.
         mentions: Number of documents that name the user and are not theirs, by collection; these stay.
+        unsearched: Collections that may have more: their documents are found by a whole principal alone, and only the
+            subject of the user is known.
     """
 
     sessions: int = 0
@@ -51,6 +55,7 @@ class UserDataCounts:
     sign_ins: int = 0
     audit_lines: int = 0
     mentions: Mapping[str, int] = field(default_factory=dict[str, int])
+    unsearched: Sequence[str] = ()
 
     @property
     def total(self) -> int:
@@ -64,6 +69,7 @@ class _Found:
     documents: Sequence[Delete]
     sign_ins: Sequence[tuple[TokenStore, TokenRecord]]
     audit_lines: int
+    unsearched: Sequence[str]
 
 
 class UserData:
@@ -116,6 +122,7 @@ class UserData:
             documents=len(found.documents),
             sign_ins=len(found.sign_ins),
             audit_lines=found.audit_lines,
+            unsearched=found.unsearched,
         )
 
     async def erase(self) -> UserDataCounts:
@@ -145,6 +152,7 @@ class UserData:
             sign_ins=len(found.sign_ins),
             audit_lines=audit_lines,
             mentions=await self._mentions(),
+            unsearched=found.unsearched,
         )
 
     async def _found(self) -> _Found:
@@ -172,6 +180,7 @@ class UserData:
             documents=documents,
             sign_ins=sign_ins,
             audit_lines=sum(map(lines.__getitem__, principals)),
+            unsearched=[] if self._is_whole(principals) else list(filter(_is_by_principal, collections)),
         )
 
     def _of_user(self, known: Iterable[str]) -> Sequence[str]:
@@ -182,10 +191,17 @@ class UserData:
         if self._principal not in found and len(issuers) > 1:
             names = ", ".join(sorted(found))
             raise ConfigError(f"{self._principal!r} is a user of several issuers: give one of {names}")
+        if principal_name(self._principal) == self._principal:
+            # The user of an API key has a principal without an issuer.
+            found.add(principal_of(self._principal, None, None))
         return sorted(found | {self._principal})
 
     def _is_user(self, principal: str) -> bool:
         return bool(principal) and self._principal in (principal, principal_name(principal))
+
+    def _is_whole(self, principals: Sequence[str]) -> bool:
+        """Whether a whole principal of the user is known, with the issuer of their tokens."""
+        return principal_name(self._principal) != self._principal or any(map(issuer_of, principals))
 
     async def _collections(self) -> Sequence[str]:
         if not isinstance(self._store, ListableStore):
@@ -203,6 +219,11 @@ class UserData:
                 if named.search(found.key) or named.search(json.dumps(found.value)):
                     counts[collection] += 1
         return dict(counts)
+
+
+def _is_by_principal(collection: str) -> bool:
+    """Whether the documents of a collection are found by a whole principal alone, whose digest names them."""
+    return collection == TOKENS or collection.startswith(SESSIONS)
 
 
 def _principals(path: Path) -> list[str]:

@@ -234,9 +234,8 @@ class DurableAgent(Generic[ResultT]):
             approval = Approval(approved=given)
         durable = self.durable
         now = durable.clock()
-        ttl = durable.keep_seconds
         # without the queue: this process continues the run, and no worker is to take it meanwhile
-        await answer_waiting(durable.store, run_id, call_id, approval, queue=None, now=now, ttl=ttl, resumes=True)
+        await answer_waiting(durable.store, run_id, call_id, approval, queue=None, now=now, resumes=True)
 
     def _again(self, run_id: str) -> RunStart:
         """Return the start of a run that continues from its journal."""

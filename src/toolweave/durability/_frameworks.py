@@ -9,11 +9,14 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from toolweave._json_types import Json
+from toolweave.agent._deadlines import WaitingPolicy
 from toolweave.agent._durable import make_durable
 from toolweave.durability._durable_agent import DurableAgent, Framework, UnknownPolicy, check_policy
 from toolweave.errors import ConfigError
 from toolweave.jobs import WorkBackend
+from toolweave.jobs._retention import Retention
 from toolweave.state import Store
+from toolweave.tools._option_checks import check_type
 
 if TYPE_CHECKING:
     from agents import Agent as OpenAiAgent
@@ -35,6 +38,8 @@ def durable(
     store: Store | WorkBackend,
     *,
     name: str | None = None,
+    retention: Retention | None = None,
+    waiting: WaitingPolicy | None = None,
     on_unknown: UnknownPolicy = "error",
     repeatable: Collection[str] = (),
     options: Mapping[str, Any] | None = None,
@@ -47,6 +52,8 @@ def durable(
     store: Store | WorkBackend,
     *,
     name: str | None = None,
+    retention: Retention | None = None,
+    waiting: WaitingPolicy | None = None,
     on_unknown: UnknownPolicy = "error",
     repeatable: Collection[str] = (),
     options: Mapping[str, Any] | None = None,
@@ -59,6 +66,8 @@ def durable(
     store: Store | WorkBackend,
     *,
     name: str | None = None,
+    retention: Retention | None = None,
+    waiting: WaitingPolicy | None = None,
     on_unknown: UnknownPolicy = "error",
     repeatable: Collection[str] = (),
     options: Mapping[str, Any] | None = None,
@@ -70,6 +79,8 @@ def durable(
     store: Store | WorkBackend,
     *,
     name: str | None = None,
+    retention: Retention | None = None,
+    waiting: WaitingPolicy | None = None,
     on_unknown: UnknownPolicy = "error",
     repeatable: Collection[str] = (),
     options: Mapping[str, Any] | None = None,
@@ -85,6 +96,8 @@ def durable(
             changed.
         store: Keeps the runs; a `Backend` lets workers execute submitted runs too.
         name: The name under which runs are kept, by default the agent's own; needed when it has none.
+        retention: How long its runs are kept; by default as the backend has it, else for 30 days.
+        waiting: How long its runs wait for a person, and what happens then.
         on_unknown: `"error"`: the model reads that the outcome of such a call is unknown; `"rerun"`: it is made again.
         repeatable: Names of further tools whose calls may be repeated, for tools without annotations.
         options: The framework's own keyword arguments of each run, such as `deps` of Pydantic AI.
@@ -103,7 +116,16 @@ def durable(
     if not named:
         raise ValueError(f"durable(): the {framework.name} agent has no name to keep its runs under; pass name=")
     is_backend = isinstance(store, WorkBackend)
-    kept = make_durable(named, None if is_backend else store, store if is_backend else None, on_unknown)
+    check_type("retention", retention, Retention, "Retention(...)")
+    check_type("waiting", waiting, WaitingPolicy, "WaitingPolicy(...)")
+    kept = make_durable(
+        named,
+        None if is_backend else store,
+        store if is_backend else None,
+        on_unknown,
+        retention=retention,
+        waiting=waiting,
+    )
     assert kept is not None  # there is one of both
     return DurableAgent(framework, kept, options=options or {}, repeatable=repeatable)
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from toolweave.jobs._backend import Backend
     from toolweave.jobs._lease import Lease, LeaseAttempt, ask_to_cancel
     from toolweave.jobs._queued import QueuedJobs
+    from toolweave.jobs._retention import Retention
     from toolweave.jobs._worker import JobWorker, resubmit_jobs, work_jobs
 else:
     from toolweave._lazy import lazy_exports
@@ -28,6 +29,7 @@ else:
                 "ask_to_cancel",
             ),
             "_queued": ("QueuedJobs",),
+            "_retention": ("Retention",),
             "_worker": (
                 "JobWorker",
                 "resubmit_jobs",
@@ -45,6 +47,7 @@ __all__ = [
     "LeaseAttempt",
     "QueuedJobs",
     "Reschedule",
+    "Retention",
     "WorkBackend",
     "WorkQueue",
     "ask_to_cancel",

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from toolweave.errors import StoreError
+from toolweave.jobs._retention import Retention
 from toolweave.state import MemoryStore, Store
 from toolweave.state._redis_address import REDIS_SCHEMES, RedisAddress, split_name
 
@@ -37,14 +38,17 @@ class Backend:
         store: Keeps the runs instead of the store of the URL; a `SqliteStore` beside `memory://`, say.
         name: Separates installations that share a server; may be part of the URL: `?name=staging`.
         redelivery_seconds: Seconds until a job of a silent worker is delivered to another.
+        retention: How long runs and conversations of its agents are kept, unless they have a setting of their own.
 
     Attributes:
         store: The store.
         queue: The job queue.
         where: The printable address, without a password.
+        retention: How long the data of its agents is kept, or None for the default.
 
     Raises:
         StoreError: `[distributed]` is not installed, or the URL has another scheme.
+        TypeError: `retention` is of another type.
     """
 
     def __init__(
@@ -54,7 +58,10 @@ class Backend:
         store: Store | None = None,
         name: str | None = None,
         redelivery_seconds: float | None = None,
+        retention: Retention | None = None,
     ) -> None:
+        if retention is not None and not isinstance(retention, Retention):  # pyright: ignore[reportUnnecessaryIsInstance] - callers pass anything
+            raise TypeError(f"retention is Retention(...), not {type(retention).__name__}")
         place, found, address = _read(url)
         self.name: str = name or found or "toolweave"
         self.where: str = "memory://" if address is None else address.place
@@ -63,6 +70,7 @@ class Backend:
         except ImportError as exc:
             missing = (exc.name or "docket").partition(".")[0]
             raise StoreError(f"a queue of work needs {missing}: pip install 'toolweave[distributed]'") from None
+        self.retention: Retention | None = retention
         self.store: Store = store or _store(place, self.name, address)
         # Kept beside `queue`, which is a port that has nothing to enter or leave.
         self._made = DocketQueue(

@@ -222,6 +222,10 @@ class JobKind(Protocol[R]):
         """Record that a job has failed, as so many workers died of it."""
         ...
 
+    async def sweep(self) -> None:
+        """Do what is due for jobs that no worker has; called about once a minute, by one worker at a time."""
+        ...
+
     async def clean(self, record: R) -> None:
         """Delete the notes of a job that has ended."""
         ...

@@ -147,6 +147,15 @@ class JobWorker(Generic[R]):
                     lost += 1
         return lost
 
+    async def sweep(self) -> None:
+        """Resubmit lost jobs, and do what is due for those that wait.
+
+        Raises:
+            StoreError: The store or the queue cannot be reached.
+        """
+        await self.submit_lost()
+        await self._kind.sweep()
+
     async def _deaths(self, job: Job, dead: Document | None, lease: Document | None) -> int:
         """Return how many workers died of a job; one that was only unreachable for a while counts once at most."""
         known: Json = {"deaths": 0, "holder": None} if dead is None else dead.value
@@ -245,7 +254,7 @@ async def _sweep(worker: JobWorker[Any], seconds: float, *, asked: bool) -> None
         # process is made in any case, so that after a crash of all workers nothing waits for a minute. So is one that a
         # signal requests: its sender may have written after the last sweep.
         if asked or await topic.store.put(topic.notes.sweeps, topic.owner, True, ttl=seconds, expect=0) is not None:
-            await worker.submit_lost()
+            await worker.sweep()
     except StoreError as exc:
         _log.warning("lost %ss of %s cannot be looked for: %s", topic.notes.name, topic, exc)
 

@@ -7,9 +7,7 @@ one system call to a file that is only appended to, from the event loop: to a lo
 from __future__ import annotations
 
 import logging
-import os
 import time
-import weakref
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -20,7 +18,8 @@ import msgspec
 
 from toolweave._value import Value
 from toolweave.errors import RequestError
-from toolweave.middleware._options import as_tuples, functions, one_of, typed
+from toolweave.middleware._audit_file import AppendedFile
+from toolweave.middleware._options import as_tuples, functions, least, one_of, typed
 from toolweave.middleware._outcome import LONGEST_NAME, outcome_of, shape_of, subject_of
 from toolweave.middleware._selection import target_of
 from toolweave.protocol import methods
@@ -31,54 +30,6 @@ from toolweave.serve._request import CallNext, Json, Request
 from toolweave.tools._selection import fits
 
 _log = logging.getLogger("toolweave.middleware")
-
-
-class _AppendedFile:
-    """A file that lines are appended to; made again when it was moved away, as programs that rotate logs do."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = str(path)
-        self._opened: _Descriptor | None = None
-        self._is_torn = False
-
-    def __call__(self, line: bytes) -> None:
-        """Append a line.
-
-        Raises:
-            OSError: It cannot be written.
-        """
-        file = self._opened
-        # Compared for each line: a program that rotates logs renames the file, and sends no signal to this process.
-        if file is None or not file.is_at(self._path):
-            file = self._opened = _Descriptor(self._path)
-            self._is_torn = False
-        # A disk that gets full takes the beginning of a line. Other processes append to the file, so that cannot be
-        # undone, but the next line must not be lost as the end of it.
-        left = memoryview(b"\n" + line if self._is_torn else line)
-        while left:
-            written = os.write(file.number, left)
-            left = left[written:]
-            self._is_torn = bool(left)
-
-
-class _Descriptor:
-    """An open file, which is closed with the last reference to it."""
-
-    def __init__(self, path: str) -> None:
-        # Appended, so that lines of several processes are not written over each other. Readable by the owner alone,
-        # because arguments may be in it.
-        self.number = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        weakref.finalize(self, os.close, self.number)
-        found = os.fstat(self.number)
-        self._identity = (found.st_dev, found.st_ino)
-
-    def is_at(self, path: str) -> bool:
-        """Whether the path still names this file."""
-        try:
-            found = os.stat(path)  # noqa: PTH116  # for each line
-        except FileNotFoundError:
-            return False
-        return (found.st_dev, found.st_ino) == self._identity
 
 
 class AuditLog(Value, frozen=True, kw_only=True):
@@ -96,10 +47,13 @@ class AuditLog(Value, frozen=True, kw_only=True):
         required: A request is refused (-32603) unless a line about its beginning was written before it. Otherwise a
             line that cannot be written is an error in the log, and the request continues.
         extra: Members that every line has.
+        keep_days: Days that lines are kept. The file of a day is moved to `PATH.YYYY-MM-DD` (UTC) with the first line
+            of another day, and deleted once it is older. None keeps one file, which other programs may move.
         clock: Returns the time in seconds since the epoch.
 
     Raises:
-        ValueError: There is neither a path nor a sink, or both.
+        ValueError: There is neither a path nor a sink, or both; or `keep_days` is not a whole number
+            from 1 on, or goes with a sink.
     """
 
     repr_exclude: ClassVar[frozenset[str]] = frozenset({"clock", "sink"})
@@ -112,6 +66,7 @@ class AuditLog(Value, frozen=True, kw_only=True):
     methods: Sequence[str] = ()
     required: bool = False
     extra: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
+    keep_days: int | None = None
     clock: Callable[[], float] = time.time
 
     def __post_init__(self) -> None:
@@ -122,8 +77,14 @@ class AuditLog(Value, frozen=True, kw_only=True):
         one_of(self, "arguments", "shapes", "values", "none")
         if (self.path is None) == (self.sink is None):
             raise ValueError("AuditLog wants a path or a sink, one of them")
+        least(self, 1, "keep_days")
+        if isinstance(self.keep_days, float):
+            raise ValueError(f"AuditLog: keep_days is a whole number of days, not {self.keep_days!r}")
         if self.path is not None:
-            msgspec.structs.force_setattr(self, "sink", _AppendedFile(Path(self.path)))
+            file = AppendedFile(Path(self.path), keep_days=self.keep_days, clock=self.clock)
+            msgspec.structs.force_setattr(self, "sink", file)
+        elif self.keep_days is not None:
+            raise ValueError("AuditLog: keep_days goes with a path; lines of a sink are kept by their reader")
 
     async def __call__(self, request: Request, call_next: CallNext) -> Json:
         """Answer a request, and write a line about it.

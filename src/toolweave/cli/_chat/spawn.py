@@ -12,7 +12,6 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from toolweave.agent._durable import KEEP_SECONDS
 from toolweave.agent._journal import RunStart
 from toolweave.agent._records import create, read_record, write_record
 from toolweave.cli._chat.options import AGENT, ChatOptions
@@ -20,6 +19,7 @@ from toolweave.cli._chat.stores import BACKEND, is_url, opened_backend, opened_s
 from toolweave.cli._exit_codes import CommandError
 from toolweave.compose import Agent
 from toolweave.errors import ToolweaveError
+from toolweave.jobs._retention import KEEP_SECONDS
 from toolweave.models import CommandModel, UserMessage
 
 
@@ -79,7 +79,7 @@ async def failing(place: str | None, run_id: str) -> AsyncGenerator[None]:
                 is_ours = isinstance(error, ToolweaveError)
                 reason = str(error) if is_ours else f"{type(error).__name__}: {error}"
                 ended = replace(record, status="failed", stop_reason="error", error=reason, changed_at=time.time())
-                await write_record(store, ended, ttl=KEEP_SECONDS)
+                await write_record(store, ended)
         raise
 
 

@@ -539,7 +539,9 @@ async def _found(statuses: RunStatuses, run_id: str) -> RunInfo:
     one = await statuses.get(run_id)
     if one is not None:
         return one
-    begun = await statuses.find(run_id, 100) if run_id else []
+    begun: Sequence[RunInfo] = ()
+    if run_id:
+        begun = await statuses.find(run_id, 100)
     if len(begun) == 1:
         return begun[0]
     if begun:

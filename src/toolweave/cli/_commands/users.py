@@ -41,6 +41,9 @@ def erase(
     Audit logs stay as they are unless you name them: you may have to keep them. API keys are in your config: remove
     them there. A gateway or worker that is running may have tokens in its memory: restart it.
 
+    Tokens in the store and sessions at servers are found by the whole principal alone. If only the subject is known,
+    the command names the collections that may have more: give PRINCIPAL as '["CLIENT","ISSUER","SUBJECT"]'.
+
     Exits with 1 when one of their runs has not ended, or other documents in the store still name them.
     """
 
@@ -64,6 +67,9 @@ def erase(
             answer_json({"principal": principal, **asdict(erased)})
         else:
             note(f"erased {_listed(erased)}")
+        if not as_json:
+            for collection in erased.unsearched:
+                note(f"warning: {collection!r} may have more: give the whole principal, with client and issuer")
         if not erased.mentions:
             return ExitCode.OK
         if not as_json:

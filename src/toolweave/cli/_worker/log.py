@@ -19,7 +19,7 @@ from toolweave.jobs._queue import HandOver
 if TYPE_CHECKING:
     from toolweave.agent import RunStatuses
     from toolweave.cli._worker.probes import WorkerProbes
-    from toolweave.jobs import Backend, Handler, Job
+    from toolweave.jobs import Backend, Handler, Job, Retention
     from toolweave.state import Store
 
 _RUNS = "runs"
@@ -39,6 +39,11 @@ class ReportingBackend:
     def store(self) -> Store:
         """The store of the backend."""
         return self._backend.store
+
+    @property
+    def retention(self) -> Retention | None:
+        """How long the data of the backend's agents is kept."""
+        return self._backend.retention
 
     @property
     def queue(self) -> Self:

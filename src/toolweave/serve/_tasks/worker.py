@@ -132,6 +132,9 @@ class TaskJobs:
         """Record that a task has failed, as so many workers died of it."""
         await self._tasks.change(record.name, partial(self._fail, _outcome_unknown("died")))
 
+    async def sweep(self) -> None:
+        """Do nothing: tasks expire by themselves."""
+
     async def clean(self, record: StoredTask) -> None:
         """Delete the unneeded parts of a task that has ended; it makes room for another."""
         await self._tasks.tidy(record)

@@ -1,0 +1,58 @@
+"""How long the data of agents is kept."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+KEEP_SECONDS = 30 * 86_400.0
+"""Seconds that a run is kept after its last change by default."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retention:
+    """How long the data of agents is kept; the store deletes what has expired.
+
+    A change is for runs and conversations that are written after it.
+
+    Attributes:
+        run_seconds: Seconds that a run is kept after its last change, with its messages and results.
+        conversation_seconds: Seconds that the conversation of a session is kept after its last message; None keeps it
+            until it is deleted.
+
+    Raises:
+        TypeError: A value is not a number.
+        ValueError: A value is not more than 0, or not finite.
+    """
+
+    run_seconds: float = KEEP_SECONDS
+    conversation_seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        check_duration("run_seconds", self.run_seconds)
+        if self.conversation_seconds is not None:
+            check_duration("conversation_seconds", self.conversation_seconds)
+
+
+@runtime_checkable
+class RetainingBackend(Protocol):
+    """A backend that decides how long the data of its agents is kept."""
+
+    @property
+    def retention(self) -> Retention | None:
+        """How long the data of agents without such a setting is kept; None for the default."""
+        ...
+
+
+def check_duration(name: str, value: object) -> None:
+    """Check a number of seconds.
+
+    Raises:
+        TypeError: It is not a number.
+        ValueError: It is not more than 0, or not finite.
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(f"{name} is a number of seconds, not {type(value).__name__}")
+    if not (value > 0 and math.isfinite(value)):
+        raise ValueError(f"{name} is more than 0 seconds, not {value!r}")

@@ -1,0 +1,122 @@
+"""The file of an audit log: appended to by several processes, and changed for a new one each day if lines are deleted.
+
+Why no line is lost. A file is moved by a second name that only one process can create, and then loses its first. A
+process that has it open still writes to the same file, and opens the new one with its next line.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import weakref
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import date, timedelta
+from pathlib import Path
+
+_log = logging.getLogger("toolweave.middleware")
+_DAY = 86_400
+_EPOCH = date(1970, 1, 1)
+
+
+class AppendedFile:
+    """A file that lines are appended to; made again when it was moved away, as programs that rotate logs do.
+
+    Args:
+        path: The file.
+        keep_days: Days that lines are kept: the file of each day is moved to `PATH.YYYY-MM-DD` at the first line of
+            another day, and deleted later; None keeps one file.
+        clock: Returns the time in seconds since the epoch.
+    """
+
+    def __init__(self, path: Path, *, keep_days: int | None, clock: Callable[[], float]) -> None:
+        self._path = str(path)
+        self._keep_days = keep_days
+        self._clock = clock
+        self._day = -1
+        self._opened: _Descriptor | None = None
+        self._is_torn = False
+
+    def __call__(self, line: bytes) -> None:
+        """Append a line.
+
+        Raises:
+            OSError: It cannot be written.
+        """
+        if self._keep_days is not None:
+            self._begin_day(self._keep_days)
+        file = self._opened
+        # Compared for each line: a program that rotates logs renames the file, and sends no signal to this process.
+        if file is None or not file.is_at(self._path):
+            file = self._opened = _Descriptor(self._path)
+            self._is_torn = False
+        # A disk that gets full takes the beginning of a line. Other processes append to the file, so that cannot be
+        # undone, but the next line must not be lost as the end of it.
+        left = memoryview(b"\n" + line if self._is_torn else line)
+        while left:
+            written = os.write(file.number, left)
+            left = left[written:]
+            self._is_torn = bool(left)
+
+    def _begin_day(self, keep_days: int) -> None:
+        """Move the file of an earlier day and delete the oldest, with the first line of a day."""
+        day = int(self._clock() // _DAY)
+        if day == self._day:
+            return
+        self._day = day
+        try:
+            self._move(day)
+            self._delete(_date(day) - timedelta(days=keep_days))
+        except OSError as exc:
+            # The line itself is written: a log that is too long is better than none.
+            _log.error("the audit log %s cannot be rotated: %s", self._path, exc)
+
+    def _move(self, day: int) -> None:
+        try:
+            found = os.stat(self._path)  # noqa: PTH116  # as below
+        except FileNotFoundError:
+            return
+        written = int(found.st_mtime // _DAY)
+        if found.st_size == 0 or written >= day:
+            return
+        # Another process may have moved it meanwhile: then the name exists, and the file at the path is the new one.
+        with suppress(FileExistsError):
+            os.link(self._path, f"{self._path}.{_date(written)}")
+            os.unlink(self._path)  # noqa: PTH108  # as above
+
+    def _delete(self, before: date) -> None:
+        """Delete the files of days before this one."""
+        path = Path(self._path)
+        dated = re.compile(re.escape(path.name) + r"\.(\d{4}-\d\d-\d\d)")
+        for other in path.parent.iterdir():
+            found = dated.fullmatch(other.name)
+            if found is None:
+                continue
+            with suppress(ValueError):  # not a date
+                if date.fromisoformat(found[1]) < before:
+                    other.unlink(missing_ok=True)
+
+
+class _Descriptor:
+    """An open file, which is closed with the last reference to it."""
+
+    def __init__(self, path: str) -> None:
+        # Appended, so that lines of several processes are not written over each other. Readable by the owner alone,
+        # because arguments may be in it.
+        self.number = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        weakref.finalize(self, os.close, self.number)
+        found = os.fstat(self.number)
+        self._identity = (found.st_dev, found.st_ino)
+
+    def is_at(self, path: str) -> bool:
+        """Whether the path still names this file."""
+        try:
+            found = os.stat(path)  # noqa: PTH116  # for each line
+        except FileNotFoundError:
+            return False
+        return (found.st_dev, found.st_ino) == self._identity
+
+
+def _date(day: int) -> date:
+    return _EPOCH + timedelta(days=day)
