@@ -71,15 +71,13 @@ class AuditLog(Value, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         as_tuples(self, "methods")
-        typed(self, "required", "methods", "extra")
+        typed(self, "required", "methods", "extra", "keep_days")
         functions(self, "sink", "clock")
         _check_methods(self.methods)
         one_of(self, "arguments", "shapes", "values", "none")
         if (self.path is None) == (self.sink is None):
             raise ValueError("AuditLog wants a path or a sink, one of them")
         least(self, 1, "keep_days")
-        if isinstance(self.keep_days, float):
-            raise ValueError(f"AuditLog: keep_days is a whole number of days, not {self.keep_days!r}")
         if self.path is not None:
             file = AppendedFile(Path(self.path), keep_days=self.keep_days, clock=self.clock)
             msgspec.structs.force_setattr(self, "sink", file)
