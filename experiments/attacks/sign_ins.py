@@ -309,7 +309,7 @@ ROWS = (
     ),
     SignInAttack(
         attack="the metadata are those of another issuer",
-        ours="refused: the identical string",
+        ours="refused",
         prepare=another_issuer,
         judge=before_the_browser,
     ),

@@ -235,8 +235,8 @@ async def test_metadata_of_another_resource_stop_before_the_browser() -> None:
         assert here.person.asked == []
 
 
-@pytest.mark.parametrize("suffix", ["/", "?x", "/tenant"])
-async def test_the_issuer_of_metadata_is_the_identical_string(suffix: str) -> None:
+@pytest.mark.parametrize("suffix", ["//", "?x", "/tenant", "/?", "."])
+async def test_metadata_of_another_issuer_are_not_used(suffix: str) -> None:
     async with world() as here:
         here.host.extra["issuer"] = f"{here.host.url}{suffix}"
         await refused(here, "they are not used")
@@ -386,6 +386,10 @@ CHALLENGES: list[tuple[str, list[Any]]] = [
         [("bearer", {"error_description": 'you need scope=admin, scope="root"', "scope": "read"}, "")],
     ),
     ('Bearer scope = "a" , scope="b"', [("bearer", {"scope": "a"}, "")]),
+    ("Bearer u=https://a/b?c=d, scope=x", [("bearer", {"u": "https://a/b?c=d", "scope": "x"}, "")]),
+    ("Bearer u='https://a/b', scope='x y'", [("bearer", {"u": "https://a/b", "scope": "x y"}, "")]),
+    ("Negotiate a=, NTLM b==", [("negotiate", {}, "a="), ("ntlm", {}, "b==")]),
+    ("Bearer u='never closed", [("bearer", {}, "")]),
     ("NTLM, Bearer", [("ntlm", {}, ""), ("bearer", {}, "")]),
     ('Bearer scope="never closed', [("bearer", {}, "")]),
     ('"?=", Bearer realm=x', [("bearer", {"realm": "x"}, "")]),

@@ -209,3 +209,66 @@ async def test_a_page_for_a_code_under_its_old_name_is_among_the_problems() -> N
     assert "the device authorization endpoint gives 'verification_url', read as 'verification_uri'" in said
     assert "gives no number as 'expires_in': the timeout of the sign-in counts" in said
     assert "gives 'interval' as a string, read as a number" in said
+
+
+SPELLINGS = {
+    "a slash in the metadata of the server": ("/", "", ""),
+    "a slash in those of the issuer": ("", "/", "/"),
+    "a slash behind a path": ("/tenant/", "/tenant", "/tenant"),
+    "a slash behind a path, in those of the issuer": ("/tenant", "/tenant/", "/tenant/"),
+}
+
+
+@pytest.mark.parametrize(("named", "published", "answered"), SPELLINGS.values(), ids=list(SPELLINGS))
+@pytest.mark.parametrize("configured", [False, True])
+async def test_a_slash_at_its_end_makes_no_other_issuer(
+    named: str, published: str, answered: str, configured: bool
+) -> None:
+    async with world() as here:
+        url = here.host.url
+        here.server.metadata["authorization_servers"] = [f"{url}{named}"]
+        here.host.extra["issuer"] = f"{url}{published}"
+        here.host.redirect = {"iss": f"{url}{answered}"}
+        path = f"/.well-known/oauth-authorization-server{published.rstrip('/')}"
+        here.host.answer[path] = lambda exchange: exchange.respond_json(200, here.host.metadata())
+        settings = {"issuer": f"{url}{published}"} if configured else {}
+
+        async with connected(here.target(**settings)) as connection:
+            assert (await connection.call_tool("t")).text == "done"
+        async with connected(here.target(**settings)) as connection:
+            assert (await connection.call_tool("t")).text == "done"
+
+        assert len(here.person.asked) == 1
+        assert here.host.paths().count("/register") == 1
+
+
+async def test_the_redirect_names_the_issuer_as_its_own_metadata_do() -> None:
+    async with world() as here:
+        here.server.metadata["authorization_servers"] = [f"{here.host.url}/"]
+        here.host.redirect = {"iss": f"{here.host.url}/"}
+        with pytest.raises(AuthRequiredError, match="comes from another authorization server"):
+            await sign_in(here.settings(), here.server.url, server="s", **here.ports())
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        'Bearer resource_metadata="URL"',
+        "Bearer resource_metadata=URL",
+        "Bearer resource_metadata='URL'",
+        'Bearer resource_metadata = "URL"',
+        'bearer realm="OAuth", error="invalid_token", resource_metadata=URL',
+        'Bearer realm="OAuth",resource_metadata="URL", resource_metadata="http://127.0.0.1:1/never"',
+        "Basic realm=x, Bearer scope=a, resource_metadata='URL', error='invalid_token'",
+    ],
+)
+async def test_the_metadata_are_where_the_challenge_names_them_in_any_form(form: str) -> None:
+    async with world() as here:
+        place = f"{here.server.origin}/metadata/of-it"
+        here.server.header = form.replace("URL", place)
+        named = {"resource": here.server.url, "authorization_servers": [here.host.issuer]}
+        here.server.answer["/metadata/of-it"] = lambda exchange: exchange.respond_json(200, named)
+        here.server.answer["/.well-known/oauth-protected-resource/mcp"] = lambda exchange: exchange.respond(404)
+
+        async with connected(here.target()) as connection:
+            assert (await connection.call_tool("t")).text == "done"

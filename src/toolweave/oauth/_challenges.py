@@ -18,7 +18,11 @@ _WORD = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _GAP = re.compile(r"[ \t,]*")
 _SCHEME = re.compile(rf"({_WORD})(?=[ \t,]|$)")
 # A parameter has a value: a word that ends in `=` and has none is a token68.
-_PARAMETER = re.compile(rf'[ \t]*({_WORD})[ \t]*=[ \t]*(?:({_WORD})(?=[ \t,]|$)|"((?:[^"\\]|\\.)*)")')
+# Servers write URLs without quotes, or in single ones, which no grammar allows and which can mean nothing else.
+_PARAMETER = re.compile(
+    rf"[ \t]*({_WORD})[ \t]*=[ \t]*"
+    r"""(?:"((?:[^"\\]|\\.)*)"|'([^']*)'(?=[ \t,]|$)|((?![="'])[^\s,"]+)(?=[ \t,]|$))"""
+)
 _BARE = re.compile(r"[ \t]+([A-Za-z0-9._~+/-]+=*)[ \t]*(?=,|$)")
 _COMMA = re.compile(r"[ \t]*(?:,[ \t]*)+")
 _ESCAPED = re.compile(r"\\(.)")
@@ -81,11 +85,8 @@ def _parameters(text: str, at: int) -> tuple[dict[str, str], int]:
     if text[at : at + 1] not in (" ", "\t"):
         return found, at
     while (one := _PARAMETER.match(text, at)) is not None:
-        if one[2] is not None:
-            value = one[2]
-        else:
-            value = _ESCAPED.sub(r"\1", one[3])
-        found.setdefault(one[1].lower(), value)
+        name, quoted, singly_quoted, plain = one.groups("")
+        found.setdefault(name.lower(), _ESCAPED.sub(r"\1", quoted) + singly_quoted + plain)
         at = one.end()
         comma = _COMMA.match(text, at)
         if comma is None or _PARAMETER.match(text, comma.end()) is None:

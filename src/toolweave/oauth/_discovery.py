@@ -18,6 +18,7 @@ from toolweave.oauth._metadata import (
     checked_server,
     covers,
     fallback_server,
+    is_same_issuer,
     protected_resource_urls,
     resource_of,
 )
@@ -122,17 +123,13 @@ async def _unnamed(fetch: GuardedFetch, settings: OAuth, url: str, *, lenient: b
     found = await _metadata_of(fetch, own.issuer)
     if found is None:
         return own
-    issuer = own.issuer
-    # some servers of that revision write their origin with a slash at its end
-    if found.issuer.rstrip("/") == issuer:
-        issuer = found.issuer
-    return checked_server(found, issuer)
+    return checked_server(found, own.issuer)
 
 
 async def _named(fetch: GuardedFetch, settings: OAuth, issuers: Sequence[str], held: str) -> AuthorizationServer:
     """Return the first of the named authorization servers that answers; a configured one is the only one."""
     if settings.issuer:
-        if settings.issuer not in issuers:
+        if not any(is_same_issuer(settings.issuer, one) for one in issuers):
             named = ", ".join(map(shown_url, issuers)) or "none"
             text = f"its authorization server is not {settings.issuer!r}, which is configured, but {named}"
             raise FetchFailed(f"{text}: make sure that it has moved, then change 'oauth.issuer'", final=True)
@@ -141,7 +138,7 @@ async def _named(fetch: GuardedFetch, settings: OAuth, issuers: Sequence[str], h
         return await _configured(fetch, settings)
     problem = FetchFailed("its metadata name no authorization server", final=True)
     # the issuer of the current token first, the others in their order
-    for issuer in sorted(issuers, key=lambda one: one != held):
+    for issuer in sorted(issuers, key=lambda one: not is_same_issuer(one, held)):
         try:
             return await _published(fetch, issuer)
         except FetchFailed as exc:

@@ -113,15 +113,24 @@ def authorization_server_urls(issuer: str) -> list[str]:
     return [urlunsplit((parts.scheme, parts.netloc, form, "", "")) for form in forms]
 
 
+def is_same_issuer(one: str, other: str) -> bool:
+    """Return whether two texts name one issuer, which a slash at the end does not change.
+
+    Both lead to the same metadata, since the slash is removed before the well-known path is inserted (RFC 8414, 3.1),
+    so no other party can publish those of the other text. Nothing else is normalised.
+    """
+    return one.removesuffix("/") == other.removesuffix("/")
+
+
 def checked_server(found: AuthorizationServer, issuer: str) -> AuthorizationServer:
     """Return metadata after a check that they are of this issuer and that their endpoints may be used.
 
-    The issuer is compared as the identical string (RFC 8414, 3.3): nothing is normalised.
+    The issuer is compared as a string (RFC 8414, 3.3), without a slash at its end: see `is_same_issuer`.
 
     Raises:
         FetchFailed: They are the metadata of another issuer, or the URL of an endpoint is not allowed.
     """
-    if found.issuer != issuer:
+    if not is_same_issuer(found.issuer, issuer):
         names = f"name the issuer {shown_url(found.issuer)!r} instead of {shown_url(issuer)!r}"
         raise FetchFailed(f"the metadata of its authorization server {names}: they are not used", final=True)
     for name in _ENDPOINTS:

@@ -19,7 +19,7 @@ from toolweave.oauth._code_flow import OFFLINE_ACCESS, begin, check_pkce, redeem
 from toolweave.oauth._discovery import AuthServerInfo, discover
 from toolweave.oauth._fetch import FetchFailed, GuardedFetch
 from toolweave.oauth._grants import device_tokens, machine_tokens
-from toolweave.oauth._metadata import AuthorizationServer, resource_of
+from toolweave.oauth._metadata import AuthorizationServer, is_same_issuer, resource_of
 from toolweave.oauth._odd_answers import OddAnswers
 from toolweave.oauth._records import ClientRegistration, TokenKey, TokenRecord, TokenStore
 from toolweave.oauth._registration import given_client, other_method, register, usable
@@ -262,7 +262,10 @@ class SignIn:
         return [one for one in found if self._is_mine(one.key)]
 
     def _is_mine(self, key: TokenKey) -> bool:
-        return key.client == self._client and self.settings.issuer in ("", key.issuer)
+        issuer = self.settings.issuer
+        if issuer and not is_same_issuer(issuer, key.issuer):
+            return False
+        return key.client == self._client
 
     @property
     def _client(self) -> str:
