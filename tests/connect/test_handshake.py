@@ -316,7 +316,7 @@ async def test_a_pinned_revision_that_never_was_is_refused_with_the_known_ones_n
         await connect_mcp({"command": command, "args": args, "protocol": "2031-01-01"})
 
 
-@pytest.mark.parametrize("answered", ["2025-11-05", "1.0", None, 7, ["2025-11-25"]])
+@pytest.mark.parametrize("answered", ["2025-11-05", "1.0", "", 7, ["2025-11-25"]])
 async def test_a_revision_that_never_was_ends_the_handshake_with_the_known_ones_named(answered: Any) -> None:
     server = ChannelServer(initialized(lambda message: None, version=answered))
     with pytest.raises(ConnectError) as failure:

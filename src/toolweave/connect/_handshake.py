@@ -7,7 +7,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Coroutine
+import re
+from collections.abc import Callable, Coroutine, Sequence
 from functools import cache
 from typing import Any
 
@@ -21,7 +22,7 @@ from toolweave.connect._session import Agreement, ClientHandlers, Session, Wire,
 from toolweave.errors import ConnectionLostError, ProtocolError, ServerError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import METHOD_NOT_FOUND, UNSUPPORTED_VERSION
-from toolweave.protocol.lenient_handshake import readable_handshake
+from toolweave.protocol.lenient_handshake import meant_revision, readable_handshake
 from toolweave.protocol.meta import SERVER_INFO
 from toolweave.protocol.spellings import SERVER_NAMES
 from toolweave.protocol.uris import safe_icons
@@ -29,6 +30,8 @@ from toolweave.protocol.versions import HANDSHAKE_VERSIONS, LATEST_HANDSHAKE_VER
 from toolweave.version import VERSION
 
 _GRACE_SECONDS = 0.5
+_OF_VERSIONS = r"(?i)protocol[ _-]?versions?\b|protocol revision"
+"""The words of a refusal that is about the revision."""
 _log = logging.getLogger("toolweave.connect")
 
 
@@ -52,7 +55,8 @@ async def shake_hands(
     """
     hands = _Handshakes(wire, server, report, handlers)
     if era == "legacy" or era in HANDSHAKE_VERSIONS:
-        return await hands.initialize(LATEST_HANDSHAKE_VERSION if era == "legacy" else era)
+        is_open = era == "legacy"
+        return await hands.initialize(LATEST_HANDSHAKE_VERSION if is_open else era, or_older=is_open)
     # The only way in which nothing is known: see `_Negotiation`. A revision that was asked for is never exchanged for
     # another one.
     if era == "auto":
@@ -109,14 +113,31 @@ class _Handshakes(Value, frozen=True):
             raise _NotModern("it names no modern revision")
         return agreement
 
-    async def hello(self, offered: str) -> Agreement:
-        """Ask `initialize` once."""
+    async def hello(self, offered: str, *, or_older: bool) -> Agreement:
+        """Ask `initialize`; with `or_older` with an older revision, too, each time the server refuses one."""
+        # Lifecycle, version negotiation: a server answers with another revision if it does not have the one that is
+        # offered. Many refuse it instead. `initialize` has no effect, so it can be asked again; the list of revisions
+        # gets shorter each time.
+        left: Sequence[str] = ()
+        if or_older:
+            left = HANDSHAKE_VERSIONS[: HANDSHAKE_VERSIONS.index(offered)]
         capabilities = self.handlers.capabilities(modern=False)
-        offer = {"protocolVersion": offered, "capabilities": capabilities, "clientInfo": _client_info()}
-        result: JsonObject = await ask(self.wire, methods.INITIALIZE, offer)
+        result: JsonObject | None = None
+        while result is None:
+            offer = {"protocolVersion": offered, "capabilities": capabilities, "clientInfo": _client_info()}
+            try:
+                result = await ask(self.wire, methods.INITIALIZE, offer)
+            except ProtocolError as exc:
+                left = _older_revisions(exc, left)
+                if not left:
+                    raise
+                offered = left[-1]
+                left = left[:-1]
         if not SERVER_NAMES.exact.issuperset(result) or type(result.get("capabilities")) is not dict:
             result = self._readable(result, methods.INITIALIZE)
         agreed = result.get("protocolVersion")
+        if agreed not in HANDSHAKE_VERSIONS:
+            agreed = meant_revision(result, self._noted(methods.INITIALIZE))
         # Lifecycle, version negotiation: the server may answer with another version, and a client that does not support
         # it disconnects.
         if agreed not in HANDSHAKE_VERSIONS:
@@ -130,7 +151,10 @@ class _Handshakes(Value, frozen=True):
 
     def _readable(self, result: JsonObject, method: str) -> JsonObject:
         """Return an answer as it is meant, with a report of each change."""
-        return readable_handshake(result, lambda change: self.handlers.on_repair(f"its answer to {method} {change}"))
+        return readable_handshake(result, self._noted(method))
+
+    def _noted(self, method: str) -> Callable[[str], None]:
+        return lambda change: self.handlers.on_repair(f"its answer to {method} {change}")
 
     async def discover(self, wanted: str) -> Session:
         """Start a session with a modern server."""
@@ -154,10 +178,10 @@ class _Handshakes(Value, frozen=True):
             code=UNSUPPORTED_VERSION,
         )
 
-    async def initialize(self, offered: str) -> Session:
+    async def initialize(self, offered: str, *, or_older: bool) -> Session:
         """Start a session with a legacy server."""
         with self.report.step(methods.INITIALIZE) as step:
-            agreement = await self.hello(offered)
+            agreement = await self.hello(offered, or_older=or_older)
             step.detail = agreement.version
             return await self.legacy(agreement)
 
@@ -265,7 +289,7 @@ class _Negotiation:
     async def _initialized(self, probe: _HandshakeRequest) -> tuple[Session | None, ProtocolError | None]:
         """Send `initialize`, beside a probe that is not answered yet; return the session or the server's refusal."""
         with self._step(methods.INITIALIZE) as step:
-            hello = self._ask(self._hands.hello(LATEST_HANDSHAKE_VERSION))
+            hello = self._ask(self._hands.hello(LATEST_HANDSHAKE_VERSION, or_older=True))
             if not probe.done:
                 await self._answered(probe, hello)
                 # Both requests are under way and `initialize` was answered first. Over HTTP each has another
@@ -389,6 +413,16 @@ def _proves_modern(error: Exception | None) -> bool:
     if error.code == UNSUPPORTED_VERSION:
         return bool(_common(error.data))
     return error.code == METHOD_NOT_FOUND
+
+
+def _older_revisions(refusal: ProtocolError, left: Sequence[str]) -> Sequence[str]:
+    """Return the revisions to offer next, oldest first: those that a refusal names, else all; none else."""
+    if _proves_modern(refusal):
+        return ()
+    text = f"{refusal.message} {object_or_empty(refusal.data).get('supported', '')}"
+    if refusal.code != UNSUPPORTED_VERSION and re.search(_OF_VERSIONS, text) is None:
+        return ()
+    return [one for one in left if one in text] or left
 
 
 def _read_discovery(result: JsonObject) -> Agreement | None:

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from toolweave._json_types import Json, JsonObject, as_array, as_object, text_entries
 from toolweave._repairs import Repair
 from toolweave.protocol.spellings import SERVER_NAMES, spelled
+from toolweave.protocol.versions import HANDSHAKE_VERSIONS
 
-__all__ = ["HANDSHAKE_REPAIRS", "readable_handshake"]
+__all__ = ["HANDSHAKE_REPAIRS", "meant_revision", "readable_handshake"]
 
 _CAPABILITIES = Repair(
     given="`capabilities` of a server that are null or a list",
@@ -17,7 +18,16 @@ _CAPABILITIES = Repair(
     switch='`"repair_messages": false`',
     problem="has 'capabilities' that are not an object",
 )
-HANDSHAKE_REPAIRS = (_CAPABILITIES,)
+_REVISION = Repair(
+    given="an answer to `initialize` without a revision, or with `2024-10-07`",
+    read_as="the first revision, `2024-11-05`",
+    limit="any other unknown revision is an error, and so is an answer without `capabilities` and `serverInfo`",
+    switch='`"repair_messages": false`',
+    problem="has the 'protocolVersion' {given!r}, read as {meant!r}",
+)
+_DRAFT = "2024-10-07"
+"""A draft before the first revision, which servers still name; its messages are those of the first."""
+HANDSHAKE_REPAIRS = (_CAPABILITIES, _REVISION)
 """Every repair of a handshake."""
 
 
@@ -34,6 +44,17 @@ def readable_handshake(result: JsonObject, note: Callable[[str], None]) -> JsonO
         return made
     note(_CAPABILITIES.problem)
     return {**made, "capabilities": offered}
+
+
+def meant_revision(result: JsonObject, note: Callable[[str], None]) -> object:
+    """Return the revision that an answer to `initialize` means, or its `protocolVersion` if that is not one."""
+    given = result.get("protocolVersion")
+    is_answer = not {"capabilities", "serverInfo"}.isdisjoint(result)
+    if given == _DRAFT or (given is None and is_answer):
+        meant = HANDSHAKE_VERSIONS[0]
+        note(_REVISION.problem.format(given=given, meant=meant))
+        return meant
+    return given
 
 
 def _object(given: object) -> JsonObject | None:
