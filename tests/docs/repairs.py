@@ -24,6 +24,7 @@ from toolweave.schema._fitting import ARGUMENT_REPAIRS, as_fitted
 from toolweave.schema._lowering import RENAMED_ARGUMENT
 from toolweave.schema._repair import SCHEMA_REPAIRS
 from toolweave.tools._mcp import tool_result
+from toolweave.tools._wire_tools import MARKED_NAME
 
 __all__ = ["REPAIRS", "RESULTS", "argument_examples", "as_received", "repair_rows", "result_examples"]
 
@@ -34,7 +35,7 @@ REPAIRS: Mapping[str, Sequence[Repair]] = {
     "repairs of arguments": ARGUMENT_REPAIRS,
     "repairs of schemas": SCHEMA_REPAIRS,
     "repairs of tools": (*TOOL_REPAIRS, RENAMED_ARGUMENT),
-    "repairs of models": (ODD_PIECES, OPEN_TURN, INLINE_THOUGHT, JSON_AMONG_PROSE),
+    "repairs of models": (ODD_PIECES, MARKED_NAME, OPEN_TURN, INLINE_THOUGHT, JSON_AMONG_PROSE),
     "repairs of documents": (UNPROMISED, UNCHECKED_PATTERN, LARGE_INPUT, UNDECLARED_PARAMETER),
 }
 """The rows of each table."""

@@ -166,3 +166,38 @@ async def test_a_tool_without_required_arguments_runs_once_with_its_own() -> Non
         async with fake_openai(*answers) as fake, model_of(fake) as model:
             await Agent(model, tools=[wipe]).send("go")
         assert wiped == ["a"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "functions.get",
+        "function.get",
+        " get\n",
+        "get<|channel|>commentary",
+        "functions.get<|channel|>json",
+        "get <|constrain|>json",
+        "functions.get:0",
+    ],
+)
+async def test_the_marks_of_a_template_are_not_part_of_a_name(name: str) -> None:
+    events, last = await turn(chat_turn(call(0, "x", name, '{"n":1}'), finish="tool_calls"))
+
+    assert calls(events, last) == [("get", {"n": 1}, None)]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["functions.nothing", "GET", "ge", "get_", "xfunctions.get", "functions.functions.get", "mcp__s__get", "get.x"],
+)
+async def test_a_name_that_is_nearly_one_is_never_another_tools(name: str) -> None:
+    events, last = await turn(chat_turn(call(0, "x", name, '{"n":1}'), finish="tool_calls"))
+
+    assert calls(events, last) == [(name, {"n": 1}, None)]
+
+
+@pytest.mark.parametrize("text", ['{"n":1}{"n":2}', '{"n":1}\n{"n":2}', '{"n":1},{"n":2}', '[{"n":1}]', '"n"', "5"])
+async def test_arguments_that_are_not_one_object_go_back_to_the_model(text: str) -> None:
+    events, last = await turn(chat_turn(call(0, "x", "get", text), finish="tool_calls"))
+
+    assert calls(events, last) == [("get", {}, text)]

@@ -68,6 +68,8 @@ def _answer(request: ModelRequest) -> str | ToolCallPart:
         return _call(rest.strip(), request)
     if command == "/tools":
         return _listed(request.tools)
+    if command == "/help":
+        return _HELP
     if text.startswith("/"):
         return f"no command {command!r}. {_HELP}"
     return _found(text, request.tools)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import operator
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
@@ -15,6 +16,7 @@ from typing import TypeAlias
 import msgspec
 
 from toolweave._json_types import Json, JsonObject, not_none
+from toolweave._repairs import Repair
 from toolweave.errors import SchemaError, printable
 from toolweave.schema._lowering import LoweredSchema, lower, simplified
 from toolweave.schema._profiles import PROFILES, RequestBounds, SchemaProfile
@@ -27,6 +29,13 @@ from toolweave.tools._visible import shown_schema, shown_text
 
 _log = logging.getLogger("toolweave.tools")
 
+MARKED_NAME = Repair(
+    given="a name of a tool with marks of the model's template: `functions.search`, `search<|channel|>commentary`",
+    read_as="the name of the tool",
+    limit="without the marks it must be the whole name of a tool that is offered; no other name is changed",
+    switch="nothing: the tool is named exactly",
+)
+_MARKED_NAME = r"\s*(?:functions?\.)?([A-Za-z0-9_-]+)(?::\d{1,3})?\s*(?:<\|[^\0]*)?"
 _MAX_SIMPLE_DESCRIPTION = 1_024
 _KEPT_LISTS = 8
 _KEPT_TOOLS = 20_000
@@ -96,8 +105,17 @@ class WireTools:
         return {wire.get(name, name): value for name, value in arguments.items()}
 
     def call_name(self, wire: str) -> str:
-        """Return the exposed name of a name that a model called; an unknown one is returned as it is."""
-        return self.names.exposed(wire) or wire
+        """Return the exposed name of a name that a model called; an unknown one is returned as it is.
+
+        Marks of the template of the model around a whole name are no part of it.
+        """
+        known = self.names.exposed(wire)
+        if known is not None:
+            return known
+        marked = re.fullmatch(_MARKED_NAME, wire)
+        if marked is None:
+            return wire
+        return self.names.exposed(marked[1]) or wire
 
 
 @dataclass(frozen=True, slots=True)
