@@ -22,21 +22,29 @@ __all__ = ["ProxyRecord", "ProxyRequest", "certificate", "proxying", "serving_tl
 REFUSAL = b"HTTP/1.1 407 Proxy Authentication Required\r\nproxy-authenticate: Basic\r\ncontent-length: 0\r\n\r\n"
 
 
-def certificate(folder: Path) -> Path:
-    """Write a certificate for 127.0.0.1 and localhost with its key; return the file."""
+def certificate(folder: Path, *, name: str = "", days: int = 1) -> Path:
+    """Write a certificate for 127.0.0.1 and localhost with its key; return the file.
+
+    Args:
+        folder: Where the file is written.
+        name: The only host that it is for, instead of those.
+        days: For how many days from now it is valid; a negative number for one that has expired.
+    """
     key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "test")])
+    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "test")])
     now = dt.datetime.now(dt.UTC)
-    names = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1")), x509.DNSName("localhost")])
+    hosts: list[x509.GeneralName] = [x509.DNSName(name)]
+    if not name:
+        hosts = [x509.IPAddress(ipaddress.ip_address("127.0.0.1")), x509.DNSName("localhost")]
     made = (
         x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
+        .subject_name(subject)
+        .issuer_name(subject)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - dt.timedelta(days=1))
-        .not_valid_after(now + dt.timedelta(days=1))
-        .add_extension(names, critical=False)
+        .not_valid_before(now - dt.timedelta(days=10))
+        .not_valid_after(now + dt.timedelta(days=days))
+        .add_extension(x509.SubjectAlternativeName(hosts), critical=False)
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .sign(key, hashes.SHA256())
     )

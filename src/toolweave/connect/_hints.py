@@ -84,6 +84,14 @@ _NETWORK: Sequence[tuple[str, str]] = (
     ),
     (r"(?i)plain http request was sent to https", "that port wants TLS: write https:// in place of http://"),
     (
+        r"(?s)no answer from http://.*(?:reset by peer|disconnected without)",
+        "the server ended the connection: if that port wants TLS, write https:// in place of http://",
+    ),
+    (
+        r"(?s)no answer from https://.*(?:reset by peer|disconnected without)",
+        "the server ended the connection: it may want a certificate of this client, and none is sent",
+    ),
+    (
         r"Name or service not known|nodename nor servname|name resolution|No address associated",
         "the host's name leads nowhere from this machine: check it in the URL, and the network or VPN",
     ),

@@ -208,8 +208,6 @@ def no_answer(url: str, why: str, *, sent: bool, proxy: str | None = None) -> Ht
         through = f" through the proxy {proxy}"
     else:
         through = ""
-    if "CERTIFICATE_VERIFY_FAILED" in why:
-        why += "; to trust a certificate authority of your own, name its file in SSL_CERT_FILE"
     why += open_files_hint(why)
     if proxy is not None:
         why += no_proxy_hint(url)

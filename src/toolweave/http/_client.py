@@ -28,7 +28,7 @@ import msgspec
 
 from toolweave._json_types import without_members
 from toolweave.http._connect import Address, connect_tcp
-from toolweave.http._connection import Head, Socket, TransportError, receive_buffer
+from toolweave.http._connection import Head, Socket, TransportError, receive_buffer, unreached
 from toolweave.http._inflate import PIECE_BYTES, DecompressionError, Inflater
 from toolweave.http._proxy import HttpProxy, refused_by_proxy
 from toolweave.http._request_head import request_head
@@ -549,7 +549,7 @@ class HttpClient:
         except TimeoutError:
             raise TransportError("ConnectTimeout", f"not within {self._connect_seconds:g} s", sent=False) from None
         except (OSError, UnicodeError) as exc:
-            raise TransportError("ConnectError", str(exc), sent=False) from None
+            raise unreached("ConnectError", exc) from None
         # `close` saw this connection neither in `_open` nor in `_idle`; it has to go here.
         if self._closed:  # meanwhile
             socket.abort()
@@ -569,7 +569,7 @@ class HttpClient:
         try:
             socket = await self._reached(proxy.host, proxy.port, secure=proxy.secure)
         except (OSError, UnicodeError) as exc:
-            raise TransportError("ProxyError", str(exc), sent=False) from None
+            raise unreached("ProxyError", exc) from None
         if self._secure:
             return await self._tunnelled(socket, proxy)
         return socket

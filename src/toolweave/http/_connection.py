@@ -21,6 +21,8 @@ from typing import cast
 import httptools
 import msgspec
 
+from toolweave.http._tls_errors import explained
+
 if sys.platform == "linux":
     import fcntl
     import termios
@@ -44,6 +46,11 @@ class TransportError(Exception):
         super().__init__(f"{kind}: {detail}" if detail else kind)
         self.sent = sent
         self.got_bytes = got_bytes
+
+
+def unreached(kind: str, exc: Exception) -> TransportError:
+    """Return the error of a connection that could not be opened."""
+    return TransportError(kind, explained(str(exc)), sent=False)
 
 
 class Head(msgspec.Struct, gc=False):
@@ -294,7 +301,7 @@ class Socket(asyncio.BufferedProtocol):
     def _end_unfinished(self, exc: Exception | None) -> None:
         """End or fail an exchange whose connection was lost: only a body without a length ends with it."""
         if exc is not None:
-            self._fail("ReadError", str(exc))
+            self._fail("ReadError", explained(str(exc)))
         elif not self.has_head:
             self._fail("RemoteProtocolError", "the server disconnected without sending a response")
         elif self.head.headers.keys().isdisjoint(("content-length", "transfer-encoding")):

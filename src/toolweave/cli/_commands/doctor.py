@@ -24,6 +24,7 @@ toolweave doctor --conformance --url http://127.0.0.1:8000/mcp
 toolweave doctor --through --config mcp.json --server github
 """
 
+_MAX_DETAIL = 600
 _MARKS = {"ok": "✓", "failed": "✗", "skipped": "–", "running": "…"}
 
 
@@ -189,7 +190,7 @@ def _lines(finding: Json) -> list[str]:
 
     lines = [f"  config    {finding['config']}"]
     for step in finding["steps"]:
-        detail = clip(step["detail"].split("\n")[0], 300)
+        detail = clip(step["detail"].split("\n")[0], _MAX_DETAIL)
         lines.append(
             f"  {_MARKS[step['outcome']]} {step['seconds'] * 1000:7.0f} ms  {step['name']}: {detail}".rstrip(": ")
         )
