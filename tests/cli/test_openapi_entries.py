@@ -190,6 +190,38 @@ def test_what_an_api_leaves_out_is_shown_with_its_reason_by_every_command(folder
     assert of_document.json["tools"][0]["reason"] == one["reason"]
 
 
+NUMBERED = document(
+    {
+        "/numbered": {
+            "get": operation(
+                operationId="numbered", parameters=[{"name": "n", "in": "query", "schema": {"type": "integer"}}]
+            )
+        }
+    }
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("repairs", [True, False])
+@pytest.mark.parametrize("way", ["entry", "command"])
+async def test_the_switch_for_repairs_reaches_the_program_that_serves_an_api(
+    folder: Path, way: str, repairs: bool
+) -> None:
+    file = folder / "numbered.json"
+    file.write_text(json.dumps(NUMBERED))
+    mock = MockApi(NUMBERED)
+    with anyio.fail_after(BOUND), serving(mock) as url:
+        words = ["--openapi", file, "--base-url", url, *([] if repairs else ["--no-repair"])]
+        entry = {"openapi": str(file), "base_url": url, "repair_arguments": repairs}
+        # the client itself neither refuses nor repairs, so that the program has to
+        target = entry if way == "entry" else serve_entry(*words) | {"repair_arguments": False}
+        async with connect_mcp(target | {"validate_input": False}, name="s") as client:
+            result = await client.call_tool("numbered", {"n": "5"})
+
+    assert result.is_error is not repairs
+    assert bool(mock.received) is repairs
+
+
 def test_the_program_of_an_entry_has_no_credential_in_its_arguments() -> None:
     entry = {"openapi": "https://api.example.com/openapi.json", "auth": {"key": "hunter2x"}, "env": {"A": "b"}}
     config = parse_server("pets", entry, env={})

@@ -12,6 +12,7 @@ from toolweave._json_types import Json, JsonObject, as_object, object_or_empty, 
 from toolweave.config._auth import Auth
 from toolweave.config._secret import reveal
 from toolweave.config._validation import check_object, check_text, check_url
+from toolweave.config._value_readers import read_flag
 from toolweave.errors import ConfigError
 
 _AUTH = "TOOLWEAVE_API_TOKEN"
@@ -54,6 +55,9 @@ def as_program(out: JsonObject, values: JsonObject, path: Callable[[str], Path])
     if out.get("headers"):
         words += ["--headers-env", _HEADERS]
         env[_HEADERS] = json.dumps(dict(check_object(out["headers"], "headers")), default=reveal)
+    # The process repairs what arrives, too: the switch of the entry has to reach it.
+    if not read_flag(out.get("repair_arguments", True), "repair_arguments"):
+        words.append("--no-repair")
     kept = without_members(out, "auth", "headers")
     return {**kept, "transport": "stdio", "command": sys.executable or "python3", "args": words, "env": env}
 

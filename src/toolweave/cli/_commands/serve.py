@@ -84,6 +84,9 @@ class ServeOptions:
             needs=["--openapi"],
         ),
     ] = None
+    no_repair: Annotated[
+        bool, Option("--no-repair", help="Refuse arguments that only nearly fit that API.", needs=["--openapi"])
+    ] = False
     skills: Annotated[
         tuple[Path, ...],
         Option(
@@ -223,6 +226,7 @@ def _api(options: ServeOptions, source: str, keys: list[str] | None) -> McpServe
         base_url=options.base_url,
         auth_env=options.auth_env,
         headers_env=options.headers_env,
+        repair=not options.no_repair,
         name=options.name,
         state_keys=keys,
     )
@@ -349,6 +353,8 @@ def _api_arguments(options: ServeOptions, source: str) -> list[str]:
     for name, value in given.items():
         if value is not None:
             words += [name, value]
+    if options.no_repair:
+        words.append("--no-repair")
     return words
 
 

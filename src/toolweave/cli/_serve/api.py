@@ -48,6 +48,7 @@ def api_server(
     base_url: str | None,
     auth_env: str | None,
     headers_env: str | None,
+    repair: bool,
     name: str | None,
     state_keys: Sequence[str] | None = None,
 ) -> McpServer:
@@ -58,13 +59,14 @@ def api_server(
         base_url: Where it is, if not where the document says.
         auth_env: The variable that holds a token, or a JSON object as `auth` of `openapi_tools` takes.
         headers_env: The variable that holds the headers of every request, as a JSON object.
+        repair: Whether arguments that nearly fit are made to fit.
         name: The server's name.
         state_keys: As for `create_mcp_server`.
 
     Raises:
         CommandError: The document cannot be had, or a variable is not set or holds something else.
     """
-    from toolweave.openapi import openapi_tools  # --help imports this module
+    from toolweave.openapi import OpenApiOptions, openapi_tools  # --help imports this module
 
     headers: JsonObject = {} if headers_env is None else _object(secret_in(headers_env, "--headers-env"), headers_env)
     try:
@@ -73,15 +75,18 @@ def api_server(
             base_url=base_url,
             auth=None if auth_env is None else _credentials(secret_in(auth_env, "--auth-env"), auth_env),
             headers=headers,
+            options=OpenApiOptions(repair_arguments=repair),
         )
     except ToolweaveError as error:
         raise CommandError(str(error)) from None
     for one in toolset.problems:
         note(f"{one.operation}: left out is the {one.skipped}: {one.reason} (at {one.pointer})")
-    return server_of_api(toolset, name=name or "api", state_keys=state_keys)
+    return server_of_api(toolset, name=name or "api", repair=repair, state_keys=state_keys)
 
 
-def server_of_api(toolset: OpenApiToolset, *, name: str, state_keys: Sequence[str] | None = None) -> McpServer:
+def server_of_api(
+    toolset: OpenApiToolset, *, name: str, repair: bool = True, state_keys: Sequence[str] | None = None
+) -> McpServer:
     """Return a server with the operations of an API as tools, and its GET operations as resources, too.
 
     Its list of tools names the operations that are left out, and why.
@@ -93,6 +98,7 @@ def server_of_api(toolset: OpenApiToolset, *, name: str, state_keys: Sequence[st
         tools=toolset,
         resources=[toolset.resources()],
         request_state_keys=state_keys,
+        repair_arguments=repair,
         middleware=[SkippedOperations(toolset)],
     )
 
