@@ -388,6 +388,70 @@ def test_a_call_by_hand_is_stopped_by_the_interrupt_key(folder: Path) -> None:
         assert terminal.end() == 0
 
 
+@pytest.mark.anyio
+async def test_prompts_and_resources_of_servers_are_sent_to_the_model(folder: Path) -> None:
+    config = write_config(folder, {"echo": echo_command()})
+
+    def converse(variables: Mapping[str, str]) -> None:
+        with on_terminal("chat", "--config", config, cwd=folder, env=variables) as terminal:
+            for typed, expected in (
+                ("/prompt", r"greet +name"),
+                ("/prompt greet name='Ada of \"Lovelace\"'", r"Hello, Ada\."),
+                ("/prompt greet", r"prompt 'greet' needs name"),
+                ("/prompt greet name='Ada", r"the arguments cannot be split"),
+                ("/prompt nothing", r"no prompt 'nothing'; there are greet, plain"),
+                ("/resource", r"test://text"),
+                ("/resource test://item/7", r"item 7"),
+                ("/resource test://item/8 what is {{this}}?", r"It is eight\."),
+                ("/resource test://none", r"error: "),
+            ):
+                terminal.wait_for(PROMPT)
+                terminal.type(f"{typed}\n")
+                terminal.wait_for(rf"{expected}[\s\S]*\n> $")
+            terminal.type("\x04")
+            assert terminal.end() == 0
+
+    with anyio.fail_after(120):
+        async with fake_openai(said("Hello, Ada."), said("It is eight.")) as fake:
+            env = {"OPENAI_BASE_URL": fake.url, "OPENAI_API_KEY": KEY, "TOOLWEAVE_MODEL": "openai-chat:gpt-5.1"}
+            await anyio.to_thread.run_sync(converse, env)
+
+    first, second = (json.dumps(request.json["messages"]) for request in fake.requests)
+    assert "Please greet Ada of" in first
+    assert "item 8" in second
+    assert "what is {{this}}?" in second
+
+
+def test_offline_prompts_and_resources_are_shown(folder: Path) -> None:
+    config = write_config(folder, {"echo": echo_command()})
+    with on_terminal(*OFFLINE, "--config", config, cwd=folder) as terminal:
+        for typed, expected in (
+            ("/prompt greet name=Ada", r"user: Please greet Ada\."),
+            ("/resource test://item/7", r"item 7"),
+            ("/help", r"/prompt \[NAME key=value\]"),
+        ):
+            terminal.wait_for(PROMPT)
+            terminal.type(f"{typed}\n")
+            terminal.wait_for(rf"{expected}[\s\S]*\n> $")
+        terminal.type("\x04")
+        assert terminal.end() == 0
+
+
+def test_without_servers_there_are_no_prompts(folder: Path) -> None:
+    with on_terminal("chat", "--model", "test:aye", cwd=folder) as terminal:
+        terminal.wait_for(PROMPT)
+        terminal.type("/prompt greet\n")
+        terminal.wait_for(r"there are no servers[\s\S]*\n> $")
+        terminal.type("\x04")
+        assert terminal.end() == 0
+
+
+def test_help_in_a_pipe_says_what_the_offline_model_does(folder: Path, config: Path) -> None:
+    done = toolweave(*OFFLINE, cwd=folder, stdin="/help\n")
+
+    assert (done.code, done.out.partition(",")[0]) == (0, "`/call TOOL {JSON}` runs one")
+
+
 def test_an_answer_in_a_script_with_joiners_is_shown_as_it_is_written(folder: Path) -> None:
     persian = "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645 \U0001f468\u200d\U0001f469\u200d\U0001f467"
 

@@ -236,6 +236,14 @@ def test_each_shell_gets_words_as_its_script_reads_them(shell: str, folder: Path
         ("toolweave chat --run", []),
         ("toolweave serve --sk", ["--skills"]),
         ("toolweave serve -c mcp.json --sk", []),
+        ("toolweave gateway --red", ["--redis-env"]),
+        ("toolweave gateway --config mcp.json --red", ["--redis-env"]),
+        ("toolweave gateway --install curs", ["cursor"]),
+        ("toolweave gateway st", ["status"]),
+        ("toolweave gateway status --red", []),
+        ("toolweave pin --upd", ["--update"]),
+        ("toolweave pin che", ["check"]),
+        ("toolweave runs --sto", []),
     ],
 )
 def test_a_shell_completes_commands_options_and_their_values(words: str, offered: list[str], folder: Path) -> None:

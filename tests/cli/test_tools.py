@@ -229,7 +229,7 @@ def test_a_url_may_want_headers_and_a_token_that_never_shows(cli: Cli, monkeypat
         (["--config", "a.json", "--url", "http://x"], "--config and a server given on the spot exclude each other"),
         (["--header", "a: b"], "--header and --bearer-env go with --url"),
         (["--header", "a: b", "--", "y"], "--header and --bearer-env go with --url"),
-        (["--url", "http://x", "--header", "nothing"], "header 'nothing': expected 'Name: value'"),
+        (["--url", "http://x", "--header", "nothing"], "--header: expected 'Name: value'"),
         (["--url", "http://x", "--bearer-env", "UNSET_VARIABLE"], "environment variable 'UNSET_VARIABLE' is not set"),
         (["--url", "http://x", "--server", "a", "--server", "b"], "give --server once"),
         (["--url", "no-url at all"], "'url'"),

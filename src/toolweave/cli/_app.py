@@ -62,7 +62,7 @@ def _answer(argv: Sequence[str]) -> int:
     from toolweave.cli._help import HELP_NAMES, group_help
 
     if first and first not in HELP_NAMES:
-        raise _unknown(first, COMMANDS, "toolweave")
+        raise _unknown(first, words, COMMANDS, "toolweave")
     return _print(group_help("toolweave", _HELP, COMMANDS, OPTIONS), code=0 if first else _WRONG_USAGE)
 
 
@@ -72,22 +72,28 @@ def _run(command: Command | CommandGroup, path: str, words: Sequence[str]) -> in
     from toolweave.cli._help import HELP_NAMES, command_help
     from toolweave.cli._parse import parse
 
+    group: CommandGroup | None = None
     while isinstance(command, CommandGroup):
         name, *rest = words or [""]
         is_named = name in command.commands or name in HELP_NAMES
         if command.default is not None and not is_named:
             name = command.default
             rest = list(words)
+            group = command
         words = rest
         if not name or name in HELP_NAMES:
             return _print(_help_of_group(command, path), code=0 if name else _WRONG_USAGE)
         if name not in command.commands:
-            raise _unknown(name, command.commands, path)
+            raise _unknown(name, words, command.commands, path)
         command = command.commands[name]
         path = f"{path} {name}"
     try:
         values = parse(command, words)
     except CommandError as error:
+        if group is not None:
+            from toolweave.cli._slips import default_hint  # late, as above
+
+            error.hint = default_hint(group, words, path) or error.hint
         if not error.hint:
             error.hint = f"{path} --help shows its options"
         raise
@@ -105,13 +111,12 @@ def _help_of_group(group: CommandGroup, path: str) -> str:
     return group_help(path, group.help, group.summaries, option_rows(group.commands[group.default]))
 
 
-def _unknown(word: str, known: Iterable[str], path: str) -> Exception:
+def _unknown(word: str, after: Sequence[str], known: Iterable[str], path: str) -> Exception:
     from toolweave.cli._exit_codes import CommandError  # late, as above
-    from toolweave.cli._parse import did_you_mean
+    from toolweave.cli._slips import command_hint, shown
 
     kind = "option" if word.startswith("-") else "command"
-    hint = did_you_mean(word, known) or f"{path} --help lists all"
-    return CommandError(f"unknown {kind} {word}", hint=hint)
+    return CommandError(f"unknown {kind} {shown([word])}", hint=command_hint(word, after, known, path))
 
 
 def _print(text: str, *, code: int = 0) -> int:

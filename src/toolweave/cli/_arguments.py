@@ -174,11 +174,9 @@ def property_schema(schema: JsonObject, name: str, root: JsonObject) -> JsonObje
 def _read_pair(token: str, words: dict[str, str], values: Json) -> None:
     pair = re.fullmatch(_PAIR, token)
     if pair is None or not pair["key"]:
-        raise CommandError(
-            f"argument {token!r} is not understood",
-            hint="write key=value, key:=JSON, key=@FILE, all arguments as one JSON "
-            "object '{...}', @FILE for one in a file, or - for one on standard input",
-        )
+        from toolweave.cli._slips import word_hint  # only a slip needs it
+
+        raise CommandError(f"argument {token!r} is not understood", hint=word_hint(token))
     key = pair["key"]
     text = pair["value"]
     if key in words or key in values:
@@ -209,9 +207,15 @@ def _parse_json(text: str, source: str) -> Any:
         return json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant, parse_float=_finite)
     except json.JSONDecodeError as exc:
         where = f"line {exc.lineno}, column {exc.colno}"
-        raise CommandError(f"{source}: not valid JSON: {exc.msg} ({where})") from None
+        raise CommandError(f"{source}: not valid JSON: {exc.msg} ({where})", hint=_nearly(text)) from None
     except (ValueError, RecursionError) as exc:
         raise CommandError(f"{source}: not valid JSON: {exc}") from None
+
+
+def _nearly(text: str) -> str | None:
+    from toolweave.cli._slips import json_hint  # only a slip needs it
+
+    return json_hint(text)
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> Json:

@@ -115,10 +115,20 @@ def _offers(words: Sequence[str], incomplete: str) -> Iterator[Offer]:
     if isinstance(command, CommandGroup):
         if not rest:
             yield from _beginning(command.summaries.items(), incomplete)
-            return
-        command = command.commands.get(rest.pop(0))
+        command = _command_of(command, rest)
     if command is not None and "--" not in rest:  # behind it, the words are another command
         yield from _offers_of(command, rest, incomplete)
+
+
+def _command_of(group: CommandGroup, words: list[str]) -> Command | None:
+    """Return the command that these words name, whose name is taken off them, or the default one."""
+    named = group.commands.get("".join(words[:1]))
+    if named is not None:
+        del words[0]
+        return named
+    if group.default is not None:
+        return group.commands[group.default]
+    return None
 
 
 def _offers_of(command: Command, words: list[str], incomplete: str) -> Iterator[Offer]:

@@ -40,11 +40,15 @@ class CommandError(Exception):
     Attributes:
         code: The exit code.
         hint: A hint for the user, or None.
+        unknown: The option that the command does not have, as typed; empty for any other error.
     """
 
-    def __init__(self, message: str, *, code: ExitCode = ExitCode.USAGE, hint: str | None = None) -> None:
+    def __init__(
+        self, message: str, *, code: ExitCode = ExitCode.USAGE, hint: str | None = None, unknown: str = ""
+    ) -> None:
         super().__init__(message)
         self.message = message
+        self.unknown = unknown
         self.code = code
         self.hint = hint
 

@@ -34,7 +34,7 @@ def command_help(command: Command, path: str) -> str:
 
 def option_rows(command: Command) -> list[tuple[str, str]]:
     """Return the options of a command, each with its text."""
-    return [(_names(one, option), _text(one, option)) for one, option in command.options if not option.hidden]
+    return [(option_form(one, option), _text(one, option)) for one, option in command.options if not option.hidden]
 
 
 def group_help(path: str, text: str, commands: Mapping[str, str], options: Sequence[tuple[str, str]] = ()) -> str:
@@ -81,7 +81,7 @@ def _filled(text: str, width: int, indent: int) -> list[str]:
     )
 
 
-def _names(one: CommandParameter, option: Option) -> str:
+def option_form(one: CommandParameter, option: Option) -> str:
     """Return how an option is typed, its short name first."""
     names = ", ".join(sorted(option.names, key=len))
     if one.is_flag:

@@ -6,25 +6,14 @@ together. A value may begin with a dash.
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import chain
-from pathlib import PurePath
 from typing import Any
 
 from toolweave._json_types import Json, JsonObject
 from toolweave.cli._command import Command, CommandParameter, Option, Positional, Remainder
 from toolweave.cli._exit_codes import CommandError
-from toolweave.cli._help import HELP_NAMES
-
-_OTHER_TOOLS = {
-    "--port": ("--http", "--http [HOST:]PORT"),
-    "--host": ("--http", "--http [HOST:]PORT"),
-    "--bind": ("--http", "--http [HOST:]PORT"),
-    "--transport": ("--http", "--http [HOST:]PORT for HTTP, and without it stdio"),
-    "--mcp-config": ("--config", "--config FILE"),
-}
-"""Options of uvicorn, FastMCP and others, each with the option of this command and its form."""
+from toolweave.cli._help import HELP_NAMES, option_form
 
 
 def parse(command: Command, words: Sequence[str]) -> Json | None:
@@ -51,7 +40,9 @@ def parse(command: Command, words: Sequence[str]) -> Json | None:
         _place(command, free, given)
     except CommandError as error:
         if not error.hint:
-            error.hint = _meant(command, before, free)
+            from toolweave.cli._slips import slip_hint  # only a slip needs it
+
+            error.hint = slip_hint(command, before, free, error.unknown)
         raise
     if after is None:
         after = ()
@@ -87,31 +78,6 @@ def _because(reason: str) -> str:
     return ""
 
 
-def _meant(command: Command, words: Sequence[str], free: Sequence[str]) -> str | None:
-    """Return a hint for words that a command does not take and another form would; None if none is likely."""
-    if not free:
-        return None
-    if command.remainder is None:
-        return _config_option(command, free[0])
-    if any(one.many for one, _ in command.positionals):  # the arguments of a tool
-        unknown = next((word for word in words if word.startswith("--")), "--name")
-        return f"arguments of a tool have no dashes: {unknown.lstrip('-').partition('=')[0]}=VALUE"
-    start = list(words).index(free[0])
-    return f"the command of a server stands after --: -- {shlex.join(words[start:])}"
-
-
-def _config_option(command: Command, word: str) -> str | None:
-    """Return a hint for a config file without the option that takes it; None if it is another word."""
-    from toolweave.config._coerce import CONFIG_SUFFIXES  # only a slip needs it
-
-    if PurePath(word).suffix not in CONFIG_SUFFIXES:
-        return None
-    for _, option in command.options:
-        if "--config" in option.names:
-            return f"a config file is given by its option: --config {shlex.quote(word)}"
-    return None
-
-
 def _split(words: Sequence[str]) -> tuple[Sequence[str], tuple[str, ...] | None]:
     """Return the words before the first `--`, and those after it; None without one.
 
@@ -126,16 +92,6 @@ def _split(words: Sequence[str]) -> tuple[Sequence[str], tuple[str, ...] | None]
     return words[:at], tuple(words[at + 1 :])
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str | None:
-    """Return a hint with those of the known words that look like this one, None when none does."""
-    import difflib  # only a slip needs it
-
-    close = difflib.get_close_matches(word, sorted(known), n=2, cutoff=0.75)
-    if close:
-        return f"did you mean {' or '.join(close)}?"
-    return None
-
-
 def tokens(words: Sequence[str], by_name: Mapping[str, CommandParameter]) -> Iterator[tuple[str, str]]:
     """Yield each option by the name that was typed, with its value, and every other word with an empty name."""
     # One iterator for both loops: an option takes its value from the words that the outer loop has not seen yet.
@@ -148,7 +104,7 @@ def tokens(words: Sequence[str], by_name: Mapping[str, CommandParameter]) -> Ite
                     raise CommandError(f"{name} takes no value")
                 yield name, ""
             else:
-                yield name, value if equals else _next(left, name)
+                yield name, value if equals else _next(left, name, by_name)
         elif word.startswith("-") and word != "-":
             yield from _letters(word, left, by_name)
         else:
@@ -160,7 +116,7 @@ def _letters(word: str, left: Iterator[str], by_name: Mapping[str, CommandParame
     for place, letter in enumerate(word[1:], 2):
         name = f"-{letter}"
         if _takes_value(name, by_name):
-            yield name, word[place:] or _next(left, name)
+            yield name, word[place:] or _next(left, name, by_name)
             return
         yield name, ""
 
@@ -169,20 +125,19 @@ def _takes_value(name: str, by_name: Mapping[str, CommandParameter]) -> bool:
     if name in HELP_NAMES:
         return False
     if name not in by_name:
-        known, form = _OTHER_TOOLS.get(name, (name, ""))
-        if known in by_name:
-            hint = f"did you mean {form}?"
-        else:
-            hint = did_you_mean(name, by_name)
-        raise CommandError(f"unknown option {name}", hint=hint)
+        raise CommandError(f"unknown option {name}", unknown=name)
     return not by_name[name].is_flag
 
 
-def _next(left: Iterator[str], name: str) -> str:
+def _next(left: Iterator[str], name: str, by_name: Mapping[str, CommandParameter]) -> str:
     word = next(left, None)
-    if word is None:
-        raise CommandError(f"{name} needs a value")
-    return word
+    if word is not None:
+        return word
+    error = CommandError(f"{name} needs a value")
+    declared = by_name[name].declared
+    if isinstance(declared, Option):
+        error.hint = option_form(by_name[name], declared)
+    raise error
 
 
 def _place(command: Command, free: Sequence[str], given: dict[str, list[str]]) -> None:
@@ -197,7 +152,10 @@ def _place(command: Command, free: Sequence[str], given: dict[str, list[str]]) -
         elif one.required:
             raise CommandError(f"Missing argument {declared.metavar}")
     if left:
-        raise CommandError(f"unexpected argument {left[0]!r}")
+        from toolweave.config._secret_args import mask_args  # only a slip needs it
+
+        (masked,) = mask_args(left[:1])
+        raise CommandError(f"unexpected argument {masked!r}")
 
 
 def _value(one: CommandParameter, words: Sequence[str] | None, after: tuple[str, ...]) -> Any:

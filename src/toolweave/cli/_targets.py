@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import os
+from pathlib import Path
 from typing import Any
 
 from toolweave.cli._exit_codes import CommandError
 from toolweave.cli._options import Target
 from toolweave.cli._screen import note
+from toolweave.cli._serve.listen import secret_in
 from toolweave.cli._trust import require_trust
 from toolweave.config import (
     LoadedConfig,
@@ -18,6 +19,7 @@ from toolweave.config import (
     merge_loaded,
     server_config,
 )
+from toolweave.errors import ConfigError
 from toolweave.tools._names import aliases, expose
 
 
@@ -35,7 +37,7 @@ async def select(target: Target) -> LoadedConfig:
     if target.header or target.bearer_env:
         raise CommandError("--header and --bearer-env go with --url or --openapi; in a config use `headers` and `auth`")
     if target.config:
-        loaded = merge_loaded(map(load_config, target.config))
+        loaded = merge_loaded(map(_loaded, target.config))
     else:
         loaded = default_config()
     if target.server:
@@ -45,6 +47,18 @@ async def select(target: Target) -> LoadedConfig:
     if not target.config and not target.trust:
         await require_trust(loaded)
     return _timed(loaded, target.timeout)
+
+
+def _loaded(path: Path) -> LoadedConfig:
+    try:
+        return load_config(path)
+    except ConfigError as error:
+        from toolweave.cli._slips import config_hint  # only a slip needs it
+
+        hint = config_hint(path)
+        if hint is not None:
+            error.add_note(hint)
+        raise
 
 
 def names_in(loaded: LoadedConfig) -> list[str]:
@@ -104,7 +118,7 @@ async def _api(target: Target, source: str) -> LoadedConfig:
     toolset = openapi_tools(
         source,
         base_url=target.base_url,
-        auth=None if target.bearer_env is None else _token(target.bearer_env),
+        auth=None if target.bearer_env is None else secret_in(target.bearer_env, "--bearer-env"),
         headers=dict(map(_header, target.header)),
     )
     async with toolset:  # so that a document that cannot be had is said at once
@@ -116,27 +130,20 @@ async def _api(target: Target, source: str) -> LoadedConfig:
 
 def _header(line: str) -> tuple[str, str]:
     name, colon, value = line.partition(":")
-    if not colon or not name.strip():
-        raise CommandError(f"header {name!r}: expected 'Name: value'")
+    if not colon or not name.strip():  # the line is not repeated: it may hold a token
+        raise CommandError("--header: expected 'Name: value'", hint="such as --header 'X-Tenant: acme'")
     return name.strip(), value.strip()
 
 
 def _credentials(target: Target) -> Any:  # what `server_config` takes
     """Return the token of the line, else for a URL the sign-in that is kept for it, which is used once it is wanted."""
     if target.bearer_env is not None:
-        return _token(target.bearer_env)
+        return secret_in(target.bearer_env, "--bearer-env")
     if not target.url or any(_header(line)[0].lower() == "authorization" for line in target.header):
         return None
     from toolweave.oauth import StoredSignIn  # for those who name a URL
 
     return StoredSignIn(target.url)
-
-
-def _token(variable: str) -> str:
-    token = os.environ.get(variable)
-    if not token:
-        raise CommandError(f"environment variable {variable!r} is not set; --bearer-env names the one with the token")
-    return token
 
 
 def _timed(loaded: LoadedConfig, seconds: float | None) -> LoadedConfig:

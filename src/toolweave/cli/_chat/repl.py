@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 import anyio
 
-from toolweave.agent import Run
+from toolweave.agent import Prompt, Run
 from toolweave.cli._arguments import parse_object
 from toolweave.cli._chat.history import SavedConversations
+from toolweave.cli._chat.offers import (
+    filled_prompt,
+    list_prompts,
+    list_resources,
+    prompt_message,
+    resource_message,
+    show_resource,
+)
 from toolweave.cli._chat.render import RunView
+from toolweave.cli._commands.prompts import show_prompt
 from toolweave.cli._exit_codes import CommandError
 from toolweave.cli._progress import call_progress
 from toolweave.cli._questions import ask_line
@@ -21,9 +31,12 @@ from toolweave.errors import ToolweaveError
 from toolweave.tools import CallContext, ToolCall, ToolResult
 from toolweave.tools._names import unknown_tool
 
+_T = TypeVar("_T")
 _HELP = """/tools          what can be called
 /servers        the servers, and their states
 /call TOOL {JSON}  run a tool yourself; its answer is shown, and the model does not see it
+/prompt [NAME key=value]  send a prompt of a server; without a name, list them
+/resource [URI TEXT]  show a resource, or send it with your text; without a URI, list them
 /save NAME      keep this conversation under a name
 /resume [NAME]  go on with a conversation; without a name, those that there are
 /new            begin another one
@@ -52,6 +65,8 @@ class ChatSession:
             "/tools": self._show_tools,
             "/servers": self._show_servers,
             **({} if offline else {"/call": self._call_by_hand}),
+            "/prompt": self._use_prompt,
+            "/resource": self._use_resource,
             "/save": self._save,
             "/resume": self._resume,
             "/new": self._begin,
@@ -94,8 +109,8 @@ class ChatSession:
         else:
             await self._send(text)
 
-    async def _send(self, text: str) -> None:
-        self._run = self._agent.send(text, session=self.session)
+    async def _send(self, sent: str | Prompt) -> None:
+        self._run = self._agent.send(sent, session=self.session)
         try:
             result = await RunView().show(self._run)
         finally:
@@ -115,17 +130,63 @@ class ChatSession:
         if spec is None:
             raise CommandError(unknown_tool(name, [one.name for one in tools]))
         arguments = parse_object(written.strip() or "{}", f"the arguments of {spec.name}")
-        result: ToolResult | None = None
-        with anyio.CancelScope() as self._by_hand, call_progress(spec.name) as listeners:
-            context = CallContext(on_progress=listeners[0])
-            result = await self._agent.tools.call(ToolCall(name=spec.name, arguments=arguments), context)
-        self._by_hand = None
+        result = await self._stoppable(self._called(ToolCall(name=spec.name, arguments=arguments)))
         if result is None:
-            note("stopped")
-        elif result.is_error:
+            return
+        if result.is_error:
             complain(result.require_error())
         else:
             answer(result.for_person().text)
+
+    async def _called(self, call: ToolCall) -> ToolResult:
+        with call_progress(call.name) as listeners:
+            return await self._agent.tools.call(call, CallContext(on_progress=listeners[0]))
+
+    async def _use_prompt(self, words: str) -> None:
+        fleet = self._servers()
+        if not words:
+            await self._stoppable(list_prompts(fleet))
+            return
+        prompt = await self._stoppable(filled_prompt(fleet, words))
+        if prompt is None:
+            return
+        if self._offline:  # a model that follows commands, and answers no prompt
+            show_prompt(prompt)
+        else:
+            await self._send(prompt_message(prompt))
+
+    async def _use_resource(self, words: str) -> None:
+        fleet = self._servers()
+        uri, _, text = words.partition(" ")
+        text = text.strip()
+        if self._offline:
+            text = ""
+        if not uri:
+            await self._stoppable(list_resources(fleet))
+        elif not text:
+            await self._stoppable(show_resource(fleet, uri))
+        else:
+            message = await self._stoppable(resource_message(fleet, uri, text))
+            if message is not None:
+                await self._send(message)
+
+    async def _stoppable(self, work: Awaitable[_T]) -> _T | None:
+        """Return the result of work, or None if the interrupt key ended it, which leaves the conversation open."""
+        result: _T | None = None
+        with anyio.CancelScope() as scope:
+            self._by_hand = scope
+            try:
+                result = await work
+            finally:
+                self._by_hand = None
+        if scope.cancelled_caught:
+            note("stopped")
+        return result
+
+    def _servers(self) -> OpenServers:
+        if self._fleet is None:
+            raise CommandError("there are no servers", hint="name some with --config, --url or -- COMMAND")
+        return self._fleet
 
     async def _show_help(self, _: str) -> None:
         if self._offline:

@@ -68,7 +68,7 @@ def explain(
 
 
 def _profiles(wanted: Sequence[str]) -> Sequence[SchemaProfile]:
-    from toolweave.cli._parse import did_you_mean  # late, as above
+    from toolweave.cli._slips import did_you_mean  # late, as above
     from toolweave.schema import SchemaProfile
 
     known: tuple[SchemaProfile, ...] = get_args(SchemaProfile)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,6 +17,7 @@ from toolweave.cli._screen import answer, answer_json, show
 if TYPE_CHECKING:
     from toolweave.cli._servers import OpenServers
     from toolweave.connect import McpConnection
+    from toolweave.protocol.server_features import PromptResult
 
 _EXAMPLES = """
 toolweave prompts
@@ -35,28 +36,33 @@ def prompts(
     """List the prompts of every server, or fill one in."""
     if arguments and get is None:
         raise CommandError("arguments go with --get NAME")
-    values = _values(arguments)
+    values = text_values(arguments)
 
     async def body() -> ExitCode:
         from toolweave.cli._servers import open_fleet  # imports are late: --help imports this module
         from toolweave.cli._targets import select
 
         async with open_fleet(await select(target)) as fleet:
-            lists = await fleet.ask(_list)
+            lists = await fleet.ask(prompts_of)
             if get is not None:
                 return await _get(fleet, lists, get, values, as_json)
             if as_json:
                 rows = list(chain.from_iterable(lists.values()))
                 answer_json({"servers": fleet.servers_json(), "prompts": rows})
             else:
-                _show(lists)
+                show_prompts(lists)
                 fleet.show_failures()
             return fleet.exit_code(strict=strict)
 
     return run(body, verbose=target.verbose)
 
 
-def _values(tokens: Sequence[str]) -> dict[str, str]:
+def text_values(tokens: Sequence[str]) -> dict[str, str]:
+    """Return the values of words `key=value` by key.
+
+    Raises:
+        CommandError: A word has another form, or a key is given twice.
+    """
     values: dict[str, str] = {}
     for token in tokens:
         key, equals, value = token.partition("=")
@@ -68,7 +74,8 @@ def _values(tokens: Sequence[str]) -> dict[str, str]:
     return values
 
 
-async def _list(connection: McpConnection) -> list[Json]:
+async def prompts_of(connection: McpConnection) -> list[Json]:
+    """Return the prompts of a server as JSON."""
     return [
         {
             "server": connection.name,
@@ -84,7 +91,8 @@ async def _list(connection: McpConnection) -> list[Json]:
     ]
 
 
-def _show(lists: dict[str, list[Json]]) -> None:
+def show_prompts(lists: dict[str, list[Json]]) -> None:
+    """Show the prompts of servers, by the names of the servers."""
     from toolweave.cli._render.views import heading, summary, table  # late, as above
 
     for name, rows in lists.items():
@@ -101,26 +109,39 @@ def _signature(arguments: list[Json]) -> str:
 async def _get(
     fleet: OpenServers, lists: dict[str, list[Json]], name: str, values: dict[str, str], as_json: bool
 ) -> ExitCode:
-    server, prompt = _find(fleet, lists, name)
-    missing = [one["name"] for one in prompt["arguments"] if one["required"] and one["name"] not in values]
-    if missing:
-        raise CommandError(f"prompt {name!r} needs {', '.join(missing)}", code=ExitCode.TOOL_ERROR)
-    result = await fleet.hub.clients[server].get_prompt(prompt["name"], values)
+    server, prompt = find_prompt(fleet, lists, name, values)
+    result = await fleet.hub.clients[server].get_prompt(prompt, values)
     if as_json:
         from toolweave.protocol.content import block_json  # late, as above
 
         messages = [{"role": one.role, "content": block_json(one.content)} for one in result.messages]
         answer_json({"server": server, "description": result.description, "messages": messages})
     else:
-        answer("\n".join(f"{one.role}: {one.content.render()}" for one in result.messages))
+        show_prompt(result)
     return ExitCode.OK
 
 
-def _find(fleet: OpenServers, lists: dict[str, list[Json]], name: str) -> tuple[str, Json]:
+def show_prompt(result: PromptResult) -> None:
+    """Show the messages of a filled-in prompt."""
+    answer("\n".join(f"{one.role}: {one.content.render()}" for one in result.messages))
+
+
+def find_prompt(
+    fleet: OpenServers, lists: dict[str, list[Json]], name: str, values: Mapping[str, str]
+) -> tuple[str, str]:
+    """Return the server that has a prompt, and the prompt's own name.
+
+    Raises:
+        CommandError: No server has it, several have it, or a required argument has no value.
+    """
     rows = [(server, row) for server, rows in lists.items() for row in rows]
     found = [(server, row) for server, row in rows if name in (row["name"], f"{server}:{row['name']}")]
     if len(found) == 1:
-        return found[0]
+        server, prompt = found[0]
+        missing = [one["name"] for one in prompt["arguments"] if one["required"] and one["name"] not in values]
+        if missing:
+            raise CommandError(f"prompt {name!r} needs {', '.join(missing)}", code=ExitCode.TOOL_ERROR)
+        return server, prompt["name"]
     if found:
         choices = ", ".join(f"{server}:{row['name']}" for server, row in found)
         raise CommandError(f"prompt {name!r} is offered by {len(found)} servers", hint=f"say which: {choices}")

@@ -46,18 +46,19 @@ def resources(
         async with open_fleet(await select(target)) as fleet:
             if read is not None:
                 return await _read(fleet, read, as_json)
-            lists = await fleet.ask(_list)
+            lists = await fleet.ask(resources_of)
             if as_json:
                 answer_json(_lists_json(fleet, lists))
             else:
-                _show(lists)
+                show_resources(lists)
                 fleet.show_failures()
             return fleet.exit_code(strict=strict)
 
     return run(body, verbose=target.verbose)
 
 
-async def _list(connection: McpConnection) -> list[Json]:
+async def resources_of(connection: McpConnection) -> list[Json]:
+    """Return the resources and the templates of a server as JSON."""
     found = [
         {
             "server": connection.name,
@@ -92,7 +93,8 @@ def _lists_json(fleet: OpenServers, lists: dict[str, list[Json]]) -> Json:
     }
 
 
-def _show(lists: dict[str, list[Json]]) -> None:
+def show_resources(lists: dict[str, list[Json]]) -> None:
+    """Show the resources of servers, by the names of the servers."""
     from toolweave.cli._render.views import heading, summary, table  # late, as above
 
     for name, rows in lists.items():
@@ -112,26 +114,30 @@ def _show(lists: dict[str, list[Json]]) -> None:
 
 
 async def _read(fleet: OpenServers, uri: str, as_json: bool) -> ExitCode:
-    connection = await _owner(fleet, uri)
+    connection = await owner_of(fleet, uri)
     contents = await connection.read_resource(uri)
     if as_json:
         from toolweave.protocol.content import resource_json  # late, as above
 
         answer_json({"server": connection.name, "contents": list(map(resource_json, contents))})
     else:
-        _print(contents)
+        show_contents(contents)
     return ExitCode.OK
 
 
-async def _owner(fleet: OpenServers, uri: str) -> McpConnection:
-    """Return the server that has a resource: the only one, or the only one that lists it."""
+async def owner_of(fleet: OpenServers, uri: str) -> McpConnection:
+    """Return the server that has a resource: the only one, or the only one that lists it.
+
+    Raises:
+        CommandError: No server could be reached, none lists it, or several do.
+    """
     answered = fleet.connections()
     if not answered:
         fleet.show_failures()
         raise CommandError("no server could be reached", code=fleet.exit_code())
     if len(answered) == 1:
         return answered[0]
-    lists = await fleet.ask(_list)
+    lists = await fleet.ask(resources_of)
     having = [name for name, rows in lists.items() if any(row.get("uri") == uri for row in rows)]
     if len(having) == 1:
         return fleet.hub.clients[having[0]]
@@ -143,7 +149,12 @@ async def _owner(fleet: OpenServers, uri: str) -> McpConnection:
     raise CommandError(f"resource {uri!r}: {said}", hint=f"say which server to ask with --server: {which}")
 
 
-def _print(contents: Sequence[EmbeddedResource]) -> None:
+def show_contents(contents: Sequence[EmbeddedResource]) -> None:
+    """Write the contents of a resource to standard output; bytes go to a pipe unchanged.
+
+    Raises:
+        CommandError: The base64 of one is broken.
+    """
     for block in contents:
         if block.blob is None or wide(sys.stdout):
             answer(block.render())

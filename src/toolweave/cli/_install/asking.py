@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from toolweave.cli._exit_codes import CommandError, ExitCode
 from toolweave.cli._render.text import clip, safe_text
 from toolweave.cli._screen import complain, note
+from toolweave.cli._serve.listen import named_variable
 
 if TYPE_CHECKING:
     from toolweave.install import LaunchAnswers, LaunchQuestion
@@ -40,7 +41,7 @@ def given_values(
         question, variable = _split(questions, word, "--set-env NAME=VARIABLE")
         found = os.environ.get(variable)
         if not found:
-            raise CommandError(f"--set-env {question.name}: the environment variable {variable!r} is not set")
+            raise CommandError(f"--set-env {question.name}: {named_variable(variable)} is not set")
         given.setdefault(question.name, []).append(found)
     return given
 

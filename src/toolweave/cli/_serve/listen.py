@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 LOOPBACK = ("127.0.0.1", "localhost", "::1", "[::1]")
 """The hosts that only this machine reaches."""
 _MIN_KEY_BYTES = 32
+_VARIABLE = r"[A-Z_][A-Z0-9_]{0,62}"
+"""A name as variables have it; a token has small letters, too, or is longer."""
 _GC_THRESHOLDS = (20_000, 20, 50)
 
 
@@ -38,8 +40,15 @@ def secret_in(variable: str, option: str) -> str:
     """
     token = os.environ.get(variable)
     if not token:
-        raise CommandError(f"environment variable {variable!r} is not set; {option} names the one with the token")
+        raise CommandError(f"{named_variable(variable)} is not set; {option} names the one with the token")
     return token
+
+
+def named_variable(variable: str) -> str:
+    """Return the words for a variable in an error; a text that may be the secret itself is not repeated."""
+    if re.fullmatch(_VARIABLE, variable) is None:
+        return "an environment variable of the given name"
+    return f"environment variable {variable!r}"
 
 
 def token_auth(variable: str) -> BearerAuth:
@@ -62,7 +71,7 @@ def state_keys_in(variable: str) -> list[str]:
     keys = os.environ.get(variable, "").split()
     if not keys or any(len(key.encode()) < _MIN_KEY_BYTES for key in keys):
         raise CommandError(
-            f"environment variable {variable!r} must hold keys of at least {_MIN_KEY_BYTES} characters, separated by "
+            f"{named_variable(variable)} must hold keys of at least {_MIN_KEY_BYTES} characters, separated by "
             "spaces, the newest first; --state-keys-env names it"
         )
     return keys
