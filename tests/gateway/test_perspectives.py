@@ -23,6 +23,7 @@ from toolweave.errors import RequestError
 from toolweave.gateway import Gateway, create_gateway
 from toolweave.middleware import AccessRule, AccessRules
 from toolweave.serve import ApiKey, ApiKeyAuth
+from toolweave.serve._changes import Topic
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
@@ -150,11 +151,29 @@ async def test_a_change_of_an_upstream_that_callers_share_is_announced_once_to_c
                 assert "s_shared" in await listed(talk)
 
 
+class Published:
+    """A server around another one, which notes what that publishes."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    def publish(self, topic: Topic, params: object) -> None:
+        self.names.append(topic.name)
+
+
 @pytest.mark.parametrize(("mode", "able"), [("both", {}), ("both", ABLE), ("legacy", ABLE)])
 async def test_a_change_is_announced_once_to_callers_that_read_their_lists_before_all_others(
-    mode: str, able: Json
+    mode: str, able: Json, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # The change comes before a review that could follow the first reading of the lists by another caller.
+    monkeypatch.setattr("toolweave.gateway._perspectives._DEBOUNCE_SECONDS", 0.5)
     gateway = create_gateway({"apart": growing(mode), "shared": growing("modern", tool_prefix="s_")})
+    reviewed: list[object] = []
+    published: Any = Published()
+
+    async def note(owner: object) -> None:
+        reviewed.append(owner)
+
     with anyio.fail_after(60):
         async with gateway.running(), talking(gateway, HANDSHAKE, able) as talk:
             await started(talk)
@@ -164,12 +183,14 @@ async def test_a_change_is_announced_once_to_callers_that_read_their_lists_befor
             await eventually(lambda: bool(mine.apart) and not mine.due and not mine.reviewing)
             async with talking(gateway, MODERN) as modern:
                 await started(modern)
+                seen.on_reviewed = note
+                gateway.changes.passed_on.append(published)
                 await call(modern, "s_grow", name="shared")
                 for method in CHANGED:
                     await talk.received(method, 1)
-                await eventually(lambda: not mine.due and not mine.reviewing)
-                await grown(talk)
-                assert [len(talk.of(method)) for method in CHANGED[:2]] == [2, 2]
+                await eventually(lambda: bool(reviewed))
+
+    assert set(published.names) == {""}  # that is to all callers, and to these not once more
 
 
 @pytest.mark.parametrize("mode", ["legacy", "both"])
