@@ -118,7 +118,7 @@ class Catalog:
 
     def __init__(self, config: ServerConfig, on_change: Callable[[ToolsChanged], None]) -> None:
         self.snapshot: ToolSnapshot = ToolSnapshot()
-        self.repairs: Repairs = Repairs(config.name, refuse=not config.repair_messages)
+        self.repairs: Repairs = Repairs(config.name, config.redact, refuse=not config.repair_messages)
         self.live: LiveList[ToolSpec] = LiveList(
             config.name,
             "tools",
@@ -127,9 +127,10 @@ class Catalog:
             on_change=self._swap,
             max_bytes=config.max_list_bytes,
             note=self.repairs.note,
+            redact=config.redact,
         )
         self.guard: ServerGuard = ServerGuard(config)
-        self.argument_repairs: Repairs = Repairs(config.name)
+        self.argument_repairs: Repairs = Repairs(config.name, config.redact)
         self._config = config
         self._on_change = on_change
         self.excluded_tools: dict[str, str] = {}

@@ -208,7 +208,7 @@ class McpConnection(EventSubscriptions, SkillFeatures, Openable, BaseToolset):
     def problems(self) -> tuple[str, ...]:
         """The definitions that are left out, withheld or suspicious, suspicious results, odd answers at a sign-in."""
         of_lists = (problem for live in self._offer_lists for problem in live.problems)
-        others = (*self._catalog.guard.pin_problems, *self.report.auth_problems())
+        others = (*self.pin_problems, *map(self.redact, self.report.auth_problems()))
         return tuple(dict.fromkeys((*self._catalog.problems, *of_lists, *others)))
 
     @property
@@ -229,7 +229,7 @@ class McpConnection(EventSubscriptions, SkillFeatures, Openable, BaseToolset):
     @property
     def pin_problems(self) -> tuple[str, ...]:
         """The same as texts, each with a diff; all of these are in `problems`."""
-        return self._catalog.guard.pin_problems
+        return tuple(map(self.config.redact, self._catalog.guard.pin_problems))
 
     @property
     def filter_problems(self) -> tuple[str, ...]:

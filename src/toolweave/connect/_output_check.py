@@ -50,14 +50,17 @@ def checked_result(config: ServerConfig, catalog: Catalog, spec: ToolSpec, resul
     else:
         if OUTPUT_MISMATCH_META in result.meta:
             note = printable(str(result.meta[OUTPUT_MISMATCH_META])[:_MAX_NOTE])
-            _log.warning("server %r: tool %r succeeded without structured content: %s", config.name, spec.name, note)
+            shown = config.redact(note)
+            _log.warning("server %r: tool %r succeeded without structured content: %s", config.name, spec.name, shown)
             return result
         read = _read_from_text(spec, validator, result)
         if read is not None:
             catalog.repairs.of_tool(spec.original_name)(TEXT_AS_STRUCTURE.problem)
             return read
         fault = "it is missing"
-    text = f"tool {spec.name!r} broke its output schema: structured content: {fault}"
+    # The fault quotes the value that the schema does not allow.
+    text = config.redact(f"tool {spec.name!r} broke its output schema: structured content: {fault}")
+    data = mask_json(data, config.redact)
     if policy == "warn":
         _log.warning("server %r: %s", config.name, printable(text))
         return result

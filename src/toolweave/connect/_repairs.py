@@ -61,6 +61,7 @@ class Repairs:
 
     Args:
         server: Name of the server.
+        redact: Masks the secrets of its config in the texts, which quote it.
         refuse: Whether each repair is an error in its place.
 
     Attributes:
@@ -68,9 +69,10 @@ class Repairs:
         note: Counts a repair; None if repairs are switched off, where the strict reading has an error.
     """
 
-    def __init__(self, server: str, *, refuse: bool = False) -> None:
+    def __init__(self, server: str, redact: Callable[[str], str], *, refuse: bool = False) -> None:
         self.on_problem: Callable[[str], None] = lambda problem: None
         self._server = server
+        self._redact = redact
         self._refuse = refuse
         self.note: NoteChange | None = None
         if not refuse:
@@ -92,8 +94,9 @@ class Repairs:
         if len(self._counts) >= _MAX_KINDS:
             return
         self._counts[problem] = 1
-        _log.warning("server %r: %s", self._server, printable(problem))
-        self.on_problem(problem)
+        shown = self._redact(problem)
+        _log.warning("server %r: %s", self._server, printable(shown))
+        self.on_problem(shown)
 
     def of_tool(self, name: str) -> Callable[[str], None]:
         """Return a callback that counts an oddity of a tool's result."""
@@ -106,6 +109,5 @@ class Repairs:
     @property
     def problems(self) -> tuple[str, ...]:
         """The kinds of repairs, each with the number of times after the first."""
-        return tuple(
-            problem if count == 1 else f"{problem} ({count:,} times)" for problem, count in self._counts.items()
-        )
+        found = ((self._redact(problem), count) for problem, count in self._counts.items())
+        return tuple(problem if count == 1 else f"{problem} ({count:,} times)" for problem, count in found)

@@ -88,6 +88,7 @@ class ServerFeatures:
             on_change=self._list_changed,
             max_bytes=limit,
             note=note,
+            redact=self.config.redact,
         )
         self._resources: LiveList[Resource] = LiveList(
             server,
@@ -97,6 +98,7 @@ class ServerFeatures:
             on_change=self._list_changed,
             max_bytes=limit,
             note=note,
+            redact=self.config.redact,
         )
         self._templates: LiveList[ResourceTemplate] = LiveList(
             server,
@@ -106,6 +108,7 @@ class ServerFeatures:
             on_change=self._list_changed,
             max_bytes=limit,
             note=note,
+            redact=self.config.redact,
         )
         self._offer_lists: tuple[LiveList[Any], ...] = (self._prompts, self._resources, self._templates)
         for live in self._offer_lists:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 
 import anyio
 
+from toolweave.config._secret_args import mask_url
 from toolweave.connect import McpConnection
 from toolweave.errors import ProtocolError, RequestError, ServerError, ToolError
 from toolweave.gateway._connections import AskingConnections, Owner, owner_of
@@ -180,7 +181,7 @@ class ResourceUpdates:
                     followed.replace(targets, [])
             except (ServerError, ToolError) as error:
                 followed.replace(targets, [])
-                _log.warning("%s; a caller is not notified of updates of %r any more", error, followed.uri)
+                _log.warning("%s; a caller is not notified of updates of %r any more", error, mask_url(followed.uri))
             if was_lost and not followed.over:  # an update may have been missed
                 followed.updated(followed.uri)
 

@@ -15,6 +15,7 @@ import anyio
 
 from toolweave._json_types import Json
 from toolweave.config import ServerConfig
+from toolweave.config._secret_args import mask_url
 from toolweave.connect._connection import McpConnection
 from toolweave.connect._feed.list_cache import ListFacts
 from toolweave.connect._feed.subscriptions import ResourceUpdated
@@ -319,7 +320,7 @@ class HubOffers:
             try:
                 ends.append(await connection.subscribe_resource(own, updated, timeout=_FOLLOW_SECONDS))
             except (ServerError, ToolError) as error:
-                _log.info("%s; it does not announce updates of %r", error, uri)
+                _log.info("%s; it does not announce updates of %r", error, mask_url(uri))
                 errors.append(error)
 
         def unsubscribe() -> None:

@@ -19,6 +19,7 @@ import anyio
 import anyio.abc
 
 from toolweave._json_types import without_none
+from toolweave.config._secret_args import mask_url
 from toolweave.errors import RequestError
 from toolweave.protocol import methods
 from toolweave.protocol.component_meta import asking_for
@@ -335,7 +336,7 @@ class MountedResources:
             try:
                 found = await self._resources.answer(asked, inner)
             except Exception as exc:  # boundary: user code
-                raise failure(f"reading resource {uri!r}", exc, request, expose=None) from None
+                raise failure(f"reading resource {mask_url(uri)!r}", exc, request, expose=None) from None
             if found is None:
                 raise not_offered("resources", own, modern=request.modern)
             return found

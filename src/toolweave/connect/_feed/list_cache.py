@@ -129,7 +129,8 @@ class LiveList(Generic[ItemT]):
 
     `judge` parses the entries, given the wire's check for tools that must not be offered; `on_change` is called
     once after every change of the items, for any caller that requested the reading, and after the first one. `note` is
-    called with each malformed part that is read as it is meant; without it none is read so.
+    called with each malformed part that is read as it is meant; without it none is read so. `redact` masks the secrets
+    of the config in problems.
 
     Attributes:
         kind: The list: the member of the result that holds the entries.
@@ -156,7 +157,9 @@ class LiveList(Generic[ItemT]):
         on_change: Callable[[ListChanged], None],
         max_bytes: int | None = None,
         note: NoteChange | None = None,
+        redact: Callable[[str], str] = str,
     ) -> None:
+        self._redact = redact
         self.items: tuple[ItemT, ...] = ()
         self.version: int = 0
         self.problems: tuple[str, ...] = ()
@@ -347,8 +350,8 @@ class LiveList(Generic[ItemT]):
 
     def _note(self, problems: tuple[str, ...]) -> None:
         known = set(self.problems)  # a list that is read every minute reports each problem once
-        self.problems = problems
-        for problem in problems:
+        self.problems = tuple(map(self._redact, problems))  # they quote names and texts of the server
+        for problem in self.problems:
             if problem not in known:
                 self.report(problem)
 

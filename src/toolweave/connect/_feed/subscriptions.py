@@ -14,6 +14,7 @@ import anyio
 
 from toolweave._json_types import JsonObject
 from toolweave._value import Value
+from toolweave.config._secret_args import mask_url
 from toolweave.connect._events import EventListeners, notify_listeners
 from toolweave.connect._session import Session
 from toolweave.errors import AuthRequiredError, RequestTimeoutError, ServerError
@@ -148,7 +149,7 @@ class ResourceSubscriptions:
         one.refusal = error
         # A subscription that was confirmed once has no waiting caller, so the refusal is an event.
         if one.settled.is_set():
-            _log.warning("server %r: it sends no more notifications about %r: %s", self._server, uri, error)
+            _log.warning("server %r: it sends no more notifications about %r: %s", self._server, mask_url(uri), error)
             self._events.emit("error", error)
         one.settled.set()
 

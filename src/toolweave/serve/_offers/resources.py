@@ -11,6 +11,7 @@ from functools import partial
 from operator import itemgetter
 from typing import Any, ClassVar, Generic, ParamSpec, Protocol, TypeAlias, TypeVar, Unpack, runtime_checkable
 
+from toolweave.config._secret_args import mask_url
 from toolweave.errors import ErrorKind, RequestError, SchemaError, ToolError
 from toolweave.protocol import methods, server_features
 from toolweave.protocol.component_meta import VERSION
@@ -471,4 +472,4 @@ class Resources(OffersFeature[ResourceSource, ResourcesChanged]):
         return await self._runner.run(request, partial(self._answer, request, uri))
 
     async def _answer(self, request: Request, uri: str, ctx: CallContext) -> Json:
-        return await self._found(request, uri, f"reading resource {uri!r}", self.answer(uri, ctx))
+        return await self._found(request, uri, f"reading resource {mask_url(uri)!r}", self.answer(uri, ctx))
