@@ -11,7 +11,7 @@ import pytest
 from pydantic import AfterValidator, BaseModel
 
 from toolweave import ErrorKind, Tool, ToolError, ToolResult, connect_mcp, create_mcp_server, tool
-from toolweave.errors import ToolExecutionError
+from toolweave.errors import SchemaError, ToolExecutionError
 from toolweave.testing import MemoryServer
 
 pytestmark = pytest.mark.anyio
@@ -140,6 +140,53 @@ def test_data_of_an_error_and_of_a_result_without_a_type_is_what_there_is() -> N
     assert ToolResult.failure("no").data == "no"
     assert ToolResult(structured_content=[1]).data == [1]
     assert ToolResult().data == ""
+
+
+@pytest.mark.parametrize("transport", ["local", "server"])
+@pytest.mark.parametrize(
+    "function, kind, data",
+    [
+        (dated, Place, dated()),
+        (modelled, Town, modelled()),
+        (several, list[Town], several()),
+        (number, int, 42),
+        (number, str | int, 42),
+        (text, str, "hello"),
+    ],
+)
+async def test_data_is_of_the_type_that_is_asked_for_wherever_the_tool_runs(
+    function: Callable[[], Any], kind: Any, data: object, transport: str
+) -> None:
+    if transport == "local":
+        result = await tool(function).execute()
+    else:
+        async with connect_mcp(create_mcp_server(name="s", version="1", tools=[function])) as server:
+            result = await server.call_tool(function.__name__)
+
+    found = result.data_as(kind)
+
+    assert found == data
+    assert type(found) is type(data)
+
+
+async def test_a_text_that_is_json_is_read_as_the_type_that_is_asked_for() -> None:
+    result = ToolResult.of('{"name": "Oslo", "since": "1048-01-01"}')
+
+    assert result.data_as(Place) == Place(name="Oslo", since=date(1048, 1, 1))
+    assert result.data_as(str) == '{"name": "Oslo", "since": "1048-01-01"}'
+    assert ToolResult.of("5").data_as(int) == 5
+
+
+def test_data_of_another_type_than_asked_for_is_an_error_without_the_values() -> None:
+    for result in (ToolResult(structured_content={"name": ["s3cret"]}), ToolResult.of("s3cret")):
+        with pytest.raises(ToolError, match="the result is not of the type that was asked for") as caught:
+            result.data_as(Place)
+        assert caught.value.kind is ErrorKind.INVALID_OUTPUT
+        assert "s3cret" not in str(caught.value)
+    with pytest.raises(ToolExecutionError, match="no"):
+        ToolResult.failure("no").data_as(str)
+    with pytest.raises(SchemaError, match="has no JSON form"):
+        ToolResult.of("x").data_as(type(iter([])))
 
 
 async def test_a_result_that_is_no_error_returns_itself_from_raise_for_error() -> None:

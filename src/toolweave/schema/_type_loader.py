@@ -40,13 +40,14 @@ class TypeLoader:
             except SchemaError:
                 self._adapter = False
         if isinstance(self._adapter, bool):
-            return self._unchanged(value)
+            return self.plain(value)
         try:
             return self._adapter.validate_python(value)
         except ValueError:
-            return self._unchanged(value)
+            return self.plain(value)
 
-    def _unchanged(self, value: JsonValue) -> JsonValue:
+    def plain(self, value: JsonValue) -> JsonValue:
+        """Return the JSON that stands for the value: that of the member if the adapter takes it out."""
         if self._member is None or not isinstance(value, dict):
             return value
         return value.get(self._member, value)

@@ -9,7 +9,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import PurePath
-from typing import Any, ClassVar, Self, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, cast, overload
 
 import msgspec
 
@@ -27,9 +27,15 @@ from toolweave.protocol.content import (
 )
 from toolweave.schema._fitting import json_form
 from toolweave.schema._problems import Problem, describe
+from toolweave.schema._type_loader import TypeLoader
 from toolweave.tools._audience import blocks_for
 from toolweave.tools._media import Payload, is_binary, payload
 from toolweave.tools._visible import shown_blocks, shown_text
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter, ValidationError
+
+T = TypeVar("T")
 
 OUTPUT_MISMATCH_META = "io.toolweave/output-mismatch"
 """The member of `meta` of a result whose call succeeded, but whose structured content is not as its tool promises."""
@@ -98,6 +104,38 @@ class ToolResult(Value, frozen=True, kw_only=True):
         if self.load is None or self.is_error:
             return self.structured_content
         return self.load(self.structured_content)
+
+    @overload
+    def data_as(self, kind: type[T]) -> T: ...
+    @overload
+    def data_as(self, kind: Any) -> Any: ...
+    def data_as(self, kind: Any) -> Any:
+        """Return the result as a value of a type, which type checkers then know.
+
+        Args:
+            kind: What pydantic can read: a model, a dataclass, a `TypedDict`, `list[int]`.
+
+        Returns:
+            The structured content as that type; without structured content the text, or the JSON that it holds.
+
+        Raises:
+            SchemaError: The type has no JSON form.
+            ToolError: The value is not of the type (`INVALID_OUTPUT`).
+            ToolExecutionError: The result is an error.
+        """
+        self.raise_for_error()
+        from toolweave.schema._signature import adapter_of  # imports pydantic, which few results need
+
+        adapter = adapter_of(kind)
+        if self.structured_content is None and not self._is_null():
+            return _text_as(adapter, self.text)
+        value = self.structured_content
+        if isinstance(self.load, TypeLoader):
+            value = self.load.plain(value)
+        try:
+            return adapter.validate_python(value)
+        except ValueError as exc:
+            raise _misfit(exc) from None
 
     def _is_null(self) -> bool:
         """Whether the structured content is the null of JSON, which `structured_content` shows as None."""
@@ -222,6 +260,25 @@ def typed(result: ToolResult, load: Callable[[Any], Any] | None) -> ToolResult:
     """Set the converter for `data` of a result, in place; only for a new result that is not shared yet."""
     msgspec.structs.force_setattr(result, "load", load)
     return result
+
+
+def _text_as(adapter: TypeAdapter[Any], text: str) -> Any:
+    """Return a text as a value of a type: the text itself, or the JSON that it holds."""
+    try:
+        return adapter.validate_python(text)
+    except ValueError as exc:
+        try:
+            return adapter.validate_json(text)
+        except ValueError:
+            raise _misfit(exc) from None
+
+
+def _misfit(exc: ValueError) -> ToolError:
+    from toolweave.schema._signature import validation_problems
+
+    # pydantic's only `ValueError`
+    found = describe(validation_problems(cast("ValidationError", exc)))
+    return ToolError(f"the result is not of the type that was asked for: {found}", kind=ErrorKind.INVALID_OUTPUT)
 
 
 def invalid_input(tool: str, problems: Sequence[Problem]) -> ToolResult:

@@ -6,7 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, assert_type
 
+from pydantic import BaseModel
+
 from toolweave import CallContext, McpServer, ToolResult, create_mcp_server, tool
+
+
+class City(BaseModel):
+    """A city."""
+
+    name: str
 
 
 @dataclass
@@ -48,3 +56,7 @@ async def call() -> None:
     """Call tools."""
     assert_type(await subtract(2, 1), int)
     assert_type(await greet.execute({"name": "Ann"}), ToolResult)
+    result = await greet.execute({"name": "Ann"})
+    assert_type(result.data_as(City), City)
+    assert_type(result.data_as(list[int]), list[int])
+    assert_type(result.data_as(int | None), Any)
