@@ -8,7 +8,8 @@ import json
 from typing import Any
 
 from toolweave import connect_mcp_servers, tool
-from toolweave.export import AnthropicTools, OpenAIChatTools, OpenAIResponsesTools, plain_functions
+from toolweave.export import plain_functions
+from toolweave.providers import AnthropicTools, OpenAIChatTools, OpenAIResponsesTools
 
 
 @tool(name="price.of")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from toolweave import connect_mcp
-from toolweave.export import AnthropicTools
+from toolweave.providers import AnthropicTools
 from toolweave.testing import MemoryServer
 
 server = MemoryServer(name="notes")

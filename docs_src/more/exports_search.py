@@ -6,7 +6,7 @@ import asyncio
 
 from toolweave import ToolRegistry, tool
 from toolweave.agent import ToolSearchToolset
-from toolweave.export import OpenAIResponsesTools
+from toolweave.providers import OpenAIResponsesTools
 
 registry = ToolRegistry()
 

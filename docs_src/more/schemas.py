@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from toolweave.errors import SchemaError
-from toolweave.schema import SchemaProfile, lower
+from toolweave.providers import SchemaProfile, lower
 
 schema = {
     "type": "object",

@@ -11,7 +11,7 @@ from typing import Any, get_args
 import pytest
 
 from tests.cli.command import Done
-from toolweave.schema import SchemaProfile
+from toolweave.providers import SchemaProfile
 
 pytestmark = pytest.mark.slow
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.connect.targets import ChannelServer, Json, connected, initialized
 from toolweave import CallContext, ErrorKind, ToolCall
-from toolweave.export import AnthropicTools, OpenAIChatTools
+from toolweave.providers import AnthropicTools, OpenAIChatTools
 
 pytestmark = pytest.mark.anyio
 

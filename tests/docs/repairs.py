@@ -21,7 +21,7 @@ from toolweave.protocol.lenient_offers import OFFER_REPAIRS
 from toolweave.protocol.lenient_results import RESULT_REPAIRS, BareResult
 from toolweave.schema import Validator
 from toolweave.schema._fitting import ARGUMENT_REPAIRS, as_fitted
-from toolweave.schema._lowering import RENAMED_ARGUMENT
+from toolweave.providers._lowering import RENAMED_ARGUMENT
 from toolweave.schema._repair import SCHEMA_REPAIRS
 from toolweave.tools._mcp import tool_result
 from toolweave.tools._wire_tools import MARKED_NAME

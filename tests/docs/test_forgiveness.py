@@ -20,7 +20,8 @@ from toolweave._repairs import Repair
 from toolweave.config import ServerConfig
 from toolweave.connect._repairs import NULL_ERROR
 from toolweave.errors import ProtocolError
-from toolweave.models import OpenAICompatibleModel, ToolRules
+from toolweave.models import OpenAICompatibleModel
+from toolweave.providers import ToolRules
 from toolweave.openapi import OpenApiOptions
 from toolweave.protocol.lenient_results import RESULT_REPAIRS, STRUCTURE_AS_TEXT, TEXT_AS_STRUCTURE
 from toolweave.schema import Validator

@@ -17,7 +17,7 @@ from tests.docs.public_names import code_spans, is_public
 from tests.docs.site import modules
 from tests.docs.words import words
 from toolweave.config import ServerConfig, known_transports, server_config
-from toolweave.schema._profiles import PROFILES
+from toolweave.providers._profiles import PROFILES
 from toolweave.version import VERSION
 
 VOCABULARIES = ["Axle", "AIDK", "squidbot", "Axiom MCP", "kitn"]

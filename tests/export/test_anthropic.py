@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 from tests.export.offers import PNG, Rendezvous, registry
 from tests.tools.doubles import Scripted, spec
 from toolweave import CallContext
-from toolweave.export import AnthropicTools
+from toolweave.providers import AnthropicTools
 from toolweave.tools import EmbeddedResource
 
 pytestmark = pytest.mark.anyio

@@ -29,13 +29,13 @@ from tests.hub.fleet import echo
 from toolweave import McpConnection, ToolRegistry, connect_mcp, connect_mcp_servers
 from toolweave.config import ServerConfig
 from toolweave.export import (
-    AnthropicTools,
     ConfirmCalls,
     langchain_tools,
     openai_agents_tools,
     pydantic_ai_toolset,
     server_instructions,
 )
+from toolweave.providers import AnthropicTools
 from toolweave.tools import Progress, combined, filtered, prefixed
 
 pytestmark = pytest.mark.anyio

@@ -23,7 +23,7 @@ from pydantic import TypeAdapter
 from tests.export.offers import PNG, Rendezvous, registry
 from tests.tools.doubles import Scripted, spec
 from toolweave import CallContext, ToolRegistry, tool
-from toolweave.export import OpenAIChatTools, OpenAIResponsesTools
+from toolweave.providers import OpenAIChatTools, OpenAIResponsesTools
 
 pytestmark = pytest.mark.anyio
 

@@ -10,13 +10,8 @@ import pytest
 from tests.export import test_openai_agents, test_pydantic_ai
 from tests.tools.readers import assert_for_the_model, report, twice
 from toolweave import TextContent, ToolResult
-from toolweave.export import (
-    AnthropicTools,
-    OpenAIChatTools,
-    OpenAIResponsesTools,
-    langchain_tools,
-    plain_functions,
-)
+from toolweave.export import langchain_tools, plain_functions
+from toolweave.providers import AnthropicTools, OpenAIChatTools, OpenAIResponsesTools
 from toolweave.tools import ResourceLink
 
 pytestmark = pytest.mark.anyio

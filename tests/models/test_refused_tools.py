@@ -22,7 +22,6 @@ from tests.agent.wires import WIRES, OurModel, Wire
 from tests.models.http_server import Answer, Received, error_answer, serve
 from toolweave import ModelError
 from toolweave.models import (
-    MODEL_APIS,
     AnthropicModel,
     FallbackModel,
     Finished,
@@ -32,10 +31,10 @@ from toolweave.models import (
     OpenAICompatibleModel,
     PydanticAIModel,
     ScriptedModel,
-    ToolRules,
     UserMessage,
     complete,
 )
+from toolweave.providers import MODEL_APIS, ToolRules
 from toolweave.tools import ToolSpec
 
 pytestmark = pytest.mark.anyio

@@ -14,11 +14,11 @@ from toolweave.models import (
     ModelSettings,
     OpenAICompatibleModel,
     PydanticAIModel,
-    ToolRules,
     UserMessage,
     complete,
     model_from,
 )
+from toolweave.providers import ToolRules
 from toolweave.tools import ToolSpec
 
 SCHEMA: dict[str, Any] = {

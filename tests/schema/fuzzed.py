@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from toolweave.errors import SchemaError
-from toolweave.schema import Validator, lower, schema_to_model
+from toolweave.schema import Validator, schema_to_model
+from toolweave.providers import lower
 
 PROFILES = ("openai", "anthropic", "gemini", "ollama", "mistral")
 

@@ -17,7 +17,8 @@ from tests.export.offers import PNG
 from tests.serve.serving import served_http
 from tests.tools.doubles import Scripted, spec
 from toolweave import ImageContent, TextContent, ToolResult, connect_mcp, create_mcp_server, tool
-from toolweave.export import AnthropicTools, plain_functions
+from toolweave.export import plain_functions
+from toolweave.providers import AnthropicTools
 from toolweave.serve import ApiKey, ApiKeyAuth, resource
 from toolweave.tools import BudgetedToolset, CallContext, ResultPolicy, ToolCall, ToolsChanged, as_toolset, budgeted
 from toolweave.tools._truncation import ResultCache

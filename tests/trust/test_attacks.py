@@ -14,7 +14,7 @@ import pytest
 from tests.trust.changing_server import definition, write
 from toolweave import ErrorKind, Hub, McpConnection, connect_mcp, connect_mcp_servers
 from toolweave.errors import ToolError, ToolExecutionError
-from toolweave.export import AnthropicTools
+from toolweave.providers import AnthropicTools
 from toolweave.testing import MemoryServer
 from toolweave.trust import PinnedServer, Pins, ServerIdentity
 

@@ -16,7 +16,7 @@ from experiments.features.player import Command, Opened
 from experiments.sign_in import REDIRECT, Person
 from toolweave import Agent, ScriptedModel, connect_mcp_servers, load_config, tool_call
 from toolweave.agent import ApprovalRequested
-from toolweave.export import AnthropicTools
+from toolweave.providers import AnthropicTools
 from toolweave.oauth import MemoryTokenStore, OAuth
 from toolweave.tools import Toolset
 

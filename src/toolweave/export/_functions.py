@@ -10,7 +10,7 @@ from typing import Any, Literal, Union
 
 from toolweave._json_types import Json, JsonObject, array_or_empty, as_object, not_none, object_or_empty, text_or_empty
 from toolweave.export._blocking import Bridge
-from toolweave.export._tool_calls import run_call
+from toolweave.providers._tool_calls import run_call
 from toolweave.tools._call import ToolCall
 from toolweave.tools._names import NameMap
 from toolweave.tools._sources import ToolSource, borrowed_toolset

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
         ToolOutcome,
         UserMessage,
     )
-    from toolweave.models._model_apis import MODEL_APIS, ModelApi, ToolRules
     from toolweave.models._openai import OpenAICompatibleModel
     from toolweave.models._parse_model import model_from
     from toolweave.models._prices import Price
@@ -80,7 +79,6 @@ else:
                 "ToolOutcome",
                 "UserMessage",
             ),
-            "_model_apis": ("MODEL_APIS", "ModelApi", "ToolRules"),
             "_openai": ("OpenAICompatibleModel",),
             "_parse_model": ("model_from",),
             "_prices": ("Price",),
@@ -95,7 +93,6 @@ else:
     )
 
 __all__ = [
-    "MODEL_APIS",
     "AnthropicModel",
     "AssistantMessage",
     "CommandModel",
@@ -103,7 +100,6 @@ __all__ = [
     "Finished",
     "Message",
     "Model",
-    "ModelApi",
     "ModelEvent",
     "ModelRequest",
     "ModelSettings",
@@ -125,7 +121,6 @@ __all__ = [
     "ToolCallPart",
     "ToolMessage",
     "ToolOutcome",
-    "ToolRules",
     "Usage",
     "UserMessage",
     "complete",

@@ -34,7 +34,7 @@ from toolweave.models._messages import (
 )
 from toolweave.models._provider_errors import short
 from toolweave.tools._arguments import fresh_id, json_text, read_arguments, wire_id
-from toolweave.tools._wire_tools import WireTools
+from toolweave.providers._wire_tools import WireTools
 
 _CALL_MEMBERS = frozenset({"type", "id", "name", "input"})
 _STOP_REASONS: Mapping[str, StopReason] = {

@@ -22,7 +22,7 @@ from toolweave.models._retry import Retry, with_retries
 from toolweave.models._tool_repairs import SentTools, ToolRepairs
 from toolweave.tools._arguments import encode
 from toolweave.tools._spec import ToolSpec
-from toolweave.tools._wire_tools import ToolWriter, WireTools
+from toolweave.providers._wire_tools import ToolWriter, WireTools
 
 
 class HttpModel(ABC):

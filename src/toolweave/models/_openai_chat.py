@@ -46,8 +46,8 @@ from toolweave.models._messages import (
 )
 from toolweave.models._provider_errors import MALFORMED, short
 from toolweave.tools._arguments import alphanumeric_id, json_text
-from toolweave.tools._openai_content import chat_images, chat_parts, chat_text
-from toolweave.tools._wire_tools import WireTools
+from toolweave.providers._openai_content import chat_images, chat_parts, chat_text
+from toolweave.providers._wire_tools import WireTools
 
 _STOPS: Mapping[str, StopReason] = {
     "stop": "end",

@@ -1,6 +1,6 @@
-"""JSON Schema as values: derive one from a signature, validate with one, build a model from one, lower one for an LLM.
+"""JSON Schema as values: derive one from a signature, validate with one, build a model from one.
 
-No I/O; knows nothing of tools, servers or language models but their APIs' rules for schemas.
+No I/O; knows nothing of tools, servers or language models.
 """
 
 from __future__ import annotations
@@ -8,9 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from toolweave.schema._lowering import LoweredSchema, lower
     from toolweave.schema._problems import Problem, describe
-    from toolweave.schema._profiles import SchemaProfile
     from toolweave.schema._pydantic_models import schema_to_model
     from toolweave.schema._signature import Signature, derive, schema_of
     from toolweave.schema._validate import Validator, load_validator
@@ -20,15 +18,10 @@ else:
     __getattr__, __dir__ = lazy_exports(
         __name__,
         {
-            "_lowering": (
-                "LoweredSchema",
-                "lower",
-            ),
             "_problems": (
                 "Problem",
                 "describe",
             ),
-            "_profiles": ("SchemaProfile",),
             "_pydantic_models": ("schema_to_model",),
             "_signature": (
                 "Signature",
@@ -43,15 +36,12 @@ else:
     )
 
 __all__ = [
-    "LoweredSchema",
     "Problem",
-    "SchemaProfile",
     "Signature",
     "Validator",
     "derive",
     "describe",
     "load_validator",
-    "lower",
     "schema_of",
     "schema_to_model",
 ]

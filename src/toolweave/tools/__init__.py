@@ -57,7 +57,6 @@ if TYPE_CHECKING:
         tools_of,
     )
     from toolweave.tools._truncation import BudgetedToolset, ResultPolicy, budgeted
-    from toolweave.tools._wire_tools import WireTools
     from toolweave.tools._wrappers import (
         BaseToolset,
         RoutingToolset,
@@ -155,7 +154,6 @@ else:
                 "ResultPolicy",
                 "budgeted",
             ),
-            "_wire_tools": ("WireTools",),
             "_wrappers": (
                 "BaseToolset",
                 "RoutingToolset",
@@ -220,7 +218,6 @@ __all__ = [
     "Toolset",
     "UnknownContent",
     "Unsubscribe",
-    "WireTools",
     "WrapperToolset",
     "aliases",
     "as_toolset",

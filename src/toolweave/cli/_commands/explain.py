@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from toolweave.config import LoadedConfig
     from toolweave.gateway._views import ViewedTool
     from toolweave.hub import ToolExplanation
-    from toolweave.schema import SchemaProfile
+    from toolweave.providers import SchemaProfile
     from toolweave.tools import ToolSpec
 
 _EXAMPLES = """
@@ -69,7 +69,7 @@ def explain(
 
 def _profiles(wanted: Sequence[str]) -> Sequence[SchemaProfile]:
     from toolweave.cli._slips import did_you_mean  # late, as above
-    from toolweave.schema import SchemaProfile
+    from toolweave.providers import SchemaProfile
 
     known: tuple[SchemaProfile, ...] = get_args(SchemaProfile)
     for name in wanted:
@@ -173,7 +173,7 @@ def _view_json(seen: ViewedTool, inner: ToolSpec) -> Json:
 
 def _seen_by(fleet: OpenServers, spec: ToolSpec, profile: SchemaProfile) -> Json:
     """Return a definition as a model's API gets it."""
-    from toolweave.schema import lower  # late, as above
+    from toolweave.providers import lower  # late, as above
     from toolweave.tools import NameMap
 
     name = NameMap(fleet.specs).wire(spec.name)

@@ -6,8 +6,8 @@ import re
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
-from toolweave.models._model_apis import ToolRules, api_of, api_of_model_name
-from toolweave.schema._profiles import SchemaProfile
+from toolweave.providers._model_apis import ToolRules, api_of, api_of_model_name
+from toolweave.providers._profiles import SchemaProfile
 
 GPT_OSS = re.compile(r"gpt-oss", re.IGNORECASE)
 _NEVER_STRICT: Collection[SchemaProfile] = ("llama.cpp", "ollama", "vllm")

@@ -14,10 +14,10 @@ from typing import Any
 from toolweave._json_types import only_members, without_members
 from toolweave._repairs import Repair
 from toolweave.errors import SchemaError
-from toolweave.schema._combining import as_text, either, joined
+from toolweave.providers._combining import as_text, either, joined
 from toolweave.schema._json_values import JsonValue, SchemaNode, SchemaView, listed, members, named, text, texts
 from toolweave.schema._limits import check_schema, local_target
-from toolweave.schema._lowered_level import (
+from toolweave.providers._lowered_level import (
     anchors_of,
     bound_items,
     constrains,
@@ -44,8 +44,8 @@ from toolweave.schema._normalize import (
     type_keyword,
     types_of,
 )
-from toolweave.schema._profiles import LEGAL_ARGUMENTS, MINIMAL, PROFILES, SchemaProfile, SchemaRules
-from toolweave.schema._strict import check_not_recursive, check_strict, close, shut, types_of_values
+from toolweave.providers._profiles import LEGAL_ARGUMENTS, MINIMAL, PROFILES, SchemaProfile, SchemaRules
+from toolweave.providers._strict import check_not_recursive, check_strict, close, shut, types_of_values
 
 _MAX_HOPS = 32
 _MAX_LEVELS = 100

@@ -9,8 +9,8 @@ import pytest
 
 from toolweave import ImageContent, TextContent, ToolResult
 from toolweave.tools import AudioContent, ContentBlock, EmbeddedResource, ResourceLink
-from toolweave.tools._media_parts import Media, shown
-from toolweave.tools._openai_content import chat_parts, chat_text, responses_content, responses_parts
+from toolweave.providers._media_parts import Media, shown
+from toolweave.providers._openai_content import chat_parts, chat_text, responses_content, responses_parts
 
 
 def coded(data: bytes) -> str:

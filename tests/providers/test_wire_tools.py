@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from toolweave.tools import ToolSnapshot, ToolSpec
-from toolweave.tools._wire_tools import ToolWriter, WireTool
+from toolweave.providers._wire_tools import ToolWriter, WireTool
 
 BAD = {"type": "array"}
 

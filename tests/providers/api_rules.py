@@ -16,7 +16,7 @@ from typing import Any, cast
 import jsonschema_rs
 
 from tests.models.openai_rules import Refused, check_chat
-from toolweave.schema import SchemaProfile
+from toolweave.providers import SchemaProfile
 
 __all__ = ["rules_of", "violations"]
 

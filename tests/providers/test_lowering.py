@@ -14,11 +14,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.models.openai_rules import Refused, check_chat
-from tests.schema.api_rules import violations
+from tests.providers.api_rules import violations
 from toolweave.errors import SchemaError
-from toolweave.schema._lowering import LoweredSchema, lower
-from toolweave.schema._profiles import SchemaProfile
-from toolweave.schema._strict import drop_fillers
+from toolweave.providers._lowering import LoweredSchema, lower
+from toolweave.providers._profiles import SchemaProfile
+from toolweave.providers._strict import drop_fillers
 
 PROFILES: tuple[SchemaProfile, ...] = get_args(SchemaProfile)
 

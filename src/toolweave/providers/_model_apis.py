@@ -1,7 +1,7 @@
 """The tools that each model API accepts: one row an API, as data with sources. Pure; docs/model-apis.md is made of it.
 
-The keywords of a schema that an API takes are those of its profile (`toolweave.schema`). What an API refuses besides is
-learnt from its errors while a program runs (`_tool_repairs.py`).
+The keywords of a schema that an API takes are those of its profile (`_profiles.py`). What an API refuses besides is
+learnt from its errors while a program runs (`models/_tool_repairs.py`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from toolweave.schema._profiles import SchemaProfile
+from toolweave.providers._profiles import SchemaProfile
 
 OPENAI_HOST = "api.openai.com"
 
