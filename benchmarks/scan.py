@@ -58,7 +58,7 @@ def scan(settings: Settings) -> list[Figure]:
 async def main() -> None:
     """Do one measurement and print it."""
     from toolweave import connect_mcp
-    from toolweave.trust import scan_result, scan_tool
+    from toolweave.definitions import scan_result, scan_tool
 
     entry: dict[str, Any] = {**json.loads(sys.argv[1]), "scan": False}
     async with connect_mcp(entry) as connection:  # what is loaded at the first use does not count

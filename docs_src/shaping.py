@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from toolweave import connect_mcp, create_mcp_server
-from toolweave.shaping import ArgumentRule, ShapeRule, shaped
+from toolweave.definitions import ArgumentRule, ShapeRule, shaped
 from toolweave.tools import CallContext, as_toolset
 
 

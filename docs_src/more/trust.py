@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from toolweave import connect_mcp_servers
+from toolweave.definitions import PinnedServer, Pins, ServerIdentity, pinned
 from toolweave.testing import MemoryServer
-from toolweave.trust import PinnedServer, Pins, ServerIdentity, pinned
 
 server = MemoryServer(name="calc")
 

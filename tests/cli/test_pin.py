@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from tests.cli.command import Done, write_config
-from tests.trust.changing_server import definition, write
+from tests.definitions.changing_server import definition, write
 
 Cli = Callable[..., Done]
-SERVER = Path(__file__).parents[1] / "trust" / "changing_server.py"
+SERVER = Path(__file__).parents[1] / "definitions" / "changing_server.py"
 EVIL = "Adds. Then sends all \x1b[31mto evil.example."
 
 

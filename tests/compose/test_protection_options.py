@@ -8,6 +8,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import pytest
+from toolweave.definitions import ArgumentRule
 
 from toolweave import (
     Callbacks,
@@ -40,7 +41,6 @@ from toolweave.serve import (
     TaskRule,
     Upstream,
 )
-from toolweave.shaping import ArgumentRule
 from toolweave.state import MemoryStore
 from toolweave.tools import combined, filtered
 

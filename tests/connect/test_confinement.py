@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
-from tests.trust.changing_server import definition, write
+from tests.definitions.changing_server import definition, write
 from toolweave import ConfigError, ConnectError, ServerConfig, connect_mcp
 from toolweave.config import ResourceLimits, Sandbox
 
 pytestmark = pytest.mark.anyio
 
-SERVER = Path(__file__).parents[1] / "trust" / "changing_server.py"
+SERVER = Path(__file__).parents[1] / "definitions" / "changing_server.py"
 
 
 def sandboxed() -> str | None:

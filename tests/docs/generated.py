@@ -23,10 +23,10 @@ from toolweave.agent import Limits
 from toolweave.config import ServerConfig, Timeouts
 from toolweave.errors import ErrorKind
 from toolweave.providers._model_apis import MODEL_APIS, UNKNOWN
-from toolweave.providers._tool_schemas import GPT_OSS
-from toolweave.schema._normalize import KEYWORDS
 from toolweave.providers._profiles import ANCHORED, PROFILES, REGULAR, SchemaProfile, SchemaRules
 from toolweave.providers._strict import MAX_CHARACTERS, MAX_DEPTH, MAX_ENUM, MAX_PROPERTIES
+from toolweave.providers._tool_schemas import GPT_OSS
+from toolweave.schema._normalize import KEYWORDS
 from toolweave.serve import HttpLimits
 
 __all__ = ["generated"]

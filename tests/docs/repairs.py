@@ -6,6 +6,8 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
+from toolweave.providers._wire_tools import MARKED_NAME
+
 from toolweave._repairs import Repair
 from toolweave.agent._output import JSON_AMONG_PROSE
 from toolweave.connect._repairs import MESSAGE_REPAIRS
@@ -19,12 +21,11 @@ from toolweave.openapi._schema_size import LARGE_INPUT, UNCHECKED_PATTERN
 from toolweave.protocol.lenient_handshake import HANDSHAKE_REPAIRS
 from toolweave.protocol.lenient_offers import OFFER_REPAIRS
 from toolweave.protocol.lenient_results import RESULT_REPAIRS, BareResult
+from toolweave.providers._lowering import RENAMED_ARGUMENT
 from toolweave.schema import Validator
 from toolweave.schema._fitting import ARGUMENT_REPAIRS, as_fitted
-from toolweave.providers._lowering import RENAMED_ARGUMENT
 from toolweave.schema._repair import SCHEMA_REPAIRS
 from toolweave.tools._mcp import tool_result
-from toolweave.tools._wire_tools import MARKED_NAME
 
 __all__ = ["REPAIRS", "RESULTS", "argument_examples", "as_received", "repair_rows", "result_examples"]
 

@@ -21,9 +21,9 @@ from toolweave.config import ServerConfig
 from toolweave.connect._repairs import NULL_ERROR
 from toolweave.errors import ProtocolError
 from toolweave.models import OpenAICompatibleModel
-from toolweave.providers import ToolRules
 from toolweave.openapi import OpenApiOptions
 from toolweave.protocol.lenient_results import RESULT_REPAIRS, STRUCTURE_AS_TEXT, TEXT_AS_STRUCTURE
+from toolweave.providers import ToolRules
 from toolweave.schema import Validator
 from toolweave.schema._fitting import as_fitted
 from toolweave.serve._server import ServerAbout

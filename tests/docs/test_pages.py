@@ -76,8 +76,8 @@ def test_the_only_distribution_that_knows_mcp_is_the_official_sdk_in_its_extra()
 FIGURES = {
     "530 of 530 runs": ("reliability.md", "| runs passed (fault x transport x revision) | 530 of 530 |"),
     "client passed 364": ("reliability.md", "| 364 of 530 |"),
-    "2.1 times the CPU": ("performance.md", "| stdio, 100 B, 16 callers | 0.92 | 2.12 |"),
-    "costs 31 times": ("performance.md", "| 2.13 | 30.78 |"),
+    "2.6 times the CPU": ("performance.md", "| stdio, 100 B, 16 callers | 0.80 | 2.62 |"),
+    "costs 23 times": ("performance.md", "| 2.67 | 23.51 |"),
     "64 of 65 scenarios": ("conformance.md", "65 scenarios: 64 pass wherever they apply, 1 are skipped"),
     "5,632 tools of 675 public servers": ("schemas.md", "5,632 tools, as 675 public MCP servers list them"),
 }

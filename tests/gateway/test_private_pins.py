@@ -13,9 +13,9 @@ from tests.gateway.relayed import Json, gateway_to
 from tests.gateway.test_perspectives import CALLERS, HANDSHAKE, LISTS, call, growing, listed, three_callers
 from tests.serve.talking import Talk, talking
 from toolweave import ToolSpec, connect_mcp
+from toolweave.definitions import PinnedServer, Pins, ServerIdentity
 from toolweave.errors import RequestError
 from toolweave.gateway import GatewayManager
-from toolweave.trust import PinnedServer, Pins, ServerIdentity
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 

@@ -11,12 +11,12 @@ import msgspec
 import pytest
 
 from tests.providers.api_rules import rules_of, violations
-from tests.providers.instances import instance
-from tests.providers.losses import PAGE, Losses, measured, published, repairs, sentence, table
+from tests.schema.instances import instance
+from tests.schema.losses import PAGE, Losses, measured, published, repairs, sentence, table
 from toolweave.errors import SchemaError
-from toolweave.schema import Validator
 from toolweave.providers import LoweredSchema, SchemaProfile
 from toolweave.providers._strict import drop_fillers
+from toolweave.schema import Validator
 
 
 @dataclass

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from toolweave import ImageContent, TextContent, ToolResult
-from toolweave.tools import AudioContent, ContentBlock, EmbeddedResource, ResourceLink
 from toolweave.providers._media_parts import Media, shown
 from toolweave.providers._openai_content import chat_parts, chat_text, responses_content, responses_parts
+from toolweave.tools import AudioContent, ContentBlock, EmbeddedResource, ResourceLink
 
 
 def coded(data: bytes) -> str:

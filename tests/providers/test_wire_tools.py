@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from toolweave.tools import ToolSnapshot, ToolSpec
 from toolweave.providers._wire_tools import ToolWriter, WireTool
+from toolweave.tools import ToolSnapshot, ToolSpec
 
 BAD = {"type": "array"}
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from toolweave.errors import SchemaError
-from toolweave.schema import Validator, schema_to_model
 from toolweave.providers import lower
+from toolweave.schema import Validator, schema_to_model
 
 PROFILES = ("openai", "anthropic", "gemini", "ollama", "mistral")
 

@@ -10,9 +10,9 @@ import pytest
 from tests.serve.carriers import EACH_CARRIER, EACH_ERA, connected
 from toolweave import Agent, McpServer, ProtocolError, connect_mcp, create_mcp_server, tool
 from toolweave.export import plain_functions
-from toolweave.providers import OpenAIResponsesTools
 from toolweave.gateway import create_gateway
 from toolweave.models import ScriptedModel
+from toolweave.providers import OpenAIResponsesTools
 from toolweave.serve import AppCsp, AppPage, app
 
 pytestmark = pytest.mark.anyio

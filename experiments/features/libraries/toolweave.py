@@ -16,8 +16,8 @@ from experiments.features.player import Command, Opened
 from experiments.sign_in import REDIRECT, Person
 from toolweave import Agent, ScriptedModel, connect_mcp_servers, load_config, tool_call
 from toolweave.agent import ApprovalRequested
-from toolweave.providers import AnthropicTools
 from toolweave.oauth import MemoryTokenStore, OAuth
+from toolweave.providers import AnthropicTools
 from toolweave.tools import Toolset
 
 

@@ -111,8 +111,8 @@ class ServerConfig(Value, frozen=True, kw_only=True):
         max_question_bytes: The size of all of them together; None is 32 MiB.
         on_conflict: The handling of a tool name that is taken.
         shape: Rules that change names, descriptions and arguments of its tools, in their order; see
-            `toolweave.shaping`.
-        scan: Look for hidden text and the like in everything that the server sends; see `toolweave.trust`.
+            `toolweave.definitions`.
+        scan: Look for hidden text and the like in everything that the server sends; see `toolweave.definitions`.
         pins: Enforcement of the pins in the lock file: `warn` reports new and changed tools, `block` also withholds
             them until they are allowed. None is `warn` for a server that the lock file beside its config file has, else
             `off`.

@@ -18,6 +18,8 @@ from toolweave.config import ServerConfig
 from toolweave.connect._feed.list_cache import ListChanged, LiveList
 from toolweave.connect._feed.list_reader import ParsedList, SendRequest, ToolRefusal, tool_reader
 from toolweave.connect._repairs import Repairs
+from toolweave.definitions._enforcement import ServerGuard
+from toolweave.definitions._scan import is_plain_result, scan_result
 from toolweave.errors import ErrorKind, SchemaError, ToolError
 from toolweave.protocol.eras import RESULT, WRAP_MARK
 from toolweave.protocol.skipped_parts import SkippedPart, skipped_parts_in
@@ -30,12 +32,10 @@ from toolweave.tools._names import ANY_TOOL, selected, unmatched
 from toolweave.tools._result import ToolResult, invalid_input
 from toolweave.tools._spec import ToolSpec, is_destructive
 from toolweave.tools._toolset import ToolsChanged, ToolSnapshot
-from toolweave.trust._enforcement import ServerGuard
-from toolweave.trust._scan import is_plain_result, scan_result
 
 if TYPE_CHECKING:
-    from toolweave.shaping._arguments import ShapedCalls
-    from toolweave.shaping._rules import Shaper
+    from toolweave.definitions._argument_rules import ShapedCalls
+    from toolweave.definitions._rules import Shaper
 
 _log = logging.getLogger("toolweave.connect")
 _QUIET_SECONDS = 0.1
@@ -139,8 +139,8 @@ class Catalog:
         self._shaper: Shaper | None = None
         self._shaped_calls: ShapedCalls | None = None
         if config.shape:
-            from toolweave.shaping._arguments import ShapedCalls  # for servers with rules
-            from toolweave.shaping._rules import Shaper
+            from toolweave.definitions._argument_rules import ShapedCalls  # for servers with rules
+            from toolweave.definitions._rules import Shaper
 
             self._shaper = Shaper(config.shape, prefix=config.tool_prefix or "")
             self._shaped_calls = ShapedCalls(validate=config.validate_input, repair=config.repair_arguments)

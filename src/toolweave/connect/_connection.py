@@ -35,6 +35,8 @@ from toolweave.connect._state import ConnectionState, StateChanged
 from toolweave.connect._supervisor import Supervisor
 from toolweave.connect._transports import OpenSession
 from toolweave.connect._wire.credentials import AuthHook
+from toolweave.definitions._drift import PinChange
+from toolweave.definitions._scan import Finding
 from toolweave.errors import (
     AuthRequiredError,
     ConfigError,
@@ -52,8 +54,6 @@ from toolweave.tools._option_checks import check_type
 from toolweave.tools._result import ToolResult
 from toolweave.tools._toolset import ToolList, ToolsChanged, Toolset, ToolSnapshot, Unsubscribe
 from toolweave.tools._wrappers import BaseToolset
-from toolweave.trust._drift import PinChange
-from toolweave.trust._scan import Finding
 
 _SHOWN_PROBLEMS = 20
 
@@ -213,7 +213,7 @@ class McpConnection(EventSubscriptions, SkillFeatures, Openable, BaseToolset):
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """The findings of the scan of definitions and results; see `toolweave.trust`."""
+        """The findings of the scan of definitions and results; see `toolweave.definitions`."""
         return self._catalog.guard.findings
 
     @property

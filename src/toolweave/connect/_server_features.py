@@ -31,6 +31,7 @@ from toolweave.connect._off_loop import make_off_loop
 from toolweave.connect._requester import Requester
 from toolweave.connect._transports import OpenSession
 from toolweave.connect._wire.request_encoder import request_text
+from toolweave.definitions._definition import NAME_MEMBERS, OfferedDefinitions, OfferPart, offer_definitions
 from toolweave.errors import ErrorKind, ProtocolError, ToolError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR, METHOD_NOT_FOUND
@@ -53,7 +54,6 @@ from toolweave.protocol.server_features import (
 )
 from toolweave.tools._mcp import MAX_BLOCKS, too_many_blocks
 from toolweave.tools._toolset import Unsubscribe
-from toolweave.trust._definition import NAME_MEMBERS, OfferedDefinitions, OfferPart, offer_definitions
 
 ItemT = TypeVar("ItemT")
 _OfferT = TypeVar("_OfferT", Prompt, Resource, ResourceTemplate)

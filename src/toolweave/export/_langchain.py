@@ -12,18 +12,18 @@ from toolweave._json_types import Json, JsonObject
 from toolweave.errors import ErrorKind, ToolError, ToolExecutionError
 from toolweave.export._approval_hints import ApprovalHints, ConfirmCalls
 from toolweave.export._blocking import Bridge
+from toolweave.providers._media_parts import PDF, Media, shown
+from toolweave.providers._openai_content import chat_text
 from toolweave.providers._tool_calls import run_call, telling
 from toolweave.providers._tool_export import ToolExport
+from toolweave.providers._wire_tools import WireTool
 from toolweave.tools._ambient import ambient_context
 from toolweave.tools._approval_request import approval_request
 from toolweave.tools._call import CallContext, Progress, ToolCall
-from toolweave.providers._media_parts import PDF, Media, shown
-from toolweave.providers._openai_content import chat_text
 from toolweave.tools._result import ToolResult
 from toolweave.tools._sources import ToolSource
 from toolweave.tools._spec import ToolSpec
 from toolweave.tools._visible import shown_spec
-from toolweave.providers._wire_tools import WireTool
 
 if TYPE_CHECKING:
     from langchain_core.tools import BaseTool

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from toolweave._json_types import Json, JsonObject
 from toolweave.export._approval_hints import ApprovalHints, ConfirmCalls
 from toolweave.providers._openai import MAX_DESCRIPTION
+from toolweave.providers._openai_content import chat_text, responses_content
 from toolweave.providers._tool_calls import run_call, telling
 from toolweave.providers._tool_export import ToolExport
+from toolweave.providers._wire_tools import WireTool
 from toolweave.tools._call import Progress, ToolCall
-from toolweave.providers._openai_content import chat_text, responses_content
 from toolweave.tools._result import ToolResult
 from toolweave.tools._sources import ToolSource
 from toolweave.tools._spec import ToolSpec
-from toolweave.providers._wire_tools import WireTool
 
 if TYPE_CHECKING:
     from agents import AgentBase, FunctionTool, RunContextWrapper, Tool

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 from toolweave._json_types import Json, JsonObject
 from toolweave.export._approval_hints import ApprovalHints, ConfirmCalls
 from toolweave.export._server_instructions import server_instructions
-from toolweave.providers._tool_calls import run_call, telling
-from toolweave.providers._tool_export import ToolExport
-from toolweave.tools._call import Progress, ProgressCallback, ToolCall
 from toolweave.providers._media_parts import SHOWN, SOUNDS, Media, shown
 from toolweave.providers._openai_content import chat_text
+from toolweave.providers._tool_calls import run_call, telling
+from toolweave.providers._tool_export import ToolExport
+from toolweave.providers._wire_tools import WireTool
+from toolweave.tools._call import Progress, ProgressCallback, ToolCall
 from toolweave.tools._result import ToolResult
 from toolweave.tools._sources import ToolSource
 from toolweave.tools._spec import ToolSpec
 from toolweave.tools._visible import shown_spec
-from toolweave.providers._wire_tools import WireTool
 
 if TYPE_CHECKING:
     from pydantic_ai import RunContext

@@ -36,7 +36,7 @@ from toolweave.tools import ToolResult, ToolSpec
 from toolweave.tools._mcp import call_result
 
 if TYPE_CHECKING:
-    from toolweave.shaping._arguments import ShapedCalls
+    from toolweave.definitions._argument_rules import ShapedCalls
 
 _UNKNOWN = frozenset({INVALID_PARAMS, RESOURCE_NOT_FOUND, METHOD_NOT_FOUND})
 """Error codes by which an upstream answers that it does not have a resource."""
@@ -221,7 +221,7 @@ class Calls:
         Raises:
             ToolError: They are wrong, or a value that a rule sends is not there.
         """
-        from toolweave.shaping._arguments import CallFacts, ShapedCalls  # for tools with rules
+        from toolweave.definitions._argument_rules import CallFacts, ShapedCalls  # for tools with rules
 
         switches = config.validate_input, config.repair_arguments
         calls = self._shaped_calls.get(switches)

@@ -70,7 +70,7 @@ class VirtualServer(msgspec.Struct, frozen=True, kw_only=True):
         exclude: Tools to leave out, likewise.
         rename: Other names of tools, by the name in the gateway or `server:tool`.
         prefix: Put literally before the names of the other tools.
-        shape: Rules that change the names, descriptions and arguments of its tools; see `toolweave.shaping`.
+        shape: Rules that change the names, descriptions and arguments of its tools; see `toolweave.definitions`.
         middleware: Its list `middleware`: its own rules, limits and the like, inside those of the gateway.
         disclosure: The form in which callers learn of its tools; by default that of the gateway.
     """

@@ -27,7 +27,7 @@ def virtual_tools(tools: Toolset, view: VirtualServer) -> Toolset:
         chosen = renamed(chosen, partial(_name_of, view))
     if not view.shape:
         return chosen
-    from toolweave.shaping import ShapedToolset  # for views with rules
+    from toolweave.definitions import ShapedToolset  # for views with rules
 
     return ShapedToolset(chosen, view.shape, where=f"gateway.virtual.{view.name}.shape")
 

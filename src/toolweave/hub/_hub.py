@@ -19,6 +19,7 @@ from toolweave.connect._connecting import Openable
 from toolweave.connect._connection import McpConnection
 from toolweave.connect._diagnosis import again
 from toolweave.connect._state import ConnectionState, StateChanged
+from toolweave.definitions._scan import Finding
 from toolweave.errors import AuthRequiredError, ConnectionClosedError, DuplicateToolError, ErrorKind, ToolError
 from toolweave.hub._caller_servers import CallerServers
 from toolweave.hub._down_servers import DownServers
@@ -36,7 +37,6 @@ from toolweave.tools._option_checks import choice_error, type_error
 from toolweave.tools._owner_loop import OwnerLoop
 from toolweave.tools._result import ToolResult
 from toolweave.tools._toolset import Listeners, ToolsChanged, ToolSnapshot, Unsubscribe
-from toolweave.trust._scan import Finding
 
 
 class Hub(HubEventSubscriptions, Openable, HubFeatures):

@@ -14,11 +14,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from toolweave.config import ServerConfig
 from toolweave.connect._connection import McpConnection
+from toolweave.definitions._scan import Finding, shadowing_findings
+from toolweave.definitions._shadowing import ShadowIndex
 from toolweave.errors import printable
 from toolweave.hub._naming import NameConflict
 from toolweave.tools._spec import ToolSpec
-from toolweave.trust._scan import Finding, shadowing_findings
-from toolweave.trust._shadowing import ShadowIndex
 
 _log = logging.getLogger("toolweave.hub")
 _OVER = object()

@@ -33,8 +33,8 @@ from toolweave.models._messages import (
     ToolCallPart,
 )
 from toolweave.models._provider_errors import short
-from toolweave.tools._arguments import fresh_id, json_text, read_arguments, wire_id
 from toolweave.providers._wire_tools import WireTools
+from toolweave.tools._arguments import fresh_id, json_text, read_arguments, wire_id
 
 _CALL_MEMBERS = frozenset({"type", "id", "name", "input"})
 _STOP_REASONS: Mapping[str, StopReason] = {

@@ -15,20 +15,20 @@ from toolweave.errors import SchemaError
 from toolweave.models._base import ModelEvent, ModelRequest
 from toolweave.models._http import ProviderApi, SecretLike, until_end
 from toolweave.models._http_model import HttpModel, call_ids
-from toolweave.providers._model_apis import OPENAI_HOST, ToolRules
 from toolweave.models._openai_chat import ChatTurn, chat_messages, is_mistral
 from toolweave.models._openai_responses import ResponsesTurn, responses_input
 from toolweave.models._prices import Price
 from toolweave.models._retry import Retry
-from toolweave.providers._tool_schemas import schemas_for
 from toolweave.protocol.sse import ServerSentEvent
 from toolweave.providers._lowering import lower
-from toolweave.providers._profiles import SchemaProfile
+from toolweave.providers._model_apis import OPENAI_HOST, ToolRules
 from toolweave.providers._openai_content import chat_form, responses_form
-from toolweave.tools._option_checks import check_choice
+from toolweave.providers._profiles import SchemaProfile
 from toolweave.providers._refused_tools import RefusedTools
-from toolweave.tools._spec import ToolSpec
+from toolweave.providers._tool_schemas import schemas_for
 from toolweave.providers._wire_tools import ToolWriter, WireTools
+from toolweave.tools._option_checks import check_choice
+from toolweave.tools._spec import ToolSpec
 
 OPENAI_URL = "https://api.openai.com/v1"
 """OpenAI's own API."""

@@ -45,9 +45,9 @@ from toolweave.models._messages import (
     UserMessage,
 )
 from toolweave.models._provider_errors import MALFORMED, short
-from toolweave.tools._arguments import alphanumeric_id, json_text
 from toolweave.providers._openai_content import chat_images, chat_parts, chat_text
 from toolweave.providers._wire_tools import WireTools
+from toolweave.tools._arguments import alphanumeric_id, json_text
 
 _STOPS: Mapping[str, StopReason] = {
     "stop": "end",

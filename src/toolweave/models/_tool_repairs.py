@@ -20,8 +20,8 @@ from toolweave._json_types import JsonObject, array_or_empty, as_object, object_
 from toolweave._repairs import Repair
 from toolweave.errors import ModelError
 from toolweave.providers._refused_tools import RefusedTools
-from toolweave.tools._spec import ToolSpec
 from toolweave.providers._wire_tools import WireTools
+from toolweave.tools._spec import ToolSpec
 
 _MIN_DESCRIPTION = 64
 _MAX_SINGLE = 8

@@ -1,4 +1,4 @@
-"""What the APIs of language models accept: their schemas, names and content, and a toolset in the form of each.
+"""Rules of the APIs of language models: schemas, names and content, and a toolset in the form of each.
 
 The rules are data (`MODEL_APIS`, `SchemaProfile`), with their sources. No model is called here.
 """

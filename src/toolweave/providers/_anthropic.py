@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from toolweave._json_types import Json
+from toolweave.providers._anthropic_content import anthropic_content, anthropic_form
 from toolweave.providers._tool_calls import run_calls
 from toolweave.providers._tool_export import ToolExport, member
-from toolweave.providers._anthropic_content import anthropic_content, anthropic_form
 from toolweave.tools._call import CallContext, ToolCall
 from toolweave.tools._result import ToolResult
 from toolweave.tools._sources import ToolSource

@@ -10,10 +10,10 @@ from collections.abc import Iterable
 
 from toolweave._json_types import Json
 from toolweave.protocol.content import ContentBlock, EmbeddedResource, ImageContent, TextContent
-from toolweave.tools._media import sniff
 from toolweave.providers._media_parts import clean
-from toolweave.tools._result import ToolResult
 from toolweave.providers._wire_tools import WireTool
+from toolweave.tools._media import sniff
+from toolweave.tools._result import ToolResult
 
 _IMAGES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 _MAX_IMAGE = 5 * 1024 * 1024

@@ -15,8 +15,6 @@ from toolweave._json_types import only_members, without_members
 from toolweave._repairs import Repair
 from toolweave.errors import SchemaError
 from toolweave.providers._combining import as_text, either, joined
-from toolweave.schema._json_values import JsonValue, SchemaNode, SchemaView, listed, members, named, text, texts
-from toolweave.schema._limits import check_schema, local_target
 from toolweave.providers._lowered_level import (
     anchors_of,
     bound_items,
@@ -32,6 +30,10 @@ from toolweave.providers._lowered_level import (
     widen,
     with_lost_constraints,
 )
+from toolweave.providers._profiles import LEGAL_ARGUMENTS, MINIMAL, PROFILES, SchemaProfile, SchemaRules
+from toolweave.providers._strict import check_not_recursive, check_strict, close, shut, types_of_values
+from toolweave.schema._json_values import JsonValue, SchemaNode, SchemaView, listed, members, named, text, texts
+from toolweave.schema._limits import check_schema, local_target
 from toolweave.schema._normalize import (
     ANNOTATIONS,
     DEFINITIONS,
@@ -44,8 +46,6 @@ from toolweave.schema._normalize import (
     type_keyword,
     types_of,
 )
-from toolweave.providers._profiles import LEGAL_ARGUMENTS, MINIMAL, PROFILES, SchemaProfile, SchemaRules
-from toolweave.providers._strict import check_not_recursive, check_strict, close, shut, types_of_values
 
 _MAX_HOPS = 32
 _MAX_LEVELS = 100

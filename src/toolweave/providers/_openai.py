@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
+from toolweave.providers._openai_content import chat_form, chat_images, chat_text, responses_content, responses_form
 from toolweave.providers._tool_calls import run_calls
 from toolweave.providers._tool_export import ToolExport, member
 from toolweave.tools._call import CallContext, ToolCall
-from toolweave.providers._openai_content import chat_form, chat_images, chat_text, responses_content, responses_form
 from toolweave.tools._result import ToolResult
 from toolweave.tools._sources import ToolSource
 

@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from toolweave._json_types import Json
 from toolweave.protocol.content import ContentBlock
 from toolweave.providers._media_parts import PDF, SHOWN, SOUNDS, Media, clean, shown
+from toolweave.providers._wire_tools import WireTool
 from toolweave.tools._result import ToolResult
 from toolweave.tools._visible import shown_text
-from toolweave.providers._wire_tools import WireTool
 
 _NO_OUTPUT = "(no output)"
 _SILENT_FAILURE = "the tool failed and did not say why"

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
-from toolweave.schema._problems import Problem
 from toolweave.providers._profiles import SchemaProfile
+from toolweave.providers._wire_tools import Form, ToolWriter, WireTools
+from toolweave.schema._problems import Problem
 from toolweave.tools._arguments import read_arguments
 from toolweave.tools._call import ToolCall
 from toolweave.tools._result import ToolResult, invalid_input
 from toolweave.tools._sources import ToolSource, borrowed_toolset
 from toolweave.tools._toolset import Toolset
-from toolweave.providers._wire_tools import Form, ToolWriter, WireTools
 from toolweave.tools._wrappers import filtered
 
 

@@ -20,10 +20,10 @@ from toolweave._repairs import Repair
 from toolweave.errors import SchemaError, printable
 from toolweave.providers._lowering import LoweredSchema, lower, simplified
 from toolweave.providers._profiles import PROFILES, RequestBounds, SchemaProfile
+from toolweave.providers._refused_tools import OfferedForm, RefusedTools
 from toolweave.providers._strict import drop_fillers, parameter_counts
 from toolweave.tools._arguments import encode
 from toolweave.tools._names import NameMap
-from toolweave.providers._refused_tools import OfferedForm, RefusedTools
 from toolweave.tools._spec import ToolSpec
 from toolweave.tools._visible import shown_schema, shown_text
 

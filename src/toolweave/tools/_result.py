@@ -33,7 +33,7 @@ from toolweave.tools._media import Payload, is_binary, payload
 from toolweave.tools._visible import shown_blocks, shown_text
 
 if TYPE_CHECKING:
-    from pydantic import TypeAdapter, ValidationError
+    from pydantic import TypeAdapter
 
 T = TypeVar("T")
 
@@ -124,18 +124,23 @@ class ToolResult(Value, frozen=True, kw_only=True):
             ToolExecutionError: The result is an error.
         """
         self.raise_for_error()
-        from toolweave.schema._signature import adapter_of  # imports pydantic, which few results need
+        # Imported here, since few results need pydantic.
+        import pydantic
+
+        from toolweave.schema._signature import adapter_of, validation_problems
 
         adapter = adapter_of(kind)
-        if self.structured_content is None and not self._is_null():
-            return _text_as(adapter, self.text)
-        value = self.structured_content
-        if isinstance(self.load, TypeLoader):
-            value = self.load.plain(value)
         try:
+            if self.structured_content is None and not self._is_null():
+                return _text_as(adapter, self.text)
+            value = self.structured_content
+            if isinstance(self.load, TypeLoader):
+                value = self.load.plain(value)
             return adapter.validate_python(value)
-        except ValueError as exc:
-            raise _misfit(exc) from None
+        except pydantic.ValidationError as exc:
+            found = describe(validation_problems(exc))
+            text = f"the result is not of the type that was asked for: {found}"
+            raise ToolError(text, kind=ErrorKind.INVALID_OUTPUT) from None
 
     def _is_null(self) -> bool:
         """Whether the structured content is the null of JSON, which `structured_content` shows as None."""
@@ -262,23 +267,19 @@ def typed(result: ToolResult, load: Callable[[Any], Any] | None) -> ToolResult:
     return result
 
 
-def _text_as(adapter: TypeAdapter[Any], text: str) -> Any:
-    """Return a text as a value of a type: the text itself, or the JSON that it holds."""
+def _text_as(adapter: TypeAdapter[T], text: str) -> T:
+    """Return a text as a value of a type: the text itself, or the JSON that it holds.
+
+    Raises:
+        pydantic.ValidationError: It is neither.
+    """
     try:
         return adapter.validate_python(text)
     except ValueError as exc:
         try:
             return adapter.validate_json(text)
         except ValueError:
-            raise _misfit(exc) from None
-
-
-def _misfit(exc: ValueError) -> ToolError:
-    from toolweave.schema._signature import validation_problems
-
-    # pydantic's only `ValueError`
-    found = describe(validation_problems(cast("ValidationError", exc)))
-    return ToolError(f"the result is not of the type that was asked for: {found}", kind=ErrorKind.INVALID_OUTPUT)
+            raise exc from None
 
 
 def invalid_input(tool: str, problems: Sequence[Problem]) -> ToolResult:

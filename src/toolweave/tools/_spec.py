@@ -99,7 +99,7 @@ class ToolSpec(Value, frozen=True, kw_only=True):
 
 
 class AppliedRule(Value, frozen=True, kw_only=True):
-    """A rule that shaped a definition; see `toolweave.shaping`.
+    """A rule that shaped a definition; see `toolweave.definitions`.
 
     Attributes:
         before: The definition before it.

@@ -19,7 +19,7 @@ from toolweave.cli._screen import answer, answer_json, note
 if TYPE_CHECKING:
     from toolweave.cli._servers import OpenServers
     from toolweave.config import LoadedConfig
-    from toolweave.trust import OfferedDefinitions, PinChange, Pins
+    from toolweave.definitions import OfferedDefinitions, PinChange, Pins
 
 _HELP = """Pin the definitions of servers, and see the differences.
 
@@ -184,7 +184,7 @@ class _LockFiles:
 
     def path(self, fleet: OpenServers, name: str) -> Path:
         """Return the lock file of a server."""
-        from toolweave.trust import lock_path
+        from toolweave.definitions import lock_path
 
         return self._given or lock_path(fleet.hub.clients[name].config)
 
@@ -234,7 +234,7 @@ class _LockFiles:
 
     def changes(self, fleet: OpenServers, name: str) -> list[PinChange]:
         """Return how a server differs from its pins."""
-        from toolweave.trust import ServerIdentity, drift
+        from toolweave.definitions import ServerIdentity, drift
 
         connection = fleet.hub.clients[name]
         identity = ServerIdentity.of(connection.config, connection.server_info)
@@ -243,7 +243,7 @@ class _LockFiles:
 
     def pin(self, fleet: OpenServers, name: str) -> None:
         """Pin a server with all its definitions as they are."""
-        from toolweave.trust import PinnedServer, ServerIdentity
+        from toolweave.definitions import PinnedServer, ServerIdentity
 
         connection = fleet.hub.clients[name]
         path = self.path(fleet, name)
@@ -253,7 +253,7 @@ class _LockFiles:
 
     def allow(self, fleet: OpenServers, server: str, kind: PinKind, name: str) -> str:
         """Pin one definition as it is; return a description of that."""
-        from toolweave.trust import ServerIdentity, allow
+        from toolweave.definitions import ServerIdentity, allow
 
         connection = fleet.hub.clients[server]
         path = self.path(fleet, server)
@@ -297,7 +297,7 @@ class _LockFiles:
                 pins.write(path)
 
     def _read(self, path: Path) -> Pins:
-        from toolweave.trust import Pins
+        from toolweave.definitions import Pins
 
         if path not in self._pins:
             self._before[path] = self._pins[path] = Pins.read(path)

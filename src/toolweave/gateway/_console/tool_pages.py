@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from toolweave._text import counted
+from toolweave.definitions import tool_hash
 from toolweave.gateway._console.app_pages import AppHost, ShownApp, app_uri
 from toolweave.gateway._console.fleet_rows import newest_rows, read_replies
 from toolweave.gateway._console.forms import FormField, fields_of, read_fields, read_json
@@ -19,7 +20,6 @@ from toolweave.gateway._recent_calls import RecentCall, RecentCalls
 from toolweave.serve._http.asgi import Receive
 from toolweave.serve._request import Json
 from toolweave.tools import ToolSpec
-from toolweave.trust import tool_hash
 
 _MAX_SHOWN = 200
 _LISTS_SECONDS = 5

@@ -11,6 +11,7 @@ import msgspec
 from toolweave._json_types import text_or_empty
 from toolweave.config import ServerConfig
 from toolweave.connect import McpConnection
+from toolweave.definitions import PinChange, Pins, ServerIdentity, allow, lock_path, tool_hash
 from toolweave.errors import ConfigError, ServerError, StoreError
 from toolweave.gateway._caller_hubs import signs_in
 from toolweave.gateway._console.fleet_changes import outcome, report
@@ -23,7 +24,6 @@ from toolweave.gateway._sign_in_first import sign_in_tool
 from toolweave.oauth import SignInStatus, TokenKey, TokenStore, default_token_store, resource_of
 from toolweave.serve._http.asgi import Receive
 from toolweave.serve._request import Json, principal_name
-from toolweave.trust import PinChange, Pins, ServerIdentity, allow, lock_path, tool_hash
 
 _STORE_SECONDS = 10.0
 _MAX_SHOWN = 200

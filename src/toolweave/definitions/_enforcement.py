@@ -17,14 +17,14 @@ import msgspec
 from toolweave._json_types import JsonObject, as_object
 from toolweave._value import Value
 from toolweave.config import ServerConfig
+from toolweave.definitions._definition import OfferPart
+from toolweave.definitions._drift import PinChange, drift, identity_drift, instructions_drift, offer_drift
+from toolweave.definitions._pins import LOCK, PinnedServer, Pins, ServerIdentity, lock_path
+from toolweave.definitions._scan import Finding, ScanBudget, scan_tool
 from toolweave.errors import ConfigError
 from toolweave.protocol.uris import has_parts_in_order, normal_uri
 from toolweave.tools._names import aliases
 from toolweave.tools._spec import ToolSpec
-from toolweave.trust._definition import OfferPart
-from toolweave.trust._drift import PinChange, drift, identity_drift, instructions_drift, offer_drift
-from toolweave.trust._pins import LOCK, PinnedServer, Pins, ServerIdentity, lock_path
-from toolweave.trust._scan import Finding, ScanBudget, scan_tool
 
 PinMode: TypeAlias = Literal["off", "warn", "block"]
 """Nothing is compared; differences are reported; differing definitions are withheld too."""

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toolweave.config import Secret
+from toolweave.definitions import ArgumentRule, ShapeRule, shaped
 from toolweave.schema import Validator
-from toolweave.shaping import ArgumentRule, ShapeRule, shaped
 from toolweave.tools import BaseToolset, CallContext, ToolCall, ToolResult, ToolSnapshot, ToolSpec
 
 pytestmark = pytest.mark.anyio

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast, get_args
 
 from tests.docs.measured import measured_part, write_measured_part
-from tests.providers.instances import instance
+from tests.schema.instances import instance
 from toolweave.errors import SchemaError
-from toolweave.schema import Validator
 from toolweave.providers import LoweredSchema, SchemaProfile, lower
+from toolweave.schema import Validator
 from toolweave.schema._fitting import fitted
 
 __all__ = ["PAGE", "Losses", "measured", "published", "repairs", "schemas_in", "sentence", "table"]

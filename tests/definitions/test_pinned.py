@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from toolweave import ErrorKind, ToolRegistry, ToolsChanged, tool
-from toolweave.trust import PinnedServer, Pins, ServerIdentity, pinned
+from toolweave.definitions import PinnedServer, Pins, ServerIdentity, pinned
 
 pytestmark = pytest.mark.anyio
 

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolweave import ConfigError, ServerConfig, ToolSpec, connect_mcp
+from toolweave.definitions import PinChange, PinnedServer, Pins, ServerIdentity, allow, drift, lock_path, tool_hash
 from toolweave.testing import MemoryServer
-from toolweave.trust import PinChange, PinnedServer, Pins, ServerIdentity, allow, drift, lock_path, tool_hash
 
 SCHEMA = {"type": "object", "properties": {"path": {"type": "string", "description": "Where."}}}
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from toolweave.definitions._drift import PinChange
+from toolweave.definitions._enforcement import LockFileReader, PinMode, PinVerdict, enforce
+from toolweave.definitions._pins import LOCK, Pins
 from toolweave.errors import ErrorKind
 from toolweave.tools._call import CallContext, ToolCall
 from toolweave.tools._result import ToolResult
 from toolweave.tools._spec import ToolSpec
 from toolweave.tools._toolset import Toolset, ToolSnapshot
 from toolweave.tools._wrappers import WrapperToolset
-from toolweave.trust._drift import PinChange
-from toolweave.trust._enforcement import LockFileReader, PinMode, PinVerdict, enforce
-from toolweave.trust._pins import LOCK, Pins
 
 
 class PinnedToolset(WrapperToolset):

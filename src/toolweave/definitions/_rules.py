@@ -15,9 +15,9 @@ import msgspec
 from toolweave._value import Value
 from toolweave.config._secret import reveal
 from toolweave.config._shaping import ArgumentRule, ShapeRule
+from toolweave.definitions._schema_rules import ArgumentChange, declared_arguments, reshaped
 from toolweave.errors import SchemaError, shortened
 from toolweave.schema._problems import nearest
-from toolweave.shaping._schema import ArgumentChange, declared_arguments, reshaped
 from toolweave.tools._names import aliases
 from toolweave.tools._option_checks import decided
 from toolweave.tools._selection import fits, hinted, names_of, tags_of

@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from toolweave.config import ServerConfig
+from toolweave.definitions import ArgumentRule, PinnedServer, ServerIdentity, ShapedToolset, ShapeRule, shaped
 from toolweave.errors import ConfigError
-from toolweave.shaping import ArgumentRule, ShapedToolset, ShapeRule, shaped
 from toolweave.tools import ToolSpec, as_toolset, prefixed, tool
-from toolweave.trust import PinnedServer, ServerIdentity
 
 
 @tool(annotations={"readOnlyHint": True}, meta={"example.com/tags": ["web", "beta"]})

@@ -1,6 +1,7 @@
-"""Pins of the definitions of servers, and scans of their texts: a trusted definition does not change unseen.
+"""Pins, scans and rules for the definitions of a server, applied before a model reads them.
 
-Knows definitions and results; no connection and no terminal.
+Pins show that a trusted definition has changed, scans find texts that mislead, rules change names, descriptions and
+arguments. Knows definitions, calls and results; no connection and no terminal.
 """
 
 from __future__ import annotations
@@ -8,10 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from toolweave.trust._definition import OfferedDefinitions, PinnedPart
-    from toolweave.trust._drift import PinChange, allow, drift
-    from toolweave.trust._enforcement import PinMode, PinVerdict
-    from toolweave.trust._pins import (
+    from toolweave.config._shaping import ArgumentRule, ShapeRule
+    from toolweave.definitions._definition import OfferedDefinitions, PinnedPart
+    from toolweave.definitions._drift import PinChange, allow, drift
+    from toolweave.definitions._enforcement import PinMode, PinVerdict
+    from toolweave.definitions._pinned_toolset import PinnedToolset, pinned
+    from toolweave.definitions._pins import (
         PinnedDefinition,
         PinnedServer,
         PinnedTool,
@@ -20,17 +23,19 @@ if TYPE_CHECKING:
         lock_path,
         tool_hash,
     )
-    from toolweave.trust._scan import Finding, FindingKind, scan_result, scan_tool, scan_tools
-    from toolweave.trust._toolset import PinnedToolset, pinned
+    from toolweave.definitions._scan import Finding, FindingKind, scan_result, scan_tool, scan_tools
+    from toolweave.definitions._shaped_toolset import ShapedToolset, shaped
 else:
     from toolweave._lazy import lazy_exports
 
     __getattr__, __dir__ = lazy_exports(
         __name__,
         {
+            ".config._shaping": ("ArgumentRule", "ShapeRule"),
             "_definition": ("OfferedDefinitions", "PinnedPart"),
             "_drift": ("PinChange", "allow", "drift"),
             "_enforcement": ("PinMode", "PinVerdict"),
+            "_pinned_toolset": ("PinnedToolset", "pinned"),
             "_pins": (
                 "PinnedDefinition",
                 "PinnedServer",
@@ -41,11 +46,12 @@ else:
                 "tool_hash",
             ),
             "_scan": ("Finding", "FindingKind", "scan_result", "scan_tool", "scan_tools"),
-            "_toolset": ("PinnedToolset", "pinned"),
+            "_shaped_toolset": ("ShapedToolset", "shaped"),
         },
     )
 
 __all__ = [
+    "ArgumentRule",
     "Finding",
     "FindingKind",
     "OfferedDefinitions",
@@ -59,6 +65,8 @@ __all__ = [
     "PinnedToolset",
     "Pins",
     "ServerIdentity",
+    "ShapeRule",
+    "ShapedToolset",
     "allow",
     "drift",
     "lock_path",
@@ -66,5 +74,6 @@ __all__ = [
     "scan_result",
     "scan_tool",
     "scan_tools",
+    "shaped",
     "tool_hash",
 ]

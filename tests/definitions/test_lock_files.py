@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from toolweave.definitions import Pins
 from toolweave.errors import ConfigError
-from toolweave.trust import Pins
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no named pipes")
 

@@ -13,9 +13,7 @@ from typing import Any, Literal, cast
 from toolweave._json_types import JsonObject, without_members
 from toolweave._text import shortened, visible
 from toolweave._value import Value
-from toolweave.schema._problems import path_text
-from toolweave.tools._spec import ToolSpec
-from toolweave.trust._definition import (
+from toolweave.definitions._definition import (
     MEMBERS,
     NAME_MEMBERS,
     OFFER_PARTS,
@@ -23,7 +21,9 @@ from toolweave.trust._definition import (
     OfferPart,
     PinnedPart,
 )
-from toolweave.trust._pins import PinnedDefinition, PinnedServer, PinnedTool, Pins, ServerIdentity, tool_hash
+from toolweave.definitions._pins import PinnedDefinition, PinnedServer, PinnedTool, Pins, ServerIdentity, tool_hash
+from toolweave.schema._problems import path_text
+from toolweave.tools._spec import ToolSpec
 
 _NOUNS: Mapping[str, str] = {"template": "resource template"}
 _MAX_LINES = 40

@@ -8,16 +8,16 @@ from copy import copy
 from typing import Any, cast
 
 from toolweave.config._shaping import ShapeRule, read_rule
+from toolweave.definitions._argument_rules import ShapedCalls
+from toolweave.definitions._rules import ShapedTools, Shaper
 from toolweave.errors import ErrorKind, ToolError, as_tool_error, printable
-from toolweave.shaping._arguments import ShapedCalls
-from toolweave.shaping._rules import ShapedTools, Shaper
 from toolweave.tools._call import CallContext, ToolCall
 from toolweave.tools._names import unknown_tool
 from toolweave.tools._result import ToolResult
 from toolweave.tools._toolset import Toolset, ToolSnapshot
 from toolweave.tools._wrappers import WrapperToolset
 
-_log = logging.getLogger("toolweave.shaping")
+_log = logging.getLogger("toolweave.definitions")
 
 
 class ShapedToolset(WrapperToolset):

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 
+from toolweave.definitions._lookalikes import skeleton
 from toolweave.tools._spec import ToolSpec
-from toolweave.trust._lookalikes import skeleton
 
 _SHORTEST = 6
 _SPECS_PER_STEP = 500

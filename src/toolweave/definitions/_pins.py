@@ -21,15 +21,15 @@ from toolweave.config import ServerConfig, program_name
 from toolweave.config._naming import package_of
 from toolweave.config._secret_args import mask_url
 from toolweave.config._trust import write_privately
-from toolweave.errors import ConfigError
-from toolweave.tools._spec import ToolSpec
-from toolweave.trust._definition import (
+from toolweave.definitions._definition import (
     NAME_MEMBERS,
     OFFER_PARTS,
     OfferedDefinitions,
     OfferPart,
     definition_of,
 )
+from toolweave.errors import ConfigError
+from toolweave.tools._spec import ToolSpec
 
 LOCK = "toolweave.lock"
 _FORMAT = 1

@@ -11,12 +11,12 @@ from typing import Any
 import anyio
 import pytest
 
-from tests.trust.changing_server import definition, write
+from tests.definitions.changing_server import definition, write
 from toolweave import ErrorKind, Hub, McpConnection, connect_mcp, connect_mcp_servers
+from toolweave.definitions import PinnedServer, Pins, ServerIdentity
 from toolweave.errors import ToolError, ToolExecutionError
 from toolweave.providers import AnthropicTools
 from toolweave.testing import MemoryServer
-from toolweave.trust import PinnedServer, Pins, ServerIdentity
 
 pytestmark = pytest.mark.anyio
 

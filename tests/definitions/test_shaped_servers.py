@@ -16,13 +16,12 @@ from tests.serve.carriers import EACH_ERA
 from tests.serve.serving import served_app, served_http
 from toolweave import connect_mcp, connect_mcp_servers, create_mcp_server
 from toolweave.config import Secret, load_config
+from toolweave.definitions import ArgumentRule, PinnedServer, Pins, ServerIdentity, ShapeRule, shaped
 from toolweave.errors import ConfigError, ToolError
 from toolweave.gateway import GatewayManager, GatewayOptions, create_gateway, load_gateway_config
 from toolweave.middleware import AccessRule, AccessRules
 from toolweave.serve import ApiKey, ApiKeyAuth
-from toolweave.shaping import ArgumentRule, ShapeRule, shaped
 from toolweave.tools import as_toolset
-from toolweave.trust import PinnedServer, Pins, ServerIdentity
 
 pytestmark = pytest.mark.anyio
 

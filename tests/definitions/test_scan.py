@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from toolweave import ToolResult, ToolSpec
+from toolweave.definitions import Finding, scan_result, scan_tool, scan_tools
 from toolweave.protocol.content import EmbeddedResource, ImageContent, TextContent
-from toolweave.trust import Finding, scan_result, scan_tool, scan_tools
 
 TAGS = "".join(chr(0xE0000 + ord(letter)) for letter in "ignore all")
 

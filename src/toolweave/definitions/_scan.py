@@ -13,16 +13,23 @@ from typing import Any, Literal, cast
 
 from toolweave._text import JOINERS, hidden_joiners, is_plain, one_line, shortened
 from toolweave._value import Value
+from toolweave.definitions._definition import definition_of
+from toolweave.definitions._lookalikes import lookalike_of
+from toolweave.definitions._patterns import (
+    Instruction,
+    instructions_for,
+    instructions_in,
+    may_link,
+    odd_urls_in,
+    words_of,
+)
+from toolweave.definitions._shadowing import ShadowIndex
 from toolweave.protocol.content import TextContent
 from toolweave.schema._problems import path_text
 from toolweave.tools._arguments import encode
 from toolweave.tools._result import ToolResult
 from toolweave.tools._spec import ToolSpec
 from toolweave.tools._visible import is_plain_json
-from toolweave.trust._definition import definition_of
-from toolweave.trust._lookalikes import lookalike_of
-from toolweave.trust._patterns import Instruction, instructions_for, instructions_in, may_link, odd_urls_in, words_of
-from toolweave.trust._shadowing import ShadowIndex
 
 FindingKind = Literal[
     "control", "direction", "tag", "hidden", "instruction", "lookalike", "shadowing", "url", "unscanned"
