@@ -15,6 +15,7 @@ from toolweave.config import OAuth
 from toolweave.errors import ConfigError, ErrorKind, ToolError
 from toolweave.oauth._fetch import FetchFailed, GuardedFetch
 from toolweave.oauth._metadata import AuthorizationServer
+from toolweave.oauth._odd_answers import OddAnswers
 from toolweave.oauth._records import ClientRegistration
 from toolweave.oauth._single_flight import SingleFlight
 from toolweave.oauth._token_endpoint import TokenEndpoint, TokenRefused, TokenResponse, revealed
@@ -45,6 +46,7 @@ class ClientTokens:
         else:
             self._methods = ["client_secret_basic", "client_secret_post"]
         self._flight = SingleFlight[str](_SECONDS)
+        self._odd = OddAnswers(f"the token endpoint of {token_url or metadata_url}")
         self._token = ""
         self._until = 0.0
 
@@ -98,6 +100,7 @@ class ClientTokens:
                 settings=self._settings,
                 # MCP wants the id twice; other servers may refuse a parameter they do not expect
                 id_with_basic=False,
+                odd=self._odd,
             )
             try:
                 return endpoint.bound(await endpoint.request(form))
