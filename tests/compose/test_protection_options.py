@@ -8,7 +8,6 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import pytest
-from toolweave.definitions import ArgumentRule
 
 from toolweave import (
     Callbacks,
@@ -23,6 +22,7 @@ from toolweave import (
     tool,
 )
 from toolweave.config import ShapeRule
+from toolweave.definitions import ArgumentRule
 from toolweave.gateway import GatewayOptions, create_gateway
 from toolweave.middleware import AccessRule, AuditLog, CallBudget, RateLimit, Redaction, ResponseCache, Timing
 from toolweave.serve import (

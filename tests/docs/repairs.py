@@ -6,8 +6,6 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
-from toolweave.providers._wire_tools import MARKED_NAME
-
 from toolweave._repairs import Repair
 from toolweave.agent._output import JSON_AMONG_PROSE
 from toolweave.connect._repairs import MESSAGE_REPAIRS
@@ -22,6 +20,7 @@ from toolweave.protocol.lenient_handshake import HANDSHAKE_REPAIRS
 from toolweave.protocol.lenient_offers import OFFER_REPAIRS
 from toolweave.protocol.lenient_results import RESULT_REPAIRS, BareResult
 from toolweave.providers._lowering import RENAMED_ARGUMENT
+from toolweave.providers._wire_tools import MARKED_NAME
 from toolweave.schema import Validator
 from toolweave.schema._fitting import ARGUMENT_REPAIRS, as_fitted
 from toolweave.schema._repair import SCHEMA_REPAIRS
