@@ -442,3 +442,20 @@ def test_a_secret_in_an_entry_stays_one() -> None:
     config = read({"command": "x", "env": {"A": Secret("v")}})
 
     assert config.env["A"] == Secret("v")
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"transport": {"type": "http", "url": "http://h/mcp"}},
+        {"type": "http", "transport": {"type": "streamable-http", "url": "http://h/mcp"}},
+        {"type": "http", "config": {"url": "http://h/mcp"}},
+        {"connection": {"transport": "http", "url": "http://h/mcp"}},
+        {"name": "x", "transport": {"url": "http://h/mcp", "headers": {}}},
+        {"type": "http", "serverUrl": "http://h/mcp", "alwaysAllow": ["a"], "disabled": False},
+    ],
+)
+def test_a_server_may_stand_in_an_object_of_its_entry(entry: dict[str, Any]) -> None:
+    config = read(entry)
+
+    assert (config.transport, config.url) == ("http", "http://h/mcp")

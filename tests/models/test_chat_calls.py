@@ -201,3 +201,20 @@ async def test_arguments_that_are_not_one_object_go_back_to_the_model(text: str)
     events, last = await turn(chat_turn(call(0, "x", "get", text), finish="tool_calls"))
 
     assert calls(events, last) == [("get", {}, text)]
+
+
+@pytest.mark.parametrize("finish", ["tool_calls", "stop", "function_call", "tool_use", "eos", "end_turn", "STOP", ""])
+async def test_a_whole_call_counts_whatever_its_finish_reason_is_called(finish: str) -> None:
+    events, last = await turn(chat_turn(call(0, "x", "get", '{"n":1}'), finish=finish))
+
+    assert calls(events, last) == [("get", {"n": 1}, None)]
+    assert [one.cut for one in last.message.tool_calls] == [False]
+
+
+@pytest.mark.parametrize("given", [None, "", 7, "call 1/2", "x" * 200])
+async def test_a_call_has_an_id_whatever_its_server_gives(given: Any) -> None:
+    piece = {"index": 0, "id": given, "type": "function", "function": {"name": "get", "arguments": '{"n":1}'}}
+    events, last = await turn(chat_turn({"tool_calls": [piece]}, finish="tool_calls"))
+
+    assert calls(events, last) == [("get", {"n": 1}, None)]
+    assert all(one.id for one in last.message.tool_calls)

@@ -45,3 +45,15 @@ async def test_a_client_may_declare_no_capabilities_as_null_or_an_empty_list(dec
         answer = await exchange(url, headers={"Content-Type": "application/json", "Accept": BOTH}, body=body)
 
     assert ("result" in answer.json()) is agreed
+
+
+@pytest.mark.parametrize("params", [b'"params": null', b'"params": {}', b'"params": {"_meta": null}', b""])
+@pytest.mark.parametrize("method", ["ping", "tools/list"])
+async def test_null_as_parameters_is_none_of_them(method: str, params: bytes) -> None:
+    members = b", ".join(filter(None, (b'"jsonrpc": "2.0", "id": 1, "method": "%b"' % method.encode(), params)))
+    async with served_http(doing_server()) as url:
+        _, session = await handshake(url)
+        answer = await exchange(url, headers=session, body=b"{%b}" % members)
+
+    assert answer.status == 200
+    assert b'"result"' in answer.body

@@ -84,6 +84,19 @@ async def test_a_user_who_says_no_is_an_answer_and_no_error(era: str, action: Li
     assert result.text == action
 
 
+@EACH_ERA
+@pytest.mark.parametrize("content", [{}, {"nights": "many"}, {"made": "up"}], ids=str)
+@pytest.mark.parametrize("action", ["decline", "cancel"])
+async def test_values_beside_a_no_are_not_judged(
+    era: str, action: Literal["decline", "cancel"], content: dict[str, Any]
+) -> None:
+    callbacks = Callbacks(elicitation=lambda _request: ElicitationResult(action=action, content=content))
+    async with connected(serve(book), era=era, callbacks=callbacks) as connection:
+        result = await connection.call_tool("book", {})
+
+    assert result.text == action
+
+
 @EACH_CARRIER
 async def test_a_handler_leads_the_user_to_a_page(carrier: str, era: str) -> None:
     async def pay(ctx: CallContext) -> str:
