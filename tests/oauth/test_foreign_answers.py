@@ -235,6 +235,8 @@ async def test_a_slash_at_its_end_makes_no_other_issuer(
 
         async with connected(here.target(**settings)) as connection:
             assert (await connection.call_tool("t")).text == "done"
+            (problem,) = connection.problems
+            assert problem == f"the server names the issuer '{url}{named}', its metadata '{url}{published}'"
         async with connected(here.target(**settings)) as connection:
             assert (await connection.call_tool("t")).text == "done"
 

@@ -36,6 +36,7 @@ class AuthServerInfo(Value, frozen=True):
         scopes: The scopes that the server's metadata list.
         dpop: Whether the server requires tokens that are bound to a key.
         lenient: Whether it has revision 2025-03-26, in which metadata are optional.
+        other_spelling: The issuer as the MCP server names it, if its own metadata differ by a slash at the end.
     """
 
     resource: str
@@ -43,6 +44,7 @@ class AuthServerInfo(Value, frozen=True):
     scopes: tuple[str, ...] = ()
     dpop: bool = False
     lenient: bool = False
+    other_spelling: str = ""
 
 
 async def discover(
@@ -74,9 +76,11 @@ async def discover(
         raise FetchFailed(text, final=True)
     schemes = {each.scheme for each in challenges}
     only_dpop = "dpop" in schemes and "bearer" not in schemes
+    server = await _named(fetch, settings, found.servers, issuer)
     return AuthServerInfo(
         resource=found.resource,
-        server=await _named(fetch, settings, found.servers, issuer),
+        server=server,
+        other_spelling=_other_spelling(found.servers, server.issuer),
         scopes=tuple(dict.fromkeys(found.scopes_supported or ())),
         dpop=found.dpop_bound_access_tokens_required is True or only_dpop,
         lenient=lenient,
@@ -124,6 +128,16 @@ async def _unnamed(fetch: GuardedFetch, settings: OAuth, url: str, *, lenient: b
     if found is None:
         return own
     return checked_server(found, own.issuer)
+
+
+def _other_spelling(named: Sequence[str], issuer: str) -> str:
+    """Return an issuer as it is named with another end, or an empty text if it is named as its own metadata have it."""
+    if issuer in named:
+        return ""
+    for one in named:
+        if is_same_issuer(one, issuer):
+            return one
+    return ""
 
 
 async def _named(fetch: GuardedFetch, settings: OAuth, issuers: Sequence[str], held: str) -> AuthorizationServer:

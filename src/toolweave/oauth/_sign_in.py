@@ -17,7 +17,7 @@ from toolweave.errors import AuthRequiredError, ConfigError, ConnectError
 from toolweave.oauth._challenges import Challenge, parse_challenges
 from toolweave.oauth._code_flow import OFFLINE_ACCESS, begin, check_pkce, redeemed
 from toolweave.oauth._discovery import AuthServerInfo, discover
-from toolweave.oauth._fetch import FetchFailed, GuardedFetch
+from toolweave.oauth._fetch import FetchFailed, GuardedFetch, shown_url
 from toolweave.oauth._grants import device_tokens, machine_tokens
 from toolweave.oauth._metadata import AuthorizationServer, is_same_issuer, resource_of
 from toolweave.oauth._odd_answers import OddAnswers
@@ -116,9 +116,13 @@ class SignIn:
     async def discover(self, challenges: Sequence[Challenge] = (), *, issuer: str = "") -> AuthServerInfo:
         """Find the authorization server; `issuer` is the issuer of the current token."""
         with self._as_server_errors():
-            return await discover(
+            found = await discover(
                 self._fetch, self.settings, self.url, challenges, revision=self._revision, issuer=issuer
             )
+        if found.other_spelling:
+            own = shown_url(found.server.issuer)
+            self.odd.note(f"the server names the issuer {shown_url(found.other_spelling)!r}, its metadata {own!r}")
+        return found
 
     def scopes(self, found: AuthServerInfo, challenges: Sequence[Challenge]) -> tuple[str, ...]:
         """Return the scopes to ask for: the configured ones, the challenge's, those of the metadata, or none."""
