@@ -136,6 +136,7 @@ async def opened(place: str) -> AsyncGenerator[tuple[Store, str | None]]:
 async def main(place: str, count: int) -> None:
     """Measure one place and print the figures."""
     async with opened(place) as (store, named):
+        await RunStatuses(store).recent()  # as a worker does when it starts
         began = time.perf_counter()
         await fill(store, count)
         figures: dict[str, Any] = {"filled_s": round(time.perf_counter() - began, 1), **await looked(store)}

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from toolweave.agent import RunInfo, RunStatuses
 from toolweave.agent._records import RUNS, record_of
 from toolweave.errors import ModelError, RunError, StoreError
 from toolweave.models import ModelRequest, ToolMessage, UserMessage, tool_call
-from toolweave.state import Document, MemoryStore, Store, iter_documents
+from toolweave.state import Change, Document, MemoryStore, SqliteStore, Store, iter_documents
 
 pytestmark = pytest.mark.anyio
 
@@ -199,3 +200,60 @@ async def test_the_indexes_agree_with_the_records_after_any_history(seed: int) -
     for _ in range(60):
         await history.step()
         await check(history.store)
+
+
+INDEXES = ("run-agent-times", "run-session-times", "run-open", "run-waiting", "run-ended", "run-totals", "run-index")
+
+
+async def made_old(store: Store) -> None:
+    """Make a store as it was before there were indexes."""
+    for collection in INDEXES:
+        for found in [one async for one in iter_documents(store, collection)]:
+            await store.delete(collection, found.key)
+    for found in [one async for one in iter_documents(store, RUNS)]:
+        value = {name: member for name, member in found.value.items() if name != "until"}
+        await store.put(RUNS, found.key, value, ttl=1e6)
+
+
+@pytest.mark.parametrize("make", [MemoryStore, SqliteStore])
+async def test_a_store_that_was_written_before_there_were_indexes_gets_them(
+    make: type[MemoryStore | SqliteStore],
+) -> None:
+    async with make() as store:
+        agent = desk(store)
+        waiting = await agent.send("a", attended="later", session="ann")
+        await agent.send("nothing", session="bob:1")
+        with suppress(ModelError):
+            await desk(store, "a/gent").send("fail")
+        with suppress(ProcessDiedError):
+            await desk(FaultyStore(store, 3)).begin([UserMessage.of("a")], run_id="left")
+        await made_old(store)
+        before = await store.get(RUNS, "left")
+
+        await check(store)
+        # A process may be about to replace it.
+        assert await store.get(RUNS, "left") == before
+        stats = await RunStatuses(store).stats()
+        assert stats.by_status == {"waiting": 1, "completed": 1, "failed": 1, "interrupted": 1}
+        await RunStatuses(store).approve(waiting.run_id, "c")
+        await (await agent.resume(waiting.run_id))
+        assert await RunStatuses(store).delete_session("desk", "bob:1") == 1
+        await check(store)
+        assert (await RunStatuses(store).stats()).by_status == {"completed": 1, "failed": 1, "interrupted": 1}
+
+
+async def test_a_store_that_can_only_be_read_is_looked_at_too(tmp_path: Path) -> None:
+    path = tmp_path / "runs.db"
+    async with SqliteStore(path) as store:
+        await desk(store).send("a", attended="later")
+
+    class ReadOnlyStore(FaultyStore):
+        """A view of a store that refuses every write."""
+
+        async def write(self, changes: Sequence[Change], *, signal: str | None = None) -> Sequence[int] | None:
+            raise StoreError("attempt to write a readonly database")
+
+    async with SqliteStore(path) as store:
+        statuses = RunStatuses(ReadOnlyStore(store))
+        assert len(await statuses.waiting_runs()) == 1
+        assert (await statuses.stats()).by_status == {"waiting": 1}

@@ -17,7 +17,6 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
-from operator import itemgetter
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -37,6 +36,8 @@ _SCAN = (
     "SELECT key, value, revision, expires_at FROM documents "  # noqa: S608 - constants
     f"WHERE collection = ? AND key >= ? AND key > ? AND {_ALIVE} ORDER BY key"
 )
+_NEXT_COLLECTION = "SELECT min(collection) FROM documents WHERE collection > ?"
+_ANY = f"SELECT 1 FROM documents WHERE collection = ? AND {_ALIVE} LIMIT 1"  # noqa: S608 - constants
 
 
 def default_path() -> Path:
@@ -208,11 +209,15 @@ class SqliteStore:
         """
 
         def read(connection: sqlite3.Connection) -> Sequence[str]:
-            rows = connection.execute(
-                f"SELECT DISTINCT collection FROM documents WHERE {_ALIVE}",  # noqa: S608 - a constant
-                (self._clock(),),
-            )
-            return sorted(map(itemgetter(0), rows.fetchall()))
+            found: list[str] = []
+            now = self._clock()
+            row = connection.execute(_NEXT_COLLECTION, ("",)).fetchone()
+            # From one collection to the next: `DISTINCT` would read the key of every document.
+            while row[0] is not None:
+                if connection.execute(_ANY, (row[0], now)).fetchone() is not None:
+                    found.append(row[0])
+                row = connection.execute(_NEXT_COLLECTION, (row[0],)).fetchone()
+            return found
 
         return await self._run(read)
 
