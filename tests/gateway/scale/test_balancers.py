@@ -25,8 +25,8 @@ from toolweave import connect_mcp
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 MODERN = "2026-07-28"
-CALLERS = 3
-"""Callers of each era and kind."""
+CALLERS = 15
+"""Callers of each era that call by hand, in each of two ways: 64 in all, with a client and a stream of each era."""
 CALLS = [f"{era}-{kind}" for era in ERAS for kind in ("once", "work", "client")]
 STREAMS = [f"{era}-stream" for era in ERAS]
 LISTEN = {"notifications": {"toolsListChanged": True}}
