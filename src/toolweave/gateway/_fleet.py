@@ -25,14 +25,14 @@ _ACT_SECONDS = 60.0
 _KEPT_SECONDS = 1.0
 
 TopicHandler: TypeAlias = Callable[[Json], Awaitable[Json]]
-"""Returns the content of a page in this process, or changes something here and returns the outcome."""
+"""Returns the content of a page in this process, or makes a change here and returns its outcome."""
 
 
 class Peer(NamedTuple):
     """A replica.
 
     Attributes:
-        name: Its name for people: host and process.
+        name: Its human-readable name: host and process.
         id: Its id.
     """
 
@@ -71,7 +71,7 @@ class Fleet:
 
     @property
     def away(self) -> str | None:
-        """Why no other replica can be reached now, or None."""
+        """The reason why no other replica can be reached now, or None."""
         return None if self._replicas is None else self._replicas.away
 
     def on(self, topic: str, handler: TopicHandler) -> None:

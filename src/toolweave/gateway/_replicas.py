@@ -154,7 +154,7 @@ class Replicas:
 
     Attributes:
         id: The id of this replica, new with every start.
-        name: Its name for people: the host and the process.
+        name: Its human-readable name: the host and the process.
         store: The store.
         group: The group of this replica.
         away: Why the store cannot be used now, or None.

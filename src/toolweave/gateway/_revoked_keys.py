@@ -41,7 +41,7 @@ class KeyStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         name: The name of its client.
-        sha256: The first digits of the key's SHA-256, which tell keys of one client apart.
+        sha256: The first digits of the key's SHA-256, which distinguish the keys of one client.
         scopes: The scopes of its requests.
         expires_at: The end of its validity, in seconds since the epoch; None for never.
         revoked: Whether it was revoked and is refused.

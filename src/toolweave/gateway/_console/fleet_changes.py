@@ -12,7 +12,7 @@ from toolweave.gateway._fleet import FleetReplies
 from toolweave.serve._request import Json
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+class ChangeOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome of a change at one replica; without any text, it did not have the object of the change.
 
     Attributes:
@@ -26,12 +26,12 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
 def outcome(*texts: str, problems: Sequence[str] = ()) -> Json:
     """Return the outcome of a change as a reply."""
-    return msgspec.to_builtins(Outcome(texts=texts, problems=tuple(problems)))
+    return msgspec.to_builtins(ChangeOutcome(texts=texts, problems=tuple(problems)))
 
 
 def report(asked: ConsoleRequest, replies: FleetReplies) -> bool:
     """Show the outcomes on the next page, equal ones once; return whether any replica had the object of the change."""
-    found, silent = read_replies(replies, Outcome)
+    found, silent = read_replies(replies, ChangeOutcome)
     notices: dict[tuple[str, bool], list[str]] = {}
     for peer, one in found.items():
         for text in one.texts:

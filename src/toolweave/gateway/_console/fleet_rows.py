@@ -27,7 +27,7 @@ _WORST = ("bad", "busy", "good")
 ContentT = TypeVar("ContentT")
 
 
-class ServerState(msgspec.Struct, frozen=True, kw_only=True):
+class ServerHere(msgspec.Struct, frozen=True, kw_only=True):
     """A server at one replica.
 
     Attributes:
@@ -50,7 +50,7 @@ class ServersHere(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     gateway: GatewayStatus
-    servers: tuple[ServerState, ...]
+    servers: tuple[ServerHere, ...]
 
 
 class ServerPlace(NamedTuple):
@@ -108,14 +108,14 @@ def tone_of(state: str) -> str:
 
 def server_rows(found: Mapping[Peer, ServersHere]) -> Sequence[ServerRow]:
     """Return the servers of all replicas, each once."""
-    states: dict[str, dict[Peer, ServerState]] = {}
+    states: dict[str, dict[Peer, ServerHere]] = {}
     for peer, content in found.items():
         for state in content.servers:
             states.setdefault(state.status.name, {})[peer] = state
     return [_server_row(there, tuple(found)) for there in states.values()]
 
 
-def _server_row(there: Mapping[Peer, ServerState], peers: Sequence[Peer]) -> ServerRow:
+def _server_row(there: Mapping[Peer, ServerHere], peers: Sequence[Peer]) -> ServerRow:
     places: list[ServerPlace] = []
     for peer in peers:
         state = there[peer].status.state if peer in there else _ABSENT

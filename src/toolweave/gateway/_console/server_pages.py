@@ -19,7 +19,7 @@ from toolweave.gateway._console.fleet_changes import outcome, report
 from toolweave.gateway._console.fleet_rows import (
     PER_CALLER,
     ServersHere,
-    ServerState,
+    ServerHere,
     read_replies,
     server_rows,
     summary_of_servers,
@@ -218,13 +218,13 @@ class ServerPages:
         )
         return msgspec.structs.replace(found, upstreams=tuple(upstreams))
 
-    def _state_of(self, status: UpstreamStatus) -> ServerState:
+    def _state_of(self, status: UpstreamStatus) -> ServerHere:
         """Return a server of this process with its process."""
         client = self._gateway.hub.clients.get(status.name)
         if client is None:
-            return ServerState(status=status)
+            return ServerHere(status=status)
         process = client.report.process
-        return ServerState(
+        return ServerHere(
             status=status,
             pid=None if process is None or client.state in _OVER else process.pid,
             since=self._since.get(client),
@@ -244,7 +244,7 @@ class ServerDetails(msgspec.Struct, frozen=True, kw_only=True):
         tools: The names of its tools.
     """
 
-    state: ServerState | None
+    state: ServerHere | None
     details: dict[str, str] = {}
     steps: tuple[Step, ...] = ()
     tools: tuple[str, ...] = ()

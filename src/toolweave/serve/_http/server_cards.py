@@ -64,7 +64,7 @@ class ServerCards:
             path: The path of the endpoint.
             info: Returns its `serverInfo`.
             needs_token: Whether clients have to be given a token.
-            own: Whether it is the endpoint of the app, which has the catalog, too.
+            own: Whether it is the endpoint of the app, which also has the catalog.
         """
         if not self._wanted:
             return {}
