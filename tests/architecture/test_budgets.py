@@ -20,7 +20,7 @@ LONG_MODULES: dict[str, int] = {  # by decision 146: statements that do one thin
     "toolweave.compose._agent": 604,
     "toolweave.connect._requester": 646,
     "toolweave.connect._supervisor": 603,
-    "toolweave.gateway._manager": 639,
+    "toolweave.gateway._manager": 640,
     "toolweave.gateway._relay": 605,
     "toolweave.http._client": 642,
     "toolweave.protocol.client_requests": 614,

@@ -27,6 +27,7 @@ LOADED_LATER = {
     "toolweave.jobs._worker": "only a worker executes jobs",
     "toolweave.serve._auth.token_auth": "a server over stdio needs no HTTP",
     "toolweave.serve._http.app": "a server over stdio needs no HTTP",
+    "toolweave.serve._http.options": "a server over stdio needs no HTTP",
     "toolweave.tools._client_requests": "few tools ask their client",
 }
 """Modules of ours that are imported for type checkers alone, each with the reason why it is loaded only when needed."""

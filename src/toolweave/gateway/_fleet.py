@@ -25,7 +25,7 @@ _ACT_SECONDS = 60.0
 _KEPT_SECONDS = 1.0
 
 TopicHandler: TypeAlias = Callable[[Json], Awaitable[Json]]
-"""Returns the content of a page in this process, or makes a change here and returns its outcome."""
+"""Returns the content of a page in this process, or the outcome of a change."""
 
 
 class Peer(NamedTuple):

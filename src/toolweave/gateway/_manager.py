@@ -56,8 +56,9 @@ from toolweave.tools import Toolset
 if TYPE_CHECKING:
     from toolweave.gateway._console.app import ConsoleApp
     from toolweave.gateway._metrics import MetricsPage
-    from toolweave.serve import HttpApp, HttpOptions
     from toolweave.serve._auth.token_auth import TokenAuth
+    from toolweave.serve._http.app import HttpApp
+    from toolweave.serve._http.options import HttpOptions
 
 _log = logging.getLogger("toolweave.gateway")
 

@@ -18,8 +18,8 @@ from toolweave.errors import ConfigError, DuplicateToolError, ServerError
 from toolweave.gateway._console.fleet_changes import outcome, report
 from toolweave.gateway._console.fleet_rows import (
     PER_CALLER,
-    ServersHere,
     ServerHere,
+    ServersHere,
     read_replies,
     server_rows,
     summary_of_servers,
