@@ -8,14 +8,15 @@ from typing import Any
 import anyio
 import pytest
 
-from tests.gateway.relayed import upstream
+from tests.gateway.relayed import calling, upstream
 from tests.gateway.upstreams import LEGACY, MODERN, Json, caller
 from tests.serve.raw import Raw
 from tests.serve.serving import served_http
-from toolweave import CallContext, Hub, McpServer, create_mcp_server
+from toolweave import Callbacks, CallContext, Hub, McpServer, create_mcp_server
 from toolweave.gateway import create_gateway
 from toolweave.serve import HttpLimits
 from toolweave.testing import MemoryServer
+from toolweave.testing.servers import stdio_server_command
 
 pytestmark = pytest.mark.anyio
 PAIRS = pytest.mark.parametrize(
@@ -142,3 +143,20 @@ async def test_messages_of_a_server_in_a_process_reach_the_caller_of_the_call_al
 
     assert found == ["info"]
     assert unwanted == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("carrier", ["inprocess", "http"])
+async def test_a_caller_that_takes_tasks_gets_the_messages_of_a_server_in_a_process_that_makes_none(
+    carrier: str,
+) -> None:
+    heard: list[object] = []
+    callbacks = Callbacks(logging=lambda message: heard.append(message.data), log_level="info")
+    command, *args = stdio_server_command("--era", "modern")
+    gateway = create_gateway({"up": {"command": command, "args": args, "tool_prefix": ""}})
+    with anyio.fail_after(60):
+        async with gateway.running(), calling(gateway, MODERN, callbacks=callbacks, carrier=carrier) as client:
+            await client.call_tool("log", {"message": "m", "level": "error"})
+            await until(lambda: bool(heard))
+
+    assert heard == ["m"]

@@ -433,7 +433,7 @@ class Relay:
         Only calls of callers that asked for messages do, at a server that sends some.
         """
         piped = connection.config.transport in PIPED and "logging" in connection.capabilities
-        is_call = call.method == methods.TOOLS_CALL and call.follow_tasks  # a task is asked about on the shared one
+        is_call = call.method == methods.TOOLS_CALL and not call.becomes_task_of(connection.capabilities)
         return piped and is_call and self._logs.asked(call.request)
 
     async def _take_level(self, call: RelayedCall, own: AskingConnection) -> None:

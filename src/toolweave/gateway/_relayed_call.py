@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from toolweave._json_types import without_members
+from toolweave._json_types import JsonObject, without_members
 from toolweave.connect._direct import DirectCall
 from toolweave.connect._forwarding import ForwardedRequest
 from toolweave.connect._session import ClientDeclaration
@@ -19,6 +19,7 @@ from toolweave.protocol import methods
 from toolweave.protocol.codes import INVALID_PARAMS
 from toolweave.protocol.input_required import INPUT_RESPONSES
 from toolweave.protocol.meta import RELATED_TASK, SUBSCRIPTION_ID
+from toolweave.protocol.tasks import declares_tasks
 from toolweave.serve._request import Json, Request
 from toolweave.serve._request_context import forwarded_meta
 
@@ -62,6 +63,10 @@ class RelayedCall(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     def may_become_task(self) -> bool:
         """Whether its result may name a task, which later requests have to find."""
         return not self.follow_tasks or "task" in self.params
+
+    def becomes_task_of(self, capabilities: JsonObject) -> bool:
+        """Whether an upstream with these capabilities may make a task of it, which is on the shared connection."""
+        return not self.follow_tasks and ("tasks" in capabilities or declares_tasks(capabilities))
 
     @property
     def number(self) -> int:
