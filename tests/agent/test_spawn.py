@@ -11,12 +11,12 @@ from typing import Any
 import anyio
 import pytest
 
-from toolweave import Agent
+from toolweave import Agent, ToolSpec, tool
 from toolweave.agent import Durable, RunResult, SpawnTools, current_run, run_tree, spawn_tools
 from toolweave.agent._records import JOURNAL, read_record
 from toolweave.agent._status import RunStatuses
 from toolweave.errors import ModelError
-from toolweave.models import ModelRequest, ScriptedModel, ToolMessage, UserMessage, tool_call
+from toolweave.models import ModelRequest, ScriptedModel, ToolCallPart, ToolMessage, UserMessage, tool_call
 from toolweave.state import MemoryStore, SqliteStore, Store
 from toolweave.tools import CallContext, Tool, ToolCall, ToolSnapshot
 
@@ -424,3 +424,31 @@ async def test_a_session_does_not_see_the_tasks_of_one_whose_name_goes_on_after_
 
     told = next(one for one in result.messages if isinstance(one, ToolMessage))
     assert told.outcomes[0].result.structured_content == {"tasks": []}
+
+
+async def test_a_policy_of_the_run_that_spawns_a_task_counts_for_the_calls_of_the_task() -> None:
+    done: list[str] = []
+
+    @tool
+    def rm(path: str) -> str:
+        """Remove a file."""
+        done.append(path)
+        return "removed"
+
+    def policy(call: ToolCallPart, spec: ToolSpec) -> bool:
+        return spec.name != "rm"
+
+    store = MemoryStore()
+    child = Agent(ScriptedModel([tool_call("rm", {"path": "a"}), "done"]), name="worker", tools=[rm])
+    lead = Agent(
+        script(tool_call("spawn", {"prompt": "clean up"}), tool_call("spawn_await"), "over"),
+        name="lead",
+        tools=spawn_tools(child, store),
+        store=store,
+        confirm=policy,
+    )
+    with anyio.fail_after(60):
+        result = await lead.run("go")
+
+    assert outcomes(result)[1]["tasks"][0]["status"] == "completed"
+    assert done == []
