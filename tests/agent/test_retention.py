@@ -8,7 +8,7 @@ import pytest
 
 from tests.agent.test_deadlines import DAY, Clock
 from toolweave import Agent, Backend, ScriptedModel, tool, tool_call
-from toolweave.agent import RunStatuses
+from toolweave.agent import RunStatuses, WaitingPolicy
 from toolweave.jobs import Retention
 from toolweave.state import MemoryStore, Store, iter_documents
 
@@ -98,6 +98,31 @@ async def test_whoever_changes_a_run_keeps_it_as_long_as_its_agent_does() -> Non
         assert await statuses.get(run_id) is not None
         clock.now += 2
         assert await statuses.get(run_id) is None
+
+
+async def test_a_run_that_waits_again_and_again_is_kept_whole_until_it_ends() -> None:
+    clock = Clock()
+    store = MemoryStore(clock=clock)
+    statuses = RunStatuses(store, clock=clock)
+    turns = [tool_call("delete", {"name": name}, id=f"c-{name}") for name in "abcd"]
+    agent = Agent(
+        ScriptedModel([*turns, "done"]),
+        name="desk",
+        tools=[delete],
+        confirm="always",
+        store=store,
+        retention=Retention(run_seconds=10 * DAY),
+        waiting=WaitingPolicy(seconds=9 * DAY),
+    )
+    assert agent.durable is not None
+    agent.durable.clock = clock
+    result = await agent.send("go", attended="later")
+    for name in "abcd":
+        clock.now += 8 * DAY
+        await statuses.approve(result.run_id, f"c-{name}")
+        result = await (await agent.resume(result.run_id))
+    assert (result.status, result.text) == ("completed", "done")
+    assert [one.run_id for one in await statuses.recent()] == [result.run_id]
 
 
 @pytest.mark.parametrize(

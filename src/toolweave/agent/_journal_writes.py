@@ -30,6 +30,8 @@ _log = logging.getLogger("toolweave.agent")
 
 _CANCELLED_SECONDS = 5.0
 """Seconds in which a result is still written when its run is cancelled meanwhile."""
+_RENEWED_TOGETHER = 200
+"""Entries that are written again in one write."""
 _FIRST_PAUSE = 0.05
 _MAX_PAUSE = 1.0
 """Seconds until an entry that the store refused is written again; the wait doubles."""
@@ -107,6 +109,19 @@ class JournalWrites:
         for change, revision in zip(changes, revisions, strict=True):
             if isinstance(change, Put):
                 self.entries[change.key] = Document(key=change.key, value=change.value, revision=revision)
+
+    async def renew(self) -> None:
+        """Write all entries again, so that they are kept as long as the record that is written next.
+
+        Raises:
+            RunError: Another process has the run.
+            StoreError: The store has failed for too long.
+        """
+        entries = list(self.entries.values())
+        for first in range(0, len(entries), _RENEWED_TOGETHER):
+            for found in entries[first : first + _RENEWED_TOGETHER]:
+                self.add(found.key, found.value)
+            await self.flush()
 
     async def end(self, record: RunRecord, changes: Sequence[Change] = (), *, unless_cancelled: bool = False) -> bool:
         """Write the added changes with the record of the run at its end, and release its lease.

@@ -58,6 +58,8 @@ from toolweave.tools._spec import ToolSpec
 
 _RESULT = "result"
 """The member of a call's entry that holds its result, once it has ended."""
+_YOUNG = 0.1
+"""The fraction of the time that a run is kept in which its first documents need not be written again."""
 _WAITS_FOR_INPUT = "asked"
 """The member of a call's entry that marks a call which waits for input that its server has requested."""
 
@@ -269,6 +271,8 @@ class StoreJournal(Journal):
         if self._record is None:
             return
         now = self._durable.clock()
+        if now - self._record.created_at > self._durable.keep_seconds * _YOUNG:
+            await self._renew()
         due_at, remind_at = self._durable.waiting.times(now)
         record = replace(
             self._record,
@@ -302,6 +306,13 @@ class StoreJournal(Journal):
             return
         await self._writes.end(self._record.ended(result, self._durable.clock()), self._forgotten_notes())
         self._record = None
+
+    async def _renew(self) -> None:
+        """Keep the start and the entries of an old run as long as its record, which may wait until it would expire."""
+        await self._writes.renew()
+        start = await self._store.get(STARTS, self._run_id)
+        if start is not None:
+            await self._store.put(STARTS, self._run_id, start.value, ttl=self._durable.keep_seconds)
 
     def _forgotten_notes(self) -> Sequence[Change]:
         """Return the changes that forget the notes of the run as a job of workers."""
