@@ -327,6 +327,10 @@ LATER: Mapping[str, tuple[str, str]] = {
         "models/test_chat_calls.py",
         "test_a_call_has_an_id_whatever_its_server_gives",
     ),
+    "names of a proof in a description": (
+        "definitions/test_scan.py",
+        "test_names_of_a_proof_are_not_marks_of_a_models_template",
+    ),
     "a switch for repairs that does not reach its program": (
         "cli/test_openapi_entries.py",
         "test_the_switch_for_repairs_reaches_the_program_that_serves_an_api",
