@@ -66,7 +66,7 @@ async def test_every_call_of_a_conversation_has_an_id_of_its_own() -> None:
         ("/call fs_read_fil {}", "did you mean 'fs_read_file'?"),
         ("/call fs_read_file {path}", "are not JSON"),
         ("/call fs_read_file [1]", 'Write `/call fs_read_file {"path": ...}`'),
-        ("/help", "no command '/help'. `/call TOOL {JSON}` runs one"),
+        ("/helpme", "no command '/helpme'. `/call TOOL {JSON}` runs one"),
         ("", "`/tools` lists all"),
         ("fly to the moon", "none of the 2 tools fits 'fly to the moon'"),
     ],
