@@ -14,8 +14,8 @@ _GIVEN_STREAMS = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")
 def is_file(path: Path) -> bool:
     """Return whether a regular file is there that this process can reach.
 
-    A name that is too long for the system and a folder that may not be entered are no file, where `Path.is_file` raises
-    an error before Python 3.14.
+    A name that is too long for the system, and a file in a folder that may not be entered, is not a file here.
+    `Path.is_file` raises an error for these before Python 3.14.
     """
     return os.path.isfile(path)  # noqa: PTH113 - see above
 

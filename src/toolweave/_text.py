@@ -1,4 +1,4 @@
-r"""Foreign text made fit to be shown: cut, and every character that is no visible text written out.
+r"""Foreign text made fit to be shown: cut, and every character that is not visible text written out.
 
 The one list of such characters, for terminals, logs, errors, models and scans: control characters, marks of direction,
 tags, fillers and everything else without a glyph. Imports nothing of Toolweave.
@@ -60,7 +60,7 @@ def one_line(text: str, limit: int) -> str:
 
 
 def visible(text: str, *, keep: str = "\t\n") -> str:
-    r"""Return `text` with every character that is no visible text written out, such as `\x1b` or `\u202e`.
+    r"""Return `text` with every character that is not visible text written out, such as `\x1b` or `\u202e`.
 
     The result can be encoded as UTF-8. A joiner (U+200C, U+200D) stays where it stands between two letters of a script
     that writes with it, or between two parts of an emoji: there it is spelling.

@@ -5,7 +5,7 @@
     ToolweaveError
     ├── ConfigError (ValueError)        a config file or a server entry is wrong
     ├── SchemaError (ValueError)        a JSON Schema cannot be derived, compiled or resolved
-    ├── DuplicateToolError (ValueError) two local tools want the same name
+    ├── DuplicateToolError (ValueError) two local tools have the same name
     ├── RequestError                    a request to our own server is answered with a JSON-RPC error
     ├── StoreError                      a store cannot keep or read a document
     ├── RegistryError                   a registry of servers, an entry of it or a bundle cannot be used
@@ -15,7 +15,7 @@
     │   └── ToolExecutionError          raised by `Tool.call` and `raise_for_error`, carries the `ToolResult`
     └── ServerError                     something between us and one MCP server
         ├── ConnectError                the server could not be reached or did not shake hands
-        │   └── AuthRequiredError       the server wants (other) credentials
+        │   └── AuthRequiredError       the server requires (other) credentials
         ├── ConnectionClosedError       used after `close()`
         ├── WrongLoopError (RuntimeError)  used in another event loop while its own does not run
         ├── ConnectionLostError         the process died or the stream broke
@@ -89,7 +89,7 @@ class ErrorKind(StrEnum):
     DENIED = "denied"
     """The approval that the call needed was not given."""
     AUTH_REQUIRED = "auth_required"
-    """The server wants (other) credentials."""
+    """The server requires (other) credentials."""
     PROTOCOL = "protocol"
     """The server answered with a JSON-RPC error or with something that is not MCP."""
     TOO_LARGE = "too_large"
@@ -165,7 +165,7 @@ class SchemaError(ToolweaveError, ValueError):
 
 
 class DuplicateToolError(ToolweaveError, ValueError):
-    """Two local tools want the same name.
+    """Two local tools have the same name.
 
     Attributes:
         name: The name.
@@ -204,7 +204,7 @@ class RequestError(ToolweaveError):
 
 
 class StoreError(ToolweaveError):
-    """A store cannot keep or read a document: it is full, busy or damaged, or the value is no JSON.
+    """A store cannot keep or read a document: it is full, busy or damaged, or the value is not JSON.
 
     Attributes:
         collection: The collection it is about, or None for the whole store.
@@ -411,7 +411,7 @@ class ConnectError(ServerError):
 
 
 class AuthRequiredError(ConnectError):
-    """The server wants (other) credentials: HTTP 401 or 403.
+    """The server requires (other) credentials: HTTP 401 or 403.
 
     Attributes:
         challenge: The `WWW-Authenticate` header, or None.

@@ -55,7 +55,7 @@ def test_the_error_of_a_store_given_as_a_text_shows_no_password() -> None:
 
 
 def test_an_agent_among_tools_is_refused_with_the_call_that_makes_it_one() -> None:
-    with pytest.raises(TypeError, match=r"offers tools to its own runs; give what its as_tool\(\) returns"):
+    with pytest.raises(TypeError, match=r"offers tools to its own runs; pass its as_tool\(\) instead"):
         agent(tools=[add, agent(tools=[add])])
     with pytest.raises(TypeError, match=r"as_tool\(\)"):
         agent().tools.add(agent())  # pyright: ignore[reportArgumentType]

@@ -123,7 +123,7 @@ async def test_a_run_that_nobody_attended_is_resumed_unattended_unless_somebody_
         if isinstance(event, ApprovalRequested):
             assert run.approve(event)
 
-    assert "there is no one who could be asked" in outcome(alone).text
+    assert "nobody can be asked" in outcome(alone).text
     assert outcome(await run).text == "deleted"
 
 

@@ -213,7 +213,7 @@ async def test_a_run_that_may_not_wait_is_denied_what_has_to_be_allowed(url: str
 
     async with Backend(url) as backend, working(backend, agent_at(backend, answer, tools=[wipe], confirm="always")):
         record = await (await agent_at(backend).submit("x", attended=False))
-    assert (record.status, "no one who could be asked" in record.text) == ("completed", True)
+    assert (record.status, "nobody can be asked" in record.text) == ("completed", True)
 
 
 @pytest.mark.slow

@@ -53,7 +53,7 @@ async def test_calls_at_the_same_time_an_image_failures_and_what_nobody_allows_r
         "refused": "Access denied",
         "unfit": 'missing required property "message"',
         "raised": "no such thing",
-        "denied": "there is no one who could be asked",
+        "denied": "nobody can be asked",
     }
     for name, said in failures.items():
         assert said in read[name].text, name

@@ -13,20 +13,11 @@ import pytest
 
 from tests.browser.accessible import problems
 from tests.browser.console import sign_in
+from tests.browser.picturing import take, take_both
 from tests.console.conftest import served
 from tests.gateway.running import RunningGateway, gateway, until, write_gateway_config
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
-
-PICTURES = os.environ.get("TOOLWEAVE_TAKE_PICTURES")
-"""A folder, to take the pictures of docs/console.md anew."""
-
-
-def take(page: Any, name: str, *schemes: str, whole: bool = False) -> None:
-    """Take the pictures of a page, where they are wanted; `whole` is all of it, as far as it can be scrolled."""
-    for scheme in schemes if PICTURES else ():
-        page.emulate_media(color_scheme=scheme)
-        page.screenshot(path=Path(PICTURES or ".") / f"{name}-{scheme}.png", full_page=whole)
 
 
 @contextmanager
@@ -61,7 +52,7 @@ def test_states_live_on_the_page_and_the_focus_stays_where_it_is(chromium: Any, 
     with opened(chromium, tmp_path) as (_, page, errors):
         assert "token" not in page.url
         page.get_by_text("1 of 2 servers ready; not ready: gone").wait_for()
-        take(page, "console-servers", "light", "dark")
+        take_both(page, "console-servers")
         page.get_by_role("button", name="Restart kitchen").focus()
         focused = page.evaluate("document.activeElement.id")
 
@@ -102,7 +93,7 @@ def test_a_tool_is_found_and_called_by_keyboard(chromium: Any, tmp_path: Path) -
         for part in ('"dish": "soup"', '"count": 3', '"spicy": true', '"size": "small"'):
             assert part in shown
         assert page.get_by_role("textbox", name="dish (required)").input_value() == "soup"
-        take(page, "console-tool", "light", whole=True)
+        take_both(page, "console-tool", whole=True)
         page.get_by_role("textbox", name="extras").fill("[")
         page.get_by_role("button", name="Call kitchen_order").press("Enter")
         page.get_by_role("link", name="extras").click()

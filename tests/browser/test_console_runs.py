@@ -9,7 +9,6 @@ import pytest
 
 from tests.browser.accessible import problems
 from tests.browser.console import sign_in
-from tests.browser.test_console import take
 from tests.console.parked import BOOK, parked, resumed
 from tests.gateway.running import gateway, write_gateway_config
 from toolweave.models import tool_call
@@ -31,7 +30,6 @@ def test_a_run_that_waits_is_answered_by_keyboard(chromium: Any, tmp_path: Path,
 
         page.get_by_role("spinbutton", name="nights (required)").fill("2")
         found |= {"/run": problems(page)} if scripts else {}
-        take(page, "console-run", "light", whole=True)
         page.get_by_role("button", name="Answer").press("Enter")
         page.get_by_text("The run waits for answers to other calls.").wait_for()
         page.get_by_role("button", name="Approve").press("Enter")

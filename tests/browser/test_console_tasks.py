@@ -9,7 +9,7 @@ import pytest
 
 from tests.browser.accessible import problems
 from tests.browser.console import sign_in
-from tests.browser.test_console import take
+from tests.browser.picturing import take
 from tests.console.test_tasks import KEYS, MODERN, kitchens
 from tests.gateway.running import RunningGateway
 
@@ -53,7 +53,7 @@ def test_a_task_of_a_caller_is_cancelled_by_keyboard(chromium: Any, tmp_path: Pa
         page.get_by_text("3 tasks, 2 not ended").wait_for()
         page.get_by_role("cell", name="waits for its caller").wait_for()
         found = problems(page) if scripts else []
-        take(page, "console-tasks", "light", "dark")
+        take(page, "console-tasks", "light")
         page.get_by_role("button", name="kitchen_cook").press("Enter")
         page.get_by_text("Server 'kitchen' is asked to cancel 'kitchen_cook'.").wait_for()
         page.get_by_text("3 tasks, 1 not ended").wait_for()

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.browser.picturing import PICTURES, take_both
 from tests.cli.command import toolweave
 from tests.cli.tmux import SECONDS, Tmux, open_tmux
 from tests.conformance.server_process import serving
@@ -24,8 +25,6 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 SCRIPT = str(Path(__file__).parent.parent / "reference" / "protected_servers.py")
 OPENER = Path(__file__).with_name("opener.py")
 COLUMNS, LINES = 100, 24
-PICTURES = os.environ.get("TOOLWEAVE_TAKE_PICTURES")
-"""A folder, to take the pictures of docs/sign-in.md anew."""
 
 
 def opened(file: Path) -> str:
@@ -55,14 +54,6 @@ def begin(terminal: Tmux, folder: Path, config: Path, file: Path) -> None:
     terminal.do("new-session", "-d", *size, "-c", str(config.parent), "env", "TERM=xterm-256color", "sh", env=env)
     terminal.wait_for("$")
     terminal.type(f"toolweave auth login notes --config {config.name}")
-
-
-def take(page: Any, name: str) -> None:
-    """Take the pictures of a page in light and dark, where they are wanted."""
-    if PICTURES:
-        for scheme in ("light", "dark"):
-            page.emulate_media(color_scheme=scheme)
-            page.screenshot(path=Path(PICTURES) / f"{name}-{scheme}.png")
 
 
 def take_terminal(chromium: Any, terminal: Tmux) -> None:
@@ -110,7 +101,7 @@ def test_a_person_signs_in_with_a_real_browser_and_the_server_knows_who_calls(ch
         assert page.url.startswith("http://127.0.0.1:")
         assert page.evaluate("getComputedStyle(document.body).maxWidth") == "512px"  # its own style is let in
         terminal.wait_for("signed in until")
-        take(page, "sign-in-page")
+        take_both(page, "sign-in-page")
         take_terminal(chromium, terminal)
         page.close()
         data = {"XDG_DATA_HOME": str(tmp_path / "data"), "XDG_STATE_HOME": str(tmp_path / "state")}

@@ -35,7 +35,7 @@ def _browser(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @asynccontextmanager
 async def hosted(folder: Path) -> AsyncGenerator[tuple[World, Run]]:
-    """Serve a server that wants a sign-in, with its config in the folder; yields what runs a command there."""
+    """Serve a server that requires a sign-in, with its config in the folder; yields what runs a command there."""
     async with world() as made:
         entry = {"url": made.server.url, "auth": "oauth", "protocol": "2026-07-28"}
         (folder / "api.json").write_text(json.dumps({"mcpServers": {"api": entry}}))

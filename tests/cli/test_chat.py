@@ -144,7 +144,7 @@ def test_a_call_that_a_person_has_to_allow_is_not_made_where_there_is_none(folde
     refused = toolweave(*OFFLINE, "-m", NOTE, "--confirm", "always", cwd=folder)
     allowed = toolweave(*OFFLINE, "-m", NOTE, "--confirm", "never", cwd=folder)
 
-    assert "there is no one who could be asked" in refused.out
+    assert "nobody can be asked" in refused.out
     assert "✓ notes_add_note" in allowed.err
 
 

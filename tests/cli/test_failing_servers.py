@@ -178,7 +178,7 @@ WAYS: dict[str, Way] = {
     "arguments that it does not know": Way(
         ["--", "{folder}/server.py"],
         ["'server'", "error: the following arguments are required: --root"],
-        "it wants other arguments: compare `args` with the usage that it prints",
+        "it expects other arguments: compare `args` with the usage that it prints",
         prints("server.py", "usage: server.py [-h] --root ROOT\nerror: the following arguments are required: --root\n"),
     ),
 }

@@ -186,7 +186,7 @@ def test_what_an_api_leaves_out_is_shown_with_its_reason_by_every_command(folder
     shown = " ".join(examined.out.split())
     assert "left out by the server: broken: GET /a: " in shown
     assert "kept (output schema): GET /b: " in shown
-    assert "pets: 1 tool is left out by the server; toolweave doctor says which and why" in listed.err
+    assert "pets: 1 tool is left out by the server; toolweave doctor shows which and why" in listed.err
     assert of_document.json["tools"][0]["reason"] == one["reason"]
 
 

@@ -344,4 +344,4 @@ def test_an_argument_is_utf8_whatever_the_locale(folder: Path) -> None:
 
     assert (done.code, whole.code, latin.code) == (0, 0, 2)
     assert "naïve" in json.dumps(done.json, ensure_ascii=False)
-    assert "is not UTF-8: arguments are read as that, whatever the locale is" in latin.err
+    assert "is not UTF-8: arguments are read as UTF-8 in every locale" in latin.err

@@ -298,7 +298,7 @@ def test_the_agent_uses_the_servers_of_the_projects_config(tmp_path: Path, confi
     assert done.stderr == ""
     assert "numbers_add: " in done.stdout
     asked = run(tmp_path, "agent", stdin='/call numbers_add {"values": [1]}')
-    assert "there is no one who could be asked" in asked.stdout
+    assert "nobody can be asked" in asked.stdout
 
 
 @pytest.mark.slow
@@ -308,7 +308,7 @@ def test_a_call_that_somebody_has_to_allow_is_refused_where_nobody_is(tmp_path: 
     done = run(tmp_path, "agent", stdin='/call write_note {"text": "x"}')
 
     assert done.returncode == 0
-    assert "there is no one who could be asked" in done.stderr
+    assert "nobody can be asked" in done.stderr
     assert not (tmp_path / "notes.txt").exists()
 
 

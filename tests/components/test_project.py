@@ -181,14 +181,14 @@ def test_a_lock_cannot_name_a_file_elsewhere(tmp_path: Path, path: str) -> None:
 @pytest.mark.parametrize(
     "text, said",
     [
-        ("nonsense", "is no JSON"),
+        ("nonsense", "is not JSON"),
         ("[]", "must be an object, not list"),
         ('{"version": 2}', "a newer toolweave may have written it"),
         ('{"components": {"mcp-server": {"files": {"a.py": {"sha256": "0", "original": ["x"]}}}}}', "its hash"),
         ('{"components": {"mcp-server": {"files": {"a.py": {"original": "x"}}}}}', "its hash"),
         ('{"components": {"mcp-server": {"files": {"a.py": {"original": ["\\ud800"]}}}}}', "its hash"),
         ('{"components": []}', "'components' must be an object"),
-        ("[" * 100_000, "is no JSON"),
+        ("[" * 100_000, "is not JSON"),
     ],
 )
 def test_a_broken_lock_is_told_and_changes_nothing(tmp_path: Path, text: str, said: str) -> None:
@@ -206,7 +206,7 @@ def test_a_component_stays_where_it_is_and_shares_its_folder_with_no_other(tmp_p
 
     with pytest.raises(ConfigError, match="is in 'mcp_server' already"):
         project.add(SERVER, tmp_path / "other")
-    with pytest.raises(ConfigError, match="give 'mcp-client' a folder of its own"):
+    with pytest.raises(ConfigError, match="give 'mcp-client' another folder"):
         project.add("mcp-client", tmp_path / "mcp_server")
 
 
@@ -285,7 +285,7 @@ def test_a_folder_has_one_name_however_the_manifest_writes_it(tmp_path: Path) ->
     project = Project(tmp_path)
 
     assert {step.action for step in project.add(SERVER, tmp_path / "mcp_server").plan.steps} == {Action.KEEP}
-    with pytest.raises(ConfigError, match="give 'mcp-client' a folder of its own"):
+    with pytest.raises(ConfigError, match="give 'mcp-client' another folder"):
         project.add("mcp-client", tmp_path / "mcp_server", overwrite=True)
 
 

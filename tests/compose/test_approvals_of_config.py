@@ -90,7 +90,7 @@ async def test_without_a_person_the_call_is_denied_and_the_others_are_made() -> 
     assert [one.result.text for one in told.outcomes] == [
         "seen",
         "noted",
-        "the call of tool 'wipe' was not allowed: there is no one who could be asked",
+        "the call of tool 'wipe' was not allowed: nobody can be asked",
     ]
 
 

@@ -167,7 +167,7 @@ async def test_a_caller_without_an_identity_is_refused_and_not_given_the_servers
     with anyio.fail_after(BOUND):
         async with upstream() as url, McpPool() as pool:
             config = server_config({"url": url, "auth": "oauth"}, name="upstream")
-            with pytest.raises(AuthRequiredError, match="the caller has no identity of its own"):
+            with pytest.raises(AuthRequiredError, match="the caller has no identity to sign in with"):
                 async with pool.lease(config, principal=None):
                     raise AssertionError
             assert len(pool) == 0

@@ -287,5 +287,5 @@ async def test_a_call_that_must_not_run_twice_is_not_sent_to_a_server_that_canno
             )
 
     assert result.is_error
-    assert "cannot go on where it asked" in result.text
+    assert "cannot continue where it asked" in result.text
     assert answers.restarts == 1

@@ -24,6 +24,7 @@ Standard output carries only the answer; progress and complaints go to standard 
 | 1 | the tool answered with an error, or its arguments do not fit; or a copied file is left as you changed it |
 | 2 | wrong usage or config, unknown tool or server |
 | 3 | no server could be reached, or a deadline passed; with `--strict`: any server failed |
+| 4 | a config file of this project is not trusted, so its servers were not started |
 | 130 | interrupted |
 """
 

@@ -15,8 +15,10 @@ from griffe import Docstring
 from experiments.features.report import experiments, read, table
 from experiments.gateways.report import table as gateway_table
 from tests.docs.editors import client_sections, client_table
+from tests.docs.messages import message_tables
 from tests.docs.notebooks import NOTEBOOKS, shown
 from tests.docs.repairs import REPAIRS, argument_examples, repair_rows, result_examples
+from tests.docs.screens import screens
 from tests.docs.side_by_side import FOLDER, TASKS, code_lines
 from toolweave import errors
 from toolweave.agent import Limits
@@ -203,6 +205,8 @@ PARTS: Mapping[str, Callable[[], Iterator[str]]] = {
     "lines of tasks": _lines,
     "error tree": _error_tree,
     "error kinds": _error_kinds,
+    "messages": message_tables,
+    "pictures of pages": screens,
     "features": _features,
     "gateways": gateway_table,
     "model apis": _model_apis,

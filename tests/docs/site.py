@@ -28,7 +28,7 @@ import toolweave
 from tests.docs.pages import CHECKOUT
 from toolweave.version import VERSION
 
-__all__ = ["DECISIONS", "build", "configuration", "modules", "navigation", "pages_of_the_site", "stage"]
+__all__ = ["DECISIONS", "build", "configuration", "make", "modules", "navigation", "pages_of_the_site", "stage"]
 
 FOLDER = CHECKOUT / "build"
 ROOT_PAGES = {
@@ -206,18 +206,24 @@ def _guides_first(site: Path) -> None:
     index.write_text(json.dumps(found), encoding="utf-8")
 
 
-def _main() -> int:
-    shutil.rmtree(FOLDER, ignore_errors=True)
-    stage(FOLDER / "docs")
+def make(folder: Path) -> subprocess.CompletedProcess[str]:
+    """Make the whole site in FOLDER/site, with the reference; what was there is deleted."""
+    shutil.rmtree(folder, ignore_errors=True)
+    stage(folder / "docs")
     config: dict[str, Any] = {**configuration(), "copyright": f"Toolweave {VERSION}"}
     for plugin in config["plugins"]:
         if "mkdocstrings" in plugin:  # paths are relative to the config, which is another one here
             plugin["mkdocstrings"]["handlers"]["python"]["paths"] = [str(CHECKOUT / "src")]
-    done = build(FOLDER, config)
-    sys.stderr.write(done.stdout + done.stderr)
+    done = build(folder, config)
     if done.returncode == 0:
-        _mend_edit_links(FOLDER / "site")
-        _guides_first(FOLDER / "site")
+        _mend_edit_links(folder / "site")
+        _guides_first(folder / "site")
+    return done
+
+
+def _main() -> int:
+    done = make(FOLDER)
+    sys.stderr.write(done.stdout + done.stderr)
     if done.returncode == 0 and (missing := _unlisted(FOLDER / "site")):
         sys.stderr.write(f"not in the reference, for want of a docstring: {', '.join(missing)}\n")
         return 1

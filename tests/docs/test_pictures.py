@@ -17,6 +17,7 @@ from tests.docs.pages import CHECKOUT, pages
 from tests.docs.pictures import IMAGES, pictures
 
 MOST_BYTES = 150_000
+MAX_BYTES_OF_A_PAGE = 60_000
 SHOWN = re.compile(r"!\[(?P<alt>[^\]]*)\]\((?P<path>[^)\s]+)\)")
 
 
@@ -81,10 +82,10 @@ def test_pictures_are_small_and_ask_no_host_for_anything() -> None:
 def test_pictures_of_pages_are_small_and_a_test_takes_them() -> None:
     tests = (CHECKOUT / "tests" / "browser").glob("test_*.py")
     source = "".join(one.read_text(encoding="utf-8") for one in tests)
-    for path in IMAGES.glob("*.png"):
-        assert path.stat().st_size < MOST_BYTES
-        assert path.read_bytes().startswith(b"\x89PNG")
-        assert re.sub(r"-(light|dark)$", "", path.stem) in source, path.name
+    for path in (*IMAGES.glob("*.png"), *IMAGES.glob("*.webp")):
+        assert path.stat().st_size <= (MAX_BYTES_OF_A_PAGE if path.suffix == ".webp" else MOST_BYTES), path.name
+        assert path.read_bytes()[:4] == (b"RIFF" if path.suffix == ".webp" else b"\x89PNG")
+        assert re.sub(r"(-phone)?-(light|dark)$", "", path.stem) in source, path.name
 
 
 def test_every_picture_is_shown_somewhere_with_words_for_those_who_cannot_see_it() -> None:
@@ -95,7 +96,7 @@ def test_every_picture_is_shown_somewhere_with_words_for_those_who_cannot_see_it
                 assert len(match["alt"].split()) > 3, f"{page.name}: {match['path']}"
                 shown.add((page.parent / match["path"]).resolve())
 
-    assert shown == {*IMAGES.glob("*.svg"), *IMAGES.glob("*.png")}
+    assert shown == {path for path in IMAGES.iterdir() if path.suffix in {".svg", ".png", ".webp"}}
     assert IMAGES.is_relative_to(CHECKOUT)
 
 

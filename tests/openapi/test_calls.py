@@ -495,7 +495,7 @@ async def test_a_document_does_not_name_private_addresses_unless_it_is_there_its
     async with openapi_tools(of_file) as pets:
         refused = await pets.execute("deletePet", {"id": "1"})
         assert refused.require_error().kind is ErrorKind.NOT_SENT
-        assert "give its URL as base_url" in refused.text
+        assert f"If you trust the document, set base_url (--base-url) to {url}" in refused.text
     own_server = {"get": operation(operationId="get", servers=[{"url": "https://169.254.169.254/latest"}])}
     host, there = api(document({}))
     host.answers["/openapi.json"] = MockResponse(document({"/a": own_server}, servers=[{"url": url}]))

@@ -520,7 +520,7 @@ async def test_a_store_is_used_again_after_it_was_left_and_leaves_no_connection_
 @pytest.mark.parametrize(
     ("options", "user", "message"),
     [
-        ({"requirepass": SECRET}, "", r"wants a password: redis://:PASSWORD@host:port/0"),
+        ({"requirepass": SECRET}, "", r"requires a password: redis://:PASSWORD@host:port/0"),
         ({"requirepass": SECRET}, ":wr0ng-s3cret@", "refuses the user or the password"),
         ({"requirepass": SECRET}, f"user:{IN_A_URL}@", "refuses the user or the password"),
         ({}, f":{IN_A_URL}@", "has no password: take it out of the address"),
@@ -586,7 +586,7 @@ async def test_a_server_that_cannot_save_says_so(tmp_path: Path) -> None:
             while connected.info("persistence")["rdb_last_bgsave_status"] == "ok":
                 await anyio.lowlevel.checkpoint()
         connected.close()
-        with pytest.raises(StoreError, match="cannot save to its disk and takes no writes: its log says why"):
+        with pytest.raises(StoreError, match="cannot save to its disk and takes no writes: see its log"):
             await RedisStore(server.url).put("c", "n", 1)
 
 

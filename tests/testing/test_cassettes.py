@@ -556,9 +556,9 @@ async def test_each_message_is_a_line_that_people_can_read(tmp_path: Path) -> No
 async def test_a_file_that_is_no_cassette_is_refused_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "x.jsonl"
     for text, complaint in (
-        ("", "this is no cassette of format 1, but None"),
-        ('{"cassette": 2}\n', "this is no cassette of format 1, but 2"),
-        ('{"cassette": 1}\nnonsense\n', "x.jsonl:2: this is no JSON"),
+        ("", "this is not a cassette of format 1, but None"),
+        ('{"cassette": 2}\n', "this is not a cassette of format 1, but 2"),
+        ('{"cassette": 1}\nnonsense\n', "x.jsonl:2: this is not JSON"),
         ('{"cassette": 1}\n[]\n', "x.jsonl:2: a line of a cassette is an object"),
     ):
         path.write_text(text, encoding="utf-8")

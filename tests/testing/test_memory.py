@@ -365,7 +365,7 @@ async def test_an_answer_that_is_no_json_is_an_error_of_the_server() -> None:
 
     async with connected(server) as connection:
         for _ in range(2):
-            with pytest.raises(ProtocolError, match="this is no JSON"):
+            with pytest.raises(ProtocolError, match="this is not JSON"):
                 await connection.call_tool("add", ADD)
 
 

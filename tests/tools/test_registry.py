@@ -265,7 +265,7 @@ def test_a_method_without_its_object_is_refused() -> None:
             return by
 
     for method in (Counter.count, Counter.more):
-        with pytest.raises(SchemaError, match="wants its self"):
+        with pytest.raises(SchemaError, match="needs its self"):
             ToolRegistry([method])
     assert [one.name for one in ToolRegistry([Counter().count, Counter().more]).list()] == ["count", "more"]
 

@@ -222,7 +222,7 @@ class AgentTools(RoutingToolset):
 
     def _add_toolset(self, item: Any, prefix: str | None) -> None:
         if callable(getattr(item, "as_tool", None)):
-            raise TypeError(f"{item!r} offers tools to its own runs; give what its as_tool() returns")
+            raise TypeError(f"{item!r} offers tools to its own runs; pass its as_tool() instead")
         if item is None:
             raise no_tools(item, "a function, a Tool, a Toolset or a server")
         if not isinstance(item, Toolset):

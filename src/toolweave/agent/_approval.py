@@ -262,7 +262,7 @@ class Approvals:
             ask()
             return None, True
         if not self.attended:
-            return Approval(approved=False, reason="there is no one who could be asked"), False
+            return Approval(approved=False, reason="nobody can be asked"), False
         return await self._asked(_PendingApproval(call, tool, alone=force), ask), True
 
     def _is_granted(self, tool: ToolSpec) -> bool:

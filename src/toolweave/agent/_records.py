@@ -215,7 +215,7 @@ async def read_start(store: Store, record: RunRecord) -> RunStart:
 async def start_from_document(store: Store, record: RunRecord, found: Document | None) -> RunStart:
     """Return the start of a run from its document; see `read_start`."""
     if found is None:
-        raise RunError("cannot go on: how it began is no longer in the store", run_id=record.run_id, reason="error")
+        raise RunError("cannot continue: how it began is no longer in the store", run_id=record.run_id, reason="error")
     began = found.value
     check_form(began, f"the beginning of run {record.run_id!r}")
     if record.session is None:
@@ -224,7 +224,7 @@ async def start_from_document(store: Store, record: RunRecord, found: Document |
         spoken = await conversation(store, record.agent, record.session)
     if len(spoken) < began["shared"]:
         raise RunError(
-            f"cannot go on: the conversation {record.session!r} is no longer in the store",
+            f"cannot continue: the conversation {record.session!r} is no longer in the store",
             run_id=record.run_id,
             reason="error",
         )
@@ -316,7 +316,7 @@ def record_of(found: Document) -> RunRecord:
         known["revision"] = found.revision
         return RunRecord(**known)
     except (KeyError, TypeError, ValueError, AttributeError) as exc:
-        raise StoreError(f"{what} is damaged in the store: its record has no sense ({exc!r})") from None
+        raise StoreError(f"{what} is damaged in the store: its record is not valid ({exc!r})") from None
 
 
 def unreadable(found: Document, problem: StoreError) -> RunRecord:

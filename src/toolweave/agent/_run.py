@@ -250,7 +250,7 @@ class Run(Generic[OutT_co]):
         """Return the result, as `await run` does; `gone` is the reason when the waiting task cancels it."""
         if self._within():
             raise RuntimeError(
-                f"run {self.id!r} would wait for itself: it is awaited by one of its own tools, "
+                f"run {self.id!r} would wait for itself in a deadlock: it is awaited by one of its tools, "
                 "or by a tool of a run whose session it continues"
             )
         self.start()

@@ -82,7 +82,7 @@ def as_utf8(word: str) -> str:
     try:
         return os.fsencode(word).decode("utf-8")
     except UnicodeError:
-        raise CommandError(f"{word!r} is not UTF-8: arguments are read as that, whatever the locale is") from None
+        raise CommandError(f"{word!r} is not UTF-8: arguments are read as UTF-8 in every locale") from None
 
 
 def parse_object(text: str, source: str) -> JsonObject:

@@ -36,7 +36,12 @@ def complete_arguments(before: Sequence[str], incomplete: str) -> list[str]:
 
 BaseUrlOption = Annotated[
     str | None,
-    Option("--base-url", metavar="URL", help="Where that API is, if not where its document says.", needs=["--openapi"]),
+    Option(
+        "--base-url",
+        metavar="URL",
+        help="The address of that API, if it differs from the one in its document.",
+        needs=["--openapi"],
+    ),
 ]
 ConfigOption = Annotated[
     tuple[Path, ...], Option("--config", "-c", metavar="FILE", help="A config file; may be given several times.")

@@ -15,14 +15,14 @@ def read(data: bytes | None, path: str) -> dict[str, Any]:
     """Return the JSON object in a file; an empty one for a file that does not exist.
 
     Raises:
-        ConfigError: It is no JSON object.
+        ConfigError: It is not a JSON object.
     """
     if data is None:
         return {}
     try:
         value: Any = json.loads(data.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"the file is no JSON: {error}", path=path) from None
+        raise ConfigError(f"the file is not JSON: {error}", path=path) from None
     return members(value, path, "the file")
 
 
@@ -30,7 +30,7 @@ def members(value: Any, path: str, what: str) -> dict[str, Any]:  # any JSON val
     """Return `value`, which must be an object.
 
     Raises:
-        ConfigError: It is none.
+        ConfigError: It is not one.
     """
     if not isinstance(value, dict):
         raise ConfigError(f"{what} must be an object, not {type(cast('object', value)).__name__}", path=path)

@@ -43,7 +43,7 @@ class LockFile:
         """Read the file's bytes, None for no file.
 
         Raises:
-            ConfigError: It is no lock, it is of a newer version, or a text does not have its hash.
+            ConfigError: It is not a lock, it is of a newer version, or a text does not have its hash.
         """
         document = read(data, LOCK)
         if document.get("version", _FORMAT) != _FORMAT:

@@ -99,7 +99,7 @@ class Manifest:
         """Read the file's bytes, None for no file.
 
         Raises:
-            ConfigError: It is no JSON, or a folder is not inside the project.
+            ConfigError: It is not JSON, or a folder is not inside the project.
         """
         document = read(data, MANIFEST)
         folders: dict[str, str] = {}
@@ -259,7 +259,7 @@ class Project:
             raise ConfigError(f"component {name!r} is in {there!r} already; {hint}")
         others = [other for other, taken in self.manifest.folders.items() if taken == chosen and other != name]
         if others:
-            raise ConfigError(f"component {others[0]!r} is in {chosen!r}; give {name!r} a folder of its own")
+            raise ConfigError(f"component {others[0]!r} is in {chosen!r}; give {name!r} another folder")
         originals = self._originals(name)
         disk = self._disk(chosen, (*wanted.files, *originals))
         plan = plan_add(wanted.files, originals, disk, overwrite=overwrite)
@@ -393,7 +393,7 @@ class Project:
             if file.is_file():
                 found[path] = file.read_bytes()
             elif file.exists():
-                raise ConfigError(f"{str(file)!r} is no file; a component wants to have one there")
+                raise ConfigError(f"{str(file)!r} is not a file, and a component needs a file there")
         return found
 
     def _bytes(self, name: str) -> bytes | None:

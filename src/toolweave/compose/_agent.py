@@ -114,7 +114,7 @@ class Agent(Generic[OutT_co]):
     @overload
     def __init__(self, model: Model | str, *, output_type: type[OutT_co], **options: Unpack[AgentOptions]) -> None: ...
     @overload
-    def __init__(  # a JSON Schema, or a type that is no class
+    def __init__(  # a JSON Schema, or a type that is not a class
         self: Agent[Any], model: Model | str, *, output_type: Any, **options: Unpack[AgentOptions]
     ) -> None: ...
     def __init__(  # noqa: PLR0913 - keyword-only, each with a default of its own
@@ -420,7 +420,7 @@ class Agent(Generic[OutT_co]):
 
         Raises:
             ConfigError: The config cannot be right.
-            TypeError: It is no server.
+            TypeError: It is not a server.
         """
         found = self.mcp_toolset(server, name=name or prefix)
         if isinstance(found, Toolset):
@@ -480,7 +480,7 @@ class Agent(Generic[OutT_co]):
 
         Raises:
             ConfigError: The config cannot be right.
-            TypeError: It is no server.
+            TypeError: It is not a server.
         """
         # Before the check for `__await__`, which it has as well, and which is an error for everything else.
         if isinstance(server, UnopenedTools) and not isinstance(server, Toolset):

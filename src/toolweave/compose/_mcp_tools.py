@@ -316,7 +316,7 @@ class McpTools(BaseToolset):
     def _publish(self) -> None:
         before = self._snapshot
         now = () if self._view is None else self._view.snapshot()
-        # Compared: a remount that ends with the same tools is no change for an agent, whose model would get all
+        # Compared: a remount that ends with the same tools is not a change for an agent, whose model would get all
         # definitions again.
         if tuple(before) != tuple(now):
             self._snapshot = ToolSnapshot(now, version=before.version + 1)

@@ -98,7 +98,7 @@ class McpPool:
             RequestTimeoutError: All connections are in use for longer than the settings' bound for connecting.
             ServerError: The server cannot be reached.
         """
-        # A prefix is no matter of the connection. Filters are: what its config denies, nobody gets by leasing it.
+        # A prefix is not a matter of the connection. Filters are: what its config denies, nobody gets by leasing it.
         settings = _on_behalf_of(config, principal, scopes).replace(tool_prefix=None)
         identity: _Identity = (principal or "", tuple(scopes), settings)
         shared = await self._place(identity)
@@ -197,7 +197,7 @@ def _on_behalf_of(config: ServerConfig, principal: str | None, scopes: Sequence[
     """Return the settings of a principal's own sign-in."""
     if principal is None:
         raise AuthRequiredError(
-            "the caller has no identity of its own to sign in with: serve with auth=, or lease without a principal",
+            "the caller has no identity to sign in with: serve with auth=, or lease without a principal",
             server=config.name,
         )
     if not principal and not scopes:

@@ -295,7 +295,7 @@ class Catalog:
         else:
             schema = spec.output_schema
         # Compared by identity: an unchanged definition keeps its object through listings, and a comparison by value
-        # could cost more than compiling. `_UNKNOWN` is no schema, since None and False are.
+        # could cost more than compiling. `_UNKNOWN` is not a schema, since None and False are.
         known_schema, known = self._validators.get((spec.original_name, which), (_UNKNOWN, None))
         if known_schema is schema:
             return known

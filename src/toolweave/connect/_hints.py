@@ -72,7 +72,7 @@ _PROCESS: Sequence[tuple[str, str]] = (
     ),
     (
         r"(?m)^(?i:usage:)|the following arguments are required|(?i:missing required argument)",
-        "it wants other arguments: compare `args` with the usage that it prints",
+        "it expects other arguments: compare `args` with the usage that it prints",
     ),
 )
 """Patterns of a process's standard error, each with its hint; `{0}` is the first group that was found."""
@@ -82,7 +82,7 @@ _NETWORK: Sequence[tuple[str, str]] = (
         r"(?i)wrong[ _]version[ _]number|record layer failure",
         "that port answers without TLS: write http:// in place of https://",
     ),
-    (r"(?i)plain http request was sent to https", "that port wants TLS: write https:// in place of http://"),
+    (r"(?i)plain http request was sent to https", "that port requires TLS: write https:// in place of http://"),
     (
         r"(?s)no answer from http://.*(?:reset by peer|disconnected without)",
         "the server ended the connection: if that port wants TLS, write https:// in place of http://",
@@ -97,7 +97,7 @@ _NETWORK: Sequence[tuple[str, str]] = (
     ),
     (
         r"web page|text/html",
-        "the URL leads to a web page: check its path (/mcp, of old servers /sse), and whether a proxy wants a sign-in",
+        "the URL leads to a web page: check its path (/mcp, of old servers /sse), and if a proxy requires a sign-in",
     ),
     (
         r"(?i)refused|connect call failed|connect(?:ion)? (?:attempts )?failed",

@@ -18,7 +18,7 @@ class ProcessOutput(Protocol):
     """The output and the exit code of a server process.
 
     Attributes:
-        junk_lines: The number of lines on standard output that were no message, or answered no request.
+        junk_lines: The number of lines on standard output that were not messages, or answered no request.
         last_junk: The last such line, shortened.
         pieces: The number of pieces of standard output that have arrived.
     """

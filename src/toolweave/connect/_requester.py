@@ -266,7 +266,7 @@ class Requester:
         process = self._supervisor.report.process
         hint = ""
         if process is not None and process.junk_lines:
-            hint = f"; {process.junk_lines} lines of its output were no answer, the last {process.last_junk!r}"
+            hint = f"; {process.junk_lines} lines of its output were not answers, the last {process.last_junk!r}"
         return RequestTimeoutError(
             f"no answer to {what} within {seconds:g} s{self._config.redact(hint)}",
             server=self._config.name,
@@ -436,7 +436,7 @@ class Requester:
             return await call()
         try:
             if not modern:
-                raise asked.refusal(INVALID_PARAMS, "it speaks an older revision now, and cannot go on where it asked")
+                raise asked.refusal(INVALID_PARAMS, "it has an older revision now and cannot continue where it asked")
             return await call(first=dict(asked_by))
         except ProtocolError as exc:
             # -32602 for a state that the server signed itself: it has expired, or its keys were changed. Nothing was

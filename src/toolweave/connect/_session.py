@@ -72,7 +72,7 @@ class Wire(Protocol):
         Raises:
             ProtocolError: The server answered with an error.
             ConnectionLostError: The server is gone, or the answer can no longer come.
-            AuthRequiredError: The server wants (other) credentials.
+            AuthRequiredError: The server requires (other) credentials.
         """
         ...
 

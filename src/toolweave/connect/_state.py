@@ -22,7 +22,7 @@ class ConnectionState(StrEnum):
     BACKOFF = "backoff"
     """Lost; the next attempt comes by itself."""
     AUTH_REQUIRED = "auth_required"
-    """The server wants (other) credentials; the next use asks it again."""
+    """The server requires (other) credentials; the next use asks it again."""
     FAILED = "failed"
     """Given up; the reason says why. A use after a cool-down tries again, unless `restart` is `"never"`."""
     CLOSED = "closed"

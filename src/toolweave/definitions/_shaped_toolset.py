@@ -122,6 +122,6 @@ def shaped(toolset: Toolset, rules: Iterable[ShapeRule | Mapping[str, Any]]) -> 
 
     Raises:
         ConfigError: A rule is wrong; names the mistake.
-        TypeError: The rules are no sequence.
+        TypeError: The rules are not a sequence.
     """
     return ShapedToolset(toolset, rules)

@@ -208,7 +208,7 @@ class RunRecorder:
         answers = (part.raw.get("answer") for part in turn.message.parts if isinstance(part, ProviderPart))
         answer = next(answers, None)
         if answer is None:
-            raise self._fails("cannot go on: its answers were recorded by an agent of another kind under the same name")
+            raise self._fails("cannot continue: its answers were recorded by another kind of agent under the same name")
         self.count(turn.usage)
         return answer
 
@@ -322,8 +322,8 @@ class RunRecorder:
         except Exception as exc:
             # Boundary: whatever the framework's serializer raises.
             raise self._fails(
-                f"cannot go on: what {call.name!r} returned cannot be recorded ({exc}); return what its framework can "
-                "write as JSON"
+                f"cannot continue: what {call.name!r} returned cannot be recorded ({exc}); return what its framework "
+                "can write as JSON"
             ) from exc
         return kept
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import logging
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -139,7 +140,7 @@ class AdminApi:
     def _console(self) -> dict[str, str]:
         path = self._manager.console_link()
         if path is None:
-            raise _AdminRefusal(404, "not_found", "this gateway has no console; --ui asks for one")
+            raise _AdminRefusal(404, "not_found", f"this gateway has no console: {_no_console()}")
         _log.warning("a link to the console was made through the admin API")
         return {"path": path}
 
@@ -187,6 +188,13 @@ class AdminApi:
             return await self._manager.keys.revoke(name)
         except KeyError:
             raise _AdminRefusal(404, "not_found", f"API key {name!r} was not found") from None
+
+
+def _no_console() -> str:
+    """Return what to do to have a console."""
+    if find_spec("jinja2") is None:
+        return "install it with pip install 'toolweave[console]' where the gateway runs, and start the gateway again"
+    return "start it with --ui"
 
 
 async def _body_of(receive: Receive) -> bytes:

@@ -514,7 +514,7 @@ _NO_TAIL = _Tail(None, None, None)
 
 
 def _beginning(target: _Target, call: PlainToolCall) -> bytes | None:
-    """Return the text of a call behind its id and before its `_meta`; None where its arguments are no JSON."""
+    """Return the text of a call behind its id and before its `_meta`; None where its arguments are not JSON."""
     arguments = call.arguments
     if arguments is None:
         return target.bare

@@ -75,7 +75,7 @@ def check_gateway_options(options: Mapping[str, object]) -> None:
     check_kinds(options, _KINDS)
     check_auth(options["auth"])
     if options["replicas"] is not None and options["state_keys"] is None:
-        raise ValueError("replicas share their state_keys, too")
+        raise ValueError("replicas must share their state_keys")
     for name in ("patience", "idle_seconds"):
         check_number(name, options[name])
     slow = options["slow_call_seconds"]

@@ -88,7 +88,7 @@ class RelayedCall(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         """The answers that came with the request, by key.
 
         Raises:
-            RequestError: They are no object of objects (-32602).
+            RequestError: They are not an object of objects (-32602).
         """
         answers = self.request.object(INPUT_RESPONSES)
         for key, answer in answers.items():

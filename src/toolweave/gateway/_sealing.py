@@ -40,7 +40,7 @@ class SealingKeys:
             given = keys
         raw = [key.encode() if isinstance(key, str) else key for key in given]
         if not raw or any(len(key) < _MIN_KEY_BYTES for key in raw):
-            raise ValueError(f"state_keys wants secrets of at least {_MIN_KEY_BYTES} bytes, the newest first")
+            raise ValueError(f"state_keys requires secrets of at least {_MIN_KEY_BYTES} bytes, the newest first")
         derived = [sha256(f"toolweave {purpose}\n".encode() + key).digest() for key in raw]
         self._keys: Mapping[str, bytes] = {sha256(key).hexdigest()[:8]: key for key in derived}
         self._newest = next(iter(self._keys))

@@ -176,14 +176,14 @@ class SignInFirst:
         server = str(tool.server)
         origin = _origin(self.sign_ins.url, request)
         if origin is None:
-            raise _wanted(f"server {server!r} wants a sign-in, for which this gateway has no public address")
+            raise _wanted(f"server {server!r} requires a sign-in, but this gateway has no public address")
         one = self.sign_ins.link(server, str(client.principal), origin, scopes)
         if not _can_visit(client):
             raise _wanted(
-                f"{server!r} wants a sign-in. Ask the user to open {one.url} and to sign in there, and call "
+                f"{server!r} requires a sign-in. Ask the user to open {one.url} and sign in there, then call "
                 f"{tool.name!r} with the code that the last page shows."
             )
-        message = f"Sign in at {server} to go on. The last page shows a code, which you will be asked for."
+        message = f"Sign in at {server} to continue. The last page shows a code, which you will be asked for."
         page = page_params(message, one.url, modern=request.modern, visit=one.name)
         if request.modern:
             return self._asked(request, server, number, _PAGE, page)
@@ -192,7 +192,7 @@ class SignInFirst:
             notify = partial(self._changes.publish_to, client.conversation, done, visited_params(one.name))
             one.listeners[client.conversation] = notify
         raise RequestError(
-            f"a sign-in at {server!r} is needed; call {tool.name!r} afterwards with the code that the last page shows",
+            f"a sign-in at {server!r} is required; then call {tool.name!r} with the code that the last page shows",
             code=URL_ELICITATION_REQUIRED,
             data=pages_data(page),
         )

@@ -169,7 +169,7 @@ class SignInPages:
 
 
 def _problem_page(text: str) -> str:
-    return html_page("This sign-in cannot go on", f"<p>{escape(one_line(text, _MAX_SHOWN))}</p>")
+    return html_page("This sign-in cannot continue", f"<p>{escape(one_line(text, _MAX_SHOWN))}</p>")
 
 
 def _at(state: str) -> str:

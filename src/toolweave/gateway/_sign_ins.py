@@ -400,7 +400,7 @@ class SignIns:
             one.problem = printable(str(exc))
             _log.warning("a sign-in of a caller failed: %s", exc)
         except Exception:  # boundary: one person's sign-in must not end the gateway
-            one.problem = "it did not work; the log of the gateway says why"
+            one.problem = "it did not work; see the log of the gateway"
             _log.exception("a sign-in of a caller at server %r failed", config.name)
         finally:
             # Both, whatever happened: `begin` waits for the first, and would hang on a sign-in that failed before it

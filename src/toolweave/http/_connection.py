@@ -376,7 +376,7 @@ class Socket(asyncio.BufferedProtocol):
 
 
 def receive_buffer() -> memoryview:
-    """Return a buffer to receive into, as a view, of which parts are no copies: TLS fills it in several steps."""
+    """Return a buffer to receive into, as a view, of which parts are not copies: TLS fills it in several steps."""
     return memoryview(bytearray(_BUFFER_BYTES))
 
 

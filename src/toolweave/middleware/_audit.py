@@ -76,7 +76,7 @@ class AuditLog(Value, frozen=True, kw_only=True):
         _check_methods(self.methods)
         one_of(self, "arguments", "shapes", "values", "none")
         if (self.path is None) == (self.sink is None):
-            raise ValueError("AuditLog wants a path or a sink, one of them")
+            raise ValueError("AuditLog requires either a path or a sink, not both")
         least(self, 1, "keep_days")
         if self.path is not None:
             file = AppendedFile(Path(self.path), keep_days=self.keep_days, clock=self.clock)

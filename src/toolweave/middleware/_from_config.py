@@ -122,7 +122,7 @@ def _own(name: str, options: Mapping[Any, Any], where: str) -> Any:
         found: Any = import_module(module)
         for part in path.split("."):
             found = getattr(found, part)
-        # A class is no middleware yet, even without options; a function without options is one already.
+        # A class is not middleware yet, even without options; a function without options is one already.
         if options or isinstance(found, type):
             make: Callable[..., Any] = found
             found = make(**options)
@@ -130,5 +130,5 @@ def _own(name: str, options: Mapping[Any, Any], where: str) -> Any:
         # Boundary: code of the file's writer.
         raise ConfigError(f"{where!r}: {name}: {type(exc).__name__}: {exc}", field=f"{where}.name") from exc
     if not callable(found):
-        raise ConfigError(f"{where!r}: {name} is no middleware: it cannot be called", field=f"{where}.name")
+        raise ConfigError(f"{where!r}: {name} is not middleware: it cannot be called", field=f"{where}.name")
     return found

@@ -15,7 +15,7 @@ def as_tuples(value: msgspec.Struct, *names: str) -> None:
     """Keep these members as tuples; a single text counts as one member.
 
     Raises:
-        ValueError: One is no sequence.
+        ValueError: One is not a sequence.
     """
     for name in names:
         given: Any = getattr(value, name)
@@ -42,7 +42,7 @@ def one_of(value: msgspec.Struct, name: str, *choices: str) -> None:
 
 
 def least(value: msgspec.Struct, least: float, *names: str) -> None:
-    """Check numbers that have a lower bound; None is no number and passes.
+    """Check numbers that have a lower bound; None is not a number and passes.
 
     Raises:
         ValueError: One is lower.

@@ -108,7 +108,7 @@ def model_from(spec: str | Model) -> Model:
 def _at_url(spec: str) -> Model:
     url, _, model = spec.partition("#")
     if not model:
-        raise ConfigError(f"{_shown(url)!r} says no model; put it behind the URL: {_shown(url)}#MODEL", field="model")
+        raise ConfigError(f"{_shown(url)!r} names no model; put it behind the URL: {_shown(url)}#MODEL", field="model")
     return _openai(url, model)
 
 

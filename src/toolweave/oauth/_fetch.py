@@ -188,7 +188,8 @@ class GuardedFetch:
         else:
             return addresses
         raise FetchFailed(
-            f"{what} {shown_url(url)} has {reason}, where the server itself is not: it is not asked", final=True
+            f"{what} {shown_url(url)} has {reason}, and no server with such an address named it: nothing was sent",
+            final=True,
         )
 
     async def _allowed(self) -> set[AddressKind]:

@@ -29,8 +29,8 @@ _MAX_STRANGERS = 16
 _REQUEST_SECONDS = 10.0
 """Seconds for one request: a browser may open a connection long before it sends something, and comes again."""
 
-_RECEIVED = "The answer has arrived. Close this page and go back to the program that you sign in to."
-_REFUSED = "The sign-in was refused. Close this page and go back to the program that you sign in to."
+_RECEIVED = "The answer has arrived. Close this page and return to the program."
+_REFUSED = "The sign-in was refused. Close this page and return to the program."
 _NOT_A_BROWSER = "This is not a request that a browser sends."
 _STYLE = (
     ":root{color-scheme:light dark}"

@@ -227,7 +227,7 @@ class SignIn:
 
     def missing_person(self, scopes: Sequence[str] = (), *, status: int | None = None) -> AuthRequiredError:
         """Return the error of a connection that cannot sign in, with what to do."""
-        text = f"it wants a sign-in: {self._remedy(scopes)}, then use it again"
+        text = f"a sign-in is required: {self._remedy(scopes)}, then try again"
         return AuthRequiredError(text, server=self.server, status=status)
 
     def _remedy(self, scopes: Sequence[str]) -> str:

@@ -123,6 +123,7 @@ class HttpSender:
     """
 
     def __init__(self, base_url: str, *, trusted: tuple[str, ...], connect_seconds: float) -> None:
+        self._base_url = shown_url(base_url)
         self._own = origin_of(base_url)
         self._trusted = frozenset(map(origin_of, trusted))
         self._guard = GuardedFetch(trusted)
@@ -164,12 +165,12 @@ class HttpSender:
         addresses: Sequence[Address] = ()
         try:
             if origin not in self._trusted:
-                addresses = await self._guard.judged(url, "the server")
+                addresses = await self._guard.judged(url, "the API at")
             proxy = http_proxy_for(url)
         except FetchFailed as exc:
             hint = ""
             if origin == self._own:
-                hint = "; if that is right, give its URL as base_url"
+                hint = f". If you trust the document, set base_url (--base-url) to {self._base_url}"
             raise ToolError(f"{exc}{hint}", kind=ErrorKind.NOT_SENT) from None
         except ValueError as exc:
             raise ToolError(str(exc), kind=ErrorKind.NOT_SENT) from None

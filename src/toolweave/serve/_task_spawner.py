@@ -1,4 +1,4 @@
-"""Starts tasks from timers and other callbacks of the event loop, which are no tasks themselves.
+"""Starts tasks from timers and other callbacks of the event loop, which are not tasks themselves.
 
 A task group must be used inside a task: elsewhere anyio may not know which event loop runs.
 """

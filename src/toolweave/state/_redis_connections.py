@@ -37,7 +37,7 @@ _MEANINGS: tuple[tuple[str, str], ...] = (
     ("WRONGPASS|invalid username-password|invalid password|Invalid Username", "refuses the user or the password"),
     (
         "NOAUTH|Authentication required|must be called with the client",
-        "wants a password: redis://:PASSWORD@host:port/0",
+        "requires a password: redis://:PASSWORD@host:port/0",
     ),
     ("AUTH <password> called without|without any password", "has no password: take it out of the address"),
     (
@@ -45,7 +45,7 @@ _MEANINGS: tuple[tuple[str, str], ...] = (
         "does not let this user do it: allow EVAL, EVALSHA and the keys of the prefix",
     ),
     ("OOM |OutOfMemory", "is full and accepts no more: raise its maxmemory, or delete unneeded keys"),
-    ("MISCONF", "cannot save to its disk and takes no writes: its log says why"),
+    ("MISCONF", "cannot save to its disk and takes no writes: see its log"),
     ("READONLY|ReadOnly", "is a replica, which takes no writes: give the address of the primary"),
     ("NOREPLICAS", "takes no writes, because too few of its replicas are there"),
     ("LOADING|BusyLoading", "is still loading its data: try again in a moment"),

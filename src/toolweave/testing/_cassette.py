@@ -64,7 +64,7 @@ def same(recorded: Any, sent: Any) -> bool:
     if isinstance(recorded, list) and isinstance(sent, list):
         pairs = cast("list[Any]", recorded), cast("list[Any]", sent)
         return len(pairs[0]) == len(pairs[1]) and all(map(same, *pairs))
-    # true is no number in JSON
+    # true is not a number in JSON
     return isinstance(recorded, bool) == isinstance(sent, bool) and recorded == sent
 
 
@@ -89,7 +89,7 @@ def read_cassette(path: Path) -> tuple[str, list[Entry]]:
 
     Raises:
         FileNotFoundError: There is none.
-        ValueError: It is no cassette, or one of another version; names the line.
+        ValueError: It is not a cassette, or one of another version; names the line.
     """
     try:
         text = path.read_text(encoding="utf-8", errors=_ODD_TEXT)
@@ -103,13 +103,13 @@ def read_cassette(path: Path) -> tuple[str, list[Entry]]:
         try:
             entry: Any = json.loads(line)
         except ValueError as exc:
-            raise ValueError(f"{path}:{number}: this is no JSON: {exc}; record the cassette again") from None
+            raise ValueError(f"{path}:{number}: this is not JSON: {exc}; record the cassette again") from None
         if not isinstance(entry, dict):
             raise ValueError(f"{path}:{number}: a line of a cassette is an object; record the cassette again")
         entries.append(cast("Entry", entry))
     version = entries[0].get("cassette") if entries else None
     if version != FORMAT:
-        raise ValueError(f"{path}: this is no cassette of format {FORMAT}, but {version!r}; record the cassette again")
+        raise ValueError(f"{path}: this is not a cassette of format {FORMAT}, but {version!r}; record it again")
     return str(entries[0].get("server") or path.stem), entries[1:]
 
 

@@ -81,7 +81,7 @@ class CassetteFactory:
             ValueError: The name is taken, or the cassette is broken.
         """
         if name in self._used:
-            raise ValueError(f"cassette {name!r} is in use in this test; give each server a name of its own: name=...")
+            raise ValueError(f"cassette {name!r} is in use in this test; give each server another name: name=...")
         self._used.add(name)
         path = self._folder / f"{self._stem}{f'-{name}' if name else ''}.jsonl"
         if self._mode == "new" or (self._mode == "once" and not path.exists()):

@@ -72,7 +72,7 @@ class MemoryServer:
         conversations: The number of conversations; a client that reconnects begins another.
 
     Raises:
-        ValueError: `protocol` is no known revision.
+        ValueError: `protocol` is not a known revision.
     """
 
     def __init__(
@@ -147,7 +147,7 @@ class MemoryServer:
         Doing it again replaces the content. As with `toolweave.serve.resource`, a template of URIs takes a function.
 
         Raises:
-            SchemaError: The URI is none, or the function does not fit it.
+            SchemaError: The URI is not valid, or the function does not fit it.
         """
         make = resource(uri, name=name or uri, mime_type=mime_type)
 
@@ -225,10 +225,10 @@ class MemoryServer:
     def send(self, message: Mapping[str, Any] | bytes) -> None:
         """Send every client one message as it is: JSON, or bytes that may be anything.
 
-        Below the protocol: for what no server should say, such as what is no JSON, or an unrequested answer.
+        Below the protocol: for what no server should say, such as what is not JSON, or an unrequested answer.
 
         Raises:
-            TypeError, ValueError: The message is no JSON.
+            TypeError, ValueError: The message is not JSON.
         """
         if isinstance(message, bytes):
             text = message

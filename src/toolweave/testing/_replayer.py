@@ -45,7 +45,7 @@ def replay(path: Path | str, *, repeat: bool = False) -> Replay:
 
     Raises:
         FileNotFoundError: There is no cassette.
-        ValueError: The file is no cassette of this version.
+        ValueError: The file is not a cassette of this version.
     """
     return Replay(Path(path), repeat=repeat)
 

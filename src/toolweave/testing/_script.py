@@ -176,7 +176,7 @@ def _as_written(result: Json) -> Json:
     try:
         return {name: value if _is_plain(value) else _text(value) for name, value in result.items()}
     except (TypeError, ValueError) as exc:
-        raise RequestError(f"this is no JSON: {exc}", code=INTERNAL_ERROR) from None
+        raise RequestError(f"this is not JSON: {exc}", code=INTERNAL_ERROR) from None
 
 
 def _is_plain(value: object) -> bool:

@@ -373,7 +373,7 @@ def _checked(item: Tool | Callable[..., Any]) -> Tool:
             raise no_tools(item, "a Tool or a function, or join a whole toolset with `combined`")
         item = function_tool(item)
     if is_unbound(item):
-        raise SchemaError(f"function {item.name!r} wants its self; give the method of an object")
+        raise SchemaError(f"function {item.name!r} needs its self: pass the method of an object")
     if item.spec.server is None:
         # A server's are judged where its tools are listed.
         check_tool(item)

@@ -54,7 +54,7 @@ class SignInOptions:
             "--scope",
             "--scopes",
             metavar="SCOPE",
-            help="Ask for this scope, too; may be repeated, or be several words.",
+            help="Also request this scope; may be repeated, or be several words.",
         ),
     ] = ()
     device: Annotated[bool, Option("--device", help="Show a code to type on another device.")] = False

@@ -68,7 +68,7 @@ class ConflictPolicy(StrEnum):
 
 
 def list_components(as_json: JsonOption = False) -> ExitCode:
-    """List the components of the catalog, and those of this project."""
+    """List the components of the catalog and of this project."""
     from toolweave.components import Project, component, component_names  # imports are late: --help imports this module
 
     project = Project.at(Path.cwd())
@@ -130,9 +130,9 @@ def update(
 ) -> ExitCode:
     """Merge the changes of the catalog with your edits.
 
-    A three-way merge by lines: the copied files, your edits of them, the catalog's files now. No edit of yours is
-    lost. Exits with 1 when you and the catalog changed the same lines; nothing is changed then, in any file, unless
-    --on-conflict says otherwise.
+    This is a three-way merge by lines of the copied files, your edits and the current files of the catalog. None of
+    your edits is lost. Exits with 1 if you and the catalog changed the same lines. Then no file is changed, unless
+    --on-conflict allows it.
     """
     project, chosen = _chosen(names)
     jobs = [project.update(name, on_conflict=on_conflict.value) for name in chosen if names or name in offered("")]
@@ -159,7 +159,7 @@ def update(
 
 def remove(
     names: Annotated[tuple[str, ...], Positional("COMPONENT", help="Which.", complete=_present)],
-    force: Annotated[bool, Option("--force", help="Delete the files that you changed too.")] = False,
+    force: Annotated[bool, Option("--force", help="Also delete the files that you changed.")] = False,
     dry_run: DryRunOption = False,
     as_json: JsonOption = False,
 ) -> ExitCode:

@@ -38,7 +38,7 @@ def doctor(
     ] = False,
     bold: Annotated[
         bool,
-        Option("--call", help="Call tools that are not marked read-only, too.", needs=["--conformance"]),
+        Option("--call", help="Also call tools that are not marked read-only.", needs=["--conformance"]),
     ] = False,
     through: Annotated[
         bool, Option("--through", help="Compare each server with clients' view of it through a gateway.")

@@ -43,8 +43,8 @@ def explain(
 ) -> ExitCode:
     """Explain why a tool is offered or not, and how models see it.
 
-    Where it comes from; the filter, rule or pin that leaves it out; the changes of each rule of `shape`; what the
-    virtual servers of a gateway's config make of it; and for each API its name there and what its schema loses.
+    Shows the server of the tool, the filter, rule or pin that excludes it, the changes of each rule of `shape`, its
+    form in each virtual server of a gateway's config, and for each model API its name and what its schema loses.
     """
 
     async def body() -> ExitCode:

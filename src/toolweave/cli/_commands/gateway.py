@@ -83,10 +83,10 @@ toolweave gateway console --url http://127.0.0.1:8000
 def run_gateway(options: GatewayRunOptions) -> ExitCode:
     """Serve the servers of a config as one, and follow the config while it runs.
 
-    Over stdio, unless --http is given. A change of the config is taken over at once: what is new is started, what is
-    gone ends with its requests, and all others keep their connections; a file with a mistake changes nothing. SIGHUP
-    reads it again, too. Over HTTP there are virtual servers at /mcp/NAME, /healthz and /readyz, and a console at /ui,
-    whose link signs in once; SIGTERM ends it without losing a request.
+    Over stdio, unless --http is given. A change of the config is applied at once: new servers start, removed servers
+    finish their requests, and unchanged servers keep their connections. A file with a mistake changes nothing. SIGHUP
+    also reloads it. Over HTTP there are virtual servers at /mcp/NAME, /healthz and /readyz, and a console at /ui, whose
+    link signs in once. SIGTERM ends the gateway without losing a request.
     """
     check_options(options)
     if options.install is not None:

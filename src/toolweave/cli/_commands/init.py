@@ -41,7 +41,7 @@ def init(
 ) -> ExitCode:
     """Write a first config file.
 
-    With two servers to start with, or with those of an editor. The file that it writes is trusted.
+    It has two example servers, or the servers of an editor. The file is trusted.
     """
     if file.exists() and not force:
         raise CommandError(f"{str(file)!r} exists", hint="--force replaces it; or name another file")

@@ -94,12 +94,12 @@ class InstallOptions:
 def install(options: InstallOptions) -> ExitCode:
     """Write a published server into a config; nothing is started.
 
-    Its version is pinned. Shown before anything is written: what would run or be reached, and the change of the file.
-    What the server needs is asked for on a terminal, or given by --set; a secret goes into a file that only you can
-    read, or is asked for by the client itself, and the config only refers to it. Where a client has no such reference,
-    it starts the server through Toolweave. A bundle's SHA-256 is checked before it is read. Exits with 1 when the
-    registry's entry or a bundle is refused, with 2 when a value is missing or an entry is there, with 3 when the
-    registry is not reached.
+    Its version is pinned. Before anything is written, the command shows the program or address and the change of the
+    file. It asks for the values that the server needs, or takes them from --set. Secrets are stored in a file that only
+    you can read, or the client asks for them, and the config only refers to them. If a client has no such reference, it
+    starts the server through Toolweave. The SHA-256 of a bundle is checked before it is read. Exits with 1 if the entry
+    of the registry or a bundle is refused, with 2 if a value is missing or the entry exists, and with 3 if the registry
+    cannot be reached.
     """
 
     async def body() -> ExitCode:

@@ -408,8 +408,8 @@ def answer_question(
 ) -> ExitCode:
     """Answer a server's question in a tool call that a run waits with; `toolweave runs show RUN` shows the question.
 
-    Words take the type that the form asks for. Values alone accept, too. Never send a secret in a form: the answer is
-    kept in the store and goes to the server. Exits with 1 when no such question waits, or the values do not fit.
+    Values are converted to the types of the form. Giving values accepts the form. Never send a secret in a form: the
+    answer is stored and sent to the server. Exits with 1 if no such question waits, or the values do not fit.
     """
     from toolweave.cli._arguments import fit_arguments, read_arguments  # late, as below
     from toolweave.cli._stdin import read_all

@@ -92,7 +92,7 @@ class ServeOptions:
         Option(
             "--skills",
             metavar="DIR",
-            help="Serve the skills below this folder, too; may be repeated.",
+            help="Also serve the skills below this folder; may be repeated.",
             excludes={"--config": "those are its servers'", "--reload": "changes of skills show at once"},
         ),
     ] = ()
@@ -126,7 +126,10 @@ class ServeOptions:
     allow_host: Annotated[
         tuple[str, ...],
         Option(
-            "--allow-host", metavar="HOST", help="A name the server is reached by; may be repeated.", needs=["--http"]
+            "--allow-host",
+            metavar="HOST",
+            help="A host name by which clients reach the server; may be repeated.",
+            needs=["--http"],
         ),
     ] = ()
     trusted_proxy: TrustedProxyOption = ()
@@ -151,10 +154,10 @@ def serve(options: ServeOptions) -> ExitCode:
 
     Over stdio, unless --http is given. OBJECT is a server, an application of FastAPI, Starlette or Django, a server
     object of FastMCP or the official SDK, an agent, a function, or a list of these. Without OBJECT: the only server in
-    the file or module, else what is called server, mcp, app or application there, else its @tool functions, else the
-    only such object, else its public functions. Of a folder: the functions of its Python files, prompts/*.md, the files
-    in resources/, and skills/. With --config: all its servers as one; a server that fails costs the others nothing, one
-    that is slow comes later, and `"tool_prefix": ""` keeps a server's own names.
+    the file or module, else the object named server, mcp, app or application, else its @tool functions, else the only
+    such object, else its public functions. A folder is served as the functions of its Python files, prompts/*.md, the
+    files in resources/, and skills/. With --config, all its servers are served as one. If a server fails, the others
+    still work, and slow servers are added when they are ready. `"tool_prefix": ""` keeps a server's own names.
     """
     options = _with_document(options)
     _check(options)

@@ -35,8 +35,8 @@ def tools(
 ) -> ExitCode:
     """List the tools of every server.
 
-    With each server, about how many tokens its definitions take in a model's prompt. Tools are named `server_tool`;
-    those of a server that is given on the command line have their own names.
+    For each server, the output has the approximate number of tokens of its definitions in a model's prompt. Tools are
+    named `server_tool`. Tools of a server that you give on the command line keep their own names.
     """
 
     async def body() -> ExitCode:
@@ -116,7 +116,7 @@ def _note_skipped(fleet: OpenServers) -> None:
         skipped = sum(one.part == "tool" for one in connection.skipped_by_server)
         if skipped:
             what = "1 tool is" if skipped == 1 else f"{skipped} tools are"
-            note(f"{connection.name}: {what} left out by the server; toolweave doctor says which and why")
+            note(f"{connection.name}: {what} left out by the server; toolweave doctor shows which and why")
 
 
 COMMAND = Command(tools, examples=_EXAMPLES)

@@ -70,13 +70,13 @@ def worker(
     options: WorkerOptions,
     targets: Annotated[tuple[str, ...], Positional("TARGET", help="FILE.py[:OBJECT] or MODULE:OBJECT.")] = (),
 ) -> ExitCode:
-    """Do the runs and tasks that were submitted.
+    """Execute the runs and tasks that were submitted.
 
-    Those of the agents and servers that are named, agents of other frameworks that are durable included; without
-    OBJECT, of all in the file or module. Without TARGET, those of the agent of `toolweave runs spawn`, made of
-    --config, --model and the like. Start as many workers as you like, on as many machines: each run is done once, and
-    continues elsewhere when its worker dies. Where a tool call needs a person's yes, the run waits for `toolweave runs
-    approve`, and the worker does something else.
+    TARGET names agents and servers, or durable agents of other frameworks. Without OBJECT, the worker executes the runs
+    of all in the file or module. Without TARGET, it executes those of `toolweave runs spawn`, with an agent made of
+    --config, --model and the other options. Start as many workers as you like, on as many machines. Each run is
+    executed once, and continues at another worker if its worker dies. If a tool call needs an approval, the run waits
+    for `toolweave runs approve`, and the worker continues with other runs.
 
     At the first SIGTERM or Ctrl-C, turns and calls under way have --grace seconds to end. Then runs are handed over to
     other workers, and the exit code is 0. A second signal ends at once.

@@ -48,9 +48,9 @@ def add(
     ] = None,
     command: Annotated[tuple[str, ...], Remainder("COMMAND ARGS...")] = (),
 ) -> ExitCode:
-    """Add a server to a gateway that runs; its tools are there at once.
+    """Add a server to a running gateway. Its tools are available at once.
 
-    It stays until it is removed or the gateway ends: a lasting server belongs into the config.
+    It stays until you remove it or the gateway ends. Write a server that should stay into the config.
     """
     config = _entry(server_url, entry, command)
 
@@ -87,9 +87,9 @@ def _entry(server_url: str | None, entry: str | None, command: tuple[str, ...]) 
 
 
 def remove(target: AdminTarget, name: Annotated[str, Positional("NAME", help="The name of the server.")]) -> ExitCode:
-    """Remove a server from a gateway that runs: its tools are gone at once, its calls may finish.
+    """Remove a server from a running gateway. Its tools are gone at once, and its calls may finish.
 
-    One of the config file comes back when that is read again and still has it.
+    A server of the config file is added again at the next reload, unless you remove it from the file.
     """
 
     async def body(admin: GatewayAdmin) -> ExitCode:
@@ -159,9 +159,10 @@ def reload(
         bool, Option("--yes", "-y", help="Apply a config without most of the servers, or without the rules, in use.")
     ] = False,
 ) -> ExitCode:
-    """Let a gateway that runs read its config again; a config with a mistake changes nothing, and exits with 2.
+    """Reload the config of a running gateway. A config with a mistake changes nothing, and the exit code is 2.
 
-    So does a config that loses more than half of the servers, the section gateway or its rules, unless --yes is given.
+    A config without more than half of the servers, the section gateway or its rules is refused in the same way, unless
+    you give --yes.
     """
 
     async def body(admin: GatewayAdmin) -> ExitCode:

@@ -79,13 +79,16 @@ class GatewayRunOptions:
     allow_host: Annotated[
         tuple[str, ...],
         Option(
-            "--allow-host", metavar="HOST", help="A name the gateway is reached by; may be repeated.", needs=["--http"]
+            "--allow-host",
+            metavar="HOST",
+            help="A host name by which clients reach it; may be repeated.",
+            needs=["--http"],
         ),
     ] = ()
     trusted_proxy: TrustedProxyOption = ()
-    name: Annotated[str | None, Option("--name", metavar="NAME", help="Its name; else that in the config.")] = None
+    name: Annotated[str | None, Option("--name", metavar="NAME", help="Its name. Default: that in the config.")] = None
     rest: Annotated[
-        bool, Option("--rest", help="Offer each tool at POST /tools/NAME too, with /openapi.json.", needs=["--http"])
+        bool, Option("--rest", help="Also offer each tool at POST /tools/NAME, with /openapi.json.", needs=["--http"])
     ] = False
     ui: Annotated[
         bool,
@@ -115,7 +118,7 @@ class GatewayRunOptions:
     )
     drain: Annotated[
         float,
-        Option("--drain", metavar="SECONDS", minimum=0, help="How long requests are still taken after SIGTERM."),
+        Option("--drain", metavar="SECONDS", minimum=0, help="How long requests are still accepted after SIGTERM."),
     ] = 2.0
     no_watch: Annotated[
         bool, Option("--no-watch", help="Read the config again on SIGHUP only, not when it changes.")

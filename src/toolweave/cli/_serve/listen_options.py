@@ -30,7 +30,7 @@ TokenEnvOption = Annotated[
     Option(
         "--token-env",
         metavar="VAR",
-        help="The variable with the bearer token that requests must bring.",
+        help="The variable with the bearer token that requests must have.",
         needs=["--http"],
     ),
 ]

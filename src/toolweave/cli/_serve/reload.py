@@ -31,7 +31,7 @@ _LAST_REQUEST_SECONDS = 60.0
 """Seconds in which the process may start and answer after the client has closed its end, as without --reload."""
 _OTHERS = frozenset({"__pycache__", "node_modules", "site-packages"})
 _RELOADED = "the server was reloaded while it worked on this; ask again"
-_DOWN = "the server does not run since its source changed; its log says why"
+_DOWN = "the server does not run since its source changed; see its log"
 _ENDED = f"the server did not answer within {_LAST_REQUEST_SECONDS:g} s after its input ended"
 
 Ending = Literal["changed", "gone", "ended"]

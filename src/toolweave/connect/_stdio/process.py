@@ -46,7 +46,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
     """A running server process as a `Channel`, with its output and its exit code.
 
     Attributes:
-        junk_lines: The number of lines on standard output that were no JSON-RPC message.
+        junk_lines: The number of lines on standard output that were not JSON-RPC messages.
         last_junk: The last such line, at most 200 characters.
         pieces: The number of pieces of standard output that have arrived.
         stop_seconds: The bound of `stop`; most of it is the server's, to exit by itself.
@@ -265,7 +265,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
         self._disregarded = (since, self._stderr_position)
 
     def count_junk(self, line: bytes) -> None:
-        """Count a line that was no JSON-RPC message, and keep it for error messages."""
+        """Count a line that was not a JSON-RPC message, and keep it for error messages."""
         self.junk_lines += 1
         self.last_junk = line[:200].decode("utf-8", "replace")
 

@@ -23,4 +23,4 @@ def request_text(request_id: int | str, method: str, params: JsonObject) -> byte
                 raise
             return encode_request(request_id, method, plain)
     except (ValueError, TypeError) as exc:
-        raise ToolError(f"the parameters of {method} are no JSON: {exc}", kind=ErrorKind.INVALID_INPUT) from None
+        raise ToolError(f"the parameters of {method} are not JSON: {exc}", kind=ErrorKind.INVALID_INPUT) from None

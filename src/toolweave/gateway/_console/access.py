@@ -39,7 +39,7 @@ def wants_console(wanted: bool | None, *, host: str, token: str | None, hosts: o
         return installed and token is not None and only_this_machine
     if wanted and token is None:
         raise ConfigError(
-            "the console wants an admin token to sign in with: --admin-token-env VAR names one, or admin_token=",
+            "the console requires an admin token to sign in: --admin-token-env VAR names one, or admin_token=",
             field="ui",
         )
     if wanted and not installed:

@@ -85,7 +85,7 @@ class ConsoleApp:
             return self._pages.page(asked, "error.html", status=502, problem=str(error))
         except Exception:  # boundary: a page that fails must not end the gateway, nor show its insides
             _log.exception("the page %s of the console failed", asked.path[:100])
-            return self._pages.page(asked, "error.html", status=500, problem="The page failed; the log says why.")
+            return self._pages.page(asked, "error.html", status=500, problem="The page failed; see the log.")
 
     async def _answer(self, asked: ConsoleRequest, receive: Receive) -> ConsoleReply:
         if asked.path.startswith("/static/"):
@@ -134,7 +134,7 @@ class ConsoleApp:
                 return self._welcome(asked)
             problem = "This link was used before, or is older than an hour."
         elif "signed" in asked.query:
-            problem = "Your browser did not keep the cookie. From another machine the console wants https."
+            problem = "Your browser did not keep the cookie. From another machine, the console requires https."
         return self._pages.page(asked, "sign-in.html", status=401, problem=problem, said="")
 
     def _welcome(self, asked: ConsoleRequest) -> ConsoleReply:

@@ -45,7 +45,7 @@ _ELSEWHERE = (
     "Pages of tools are shown where the console is on this machine: they need an address of their own "
     "beside it, and elsewhere the console knows none. Open it at 127.0.0.1 or localhost."
 )
-_NO_PORT = "The page is not shown: the port of its sandbox is not open; the log of the gateway says why."
+_NO_PORT = "The page is not shown: the port of its sandbox is not open; see the log of the gateway."
 
 
 class ShownApp(NamedTuple):
