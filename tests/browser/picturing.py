@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-__all__ = ["PICTURES", "WIDE", "emulate", "take", "take_both"]
+__all__ = ["PICTURES", "WIDE", "take", "take_both"]
 
 PICTURES = os.environ.get("TOOLWEAVE_TAKE_PICTURES")
 """A folder, to take the pictures of the documentation anew."""
@@ -28,27 +28,19 @@ _TO_WEBP = """async ([png, quality]) => {
 def take(page: Any, name: str, *schemes: str, whole: bool = False) -> None:
     """Take the pictures of a page, where they are wanted; `whole` is all of it, as far as it can be scrolled."""
     for scheme in schemes if PICTURES else ():
-        emulate(page, scheme)
+        page.emulate_media(color_scheme=scheme)
         taken = page.screenshot(full_page=whole, animations="disabled", caret="hide")
         (Path(PICTURES or ".") / f"{name}-{scheme}.webp").write_bytes(_as_webp(page, taken))
 
 
-def emulate(page: Any, scheme: str) -> None:
-    """Let a browser prefer light or dark; a page of the documentation follows when it is loaded again."""
-    page.emulate_media(color_scheme=scheme)
-    if page.locator("body[data-md-color-scheme]").count():
-        page.reload()
-        page.locator(f"body[data-md-color-scheme={'slate' if scheme == 'dark' else 'default'}]").wait_for()
-
-
-def take_both(page: Any, name: str, *, whole: bool = False) -> None:
-    """Take four pictures of a page, where they are wanted: on a wide screen and a phone, in light and dark."""
+def take_both(page: Any, name: str, *schemes: str, whole: bool = False) -> None:
+    """Take pictures of a page, where they are wanted: on a wide screen and a phone, by default in light and dark."""
     if PICTURES:
         before = page.viewport_size
         for size, ending in ((WIDE, ""), (PHONE, "-phone")):
             page.set_viewport_size(size)
             page.evaluate("window.scrollTo(0, 0)")
-            take(page, f"{name}{ending}", "light", "dark", whole=whole)
+            take(page, f"{name}{ending}", *(schemes or ("light", "dark")), whole=whole)
         page.set_viewport_size(before)
         page.emulate_media(color_scheme="light")
 
