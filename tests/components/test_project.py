@@ -223,7 +223,7 @@ def test_a_component_that_is_not_there_is_told_with_what_there_is(tmp_path: Path
 def test_a_folder_where_a_file_belongs_is_told(tmp_path: Path) -> None:
     (tmp_path / "mcp_server" / "tools.py").mkdir(parents=True)
 
-    with pytest.raises(ConfigError, match="is no file"):
+    with pytest.raises(ConfigError, match="is not a file"):
         Project(tmp_path).add(SERVER)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -101,7 +102,7 @@ def test_no_page_shows_a_secret(browser: Browser) -> None:
 
 def pid(browser: Browser, server: str) -> str:
     """Return the process of a server, as the page shows it."""
-    cells = [part.partition("</td>")[0] for part in row(browser.get("/ui/"), server).split('<td class="number">')[1:]]
+    cells = re.findall(r'<td class="number"[^>]*>(.*?)</td>', row(browser.get("/ui/"), server))
     return cells[2]
 
 
