@@ -240,29 +240,39 @@ async def session_entries(store: Store, agent: str, session: str) -> list[Delete
 async def count_ended(store: Store, now: float) -> EndedRuns:
     """Count the runs that have ended, reading the entries of those hours alone whose total is not known."""
     counted = EndedRuns()
-    async for total in iter_documents(store, TOTALS):
-        # An hour more, for clocks that differ from the store's.
-        is_whole = total.key > _hour(now + _HOUR)
-        known = object_or_empty(total.value)
-        if is_whole and known:
-            counted.add(known["by_status"], known["tokens"])
-            continue
-        ended = EndedRuns()
-        async for found in iter_documents(store, ENDED, f"{total.key}/"):
-            status, *tokens = found.value
-            ended.add({status: 1}, tokens)
-        counted.add(ended.by_status, ended.tokens)
-        if is_whole:
-            await _keep_total(store, total, ended, now)
+    # An hour more, for clocks that differ from the store's.
+    begun = _hour(now + _HOUR)
+    async for page in iter_pages(store, TOTALS):
+        new: list[Put] = []
+        for total in page:
+            known = object_or_empty(total.value)
+            if total.key > begun and known:
+                counted.add(known["by_status"], known["tokens"])
+                continue
+            ended = EndedRuns()
+            async for found in iter_documents(store, ENDED, f"{total.key}/"):
+                status, *tokens = found.value
+                ended.add({status: 1}, tokens)
+            counted.add(ended.by_status, ended.tokens)
+            if total.key > begun:
+                new.append(_kept_total(total, ended, now))
+        await _keep(store, new)
     return counted
 
 
-async def _keep_total(store: Store, total: Document, ended: EndedRuns, now: float) -> None:
-    """Store the total of an hour, unless a run was added to it meanwhile or the store is read-only."""
+def _kept_total(total: Document, ended: EndedRuns, now: float) -> Put:
     value = {"by_status": dict(ended.by_status), "tokens": ended.tokens}
     ttl = _HOUR * (int(total.key) + 3) - now
+    return Put(collection=TOTALS, key=total.key, value=value, ttl=ttl, expect=total.revision)
+
+
+async def _keep(store: Store, totals: Sequence[Put]) -> None:
+    """Store totals, but for hours to which a run was added meanwhile; a store may be read-only."""
     with suppress(StoreError):
-        await store.put(TOTALS, total.key, value, ttl=ttl, expect=total.revision)
+        if not totals or await store.write(totals) is not None:
+            return
+        for one in totals:
+            await store.write([one])
 
 
 def _hour(at: float) -> str:
