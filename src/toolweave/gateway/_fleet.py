@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeAlias
 
 import anyio
 
-from toolweave._json_types import as_object, as_text
+from toolweave._json_types import as_object, text_or_empty
 from toolweave.errors import RequestError
 from toolweave.gateway._replicas import ReplicaGone, Replicas, UnknownToReplica
 from toolweave.serve._request import Json
@@ -164,7 +164,7 @@ class Fleet:
         return sorted([self.here, *(Peer(name, key) for key, name in others.items())])
 
     async def _received(self, body: Json) -> Json | None:
-        handler = self._handlers.get(as_text(body.get("topic")) or "")
+        handler = self._handlers.get(text_or_empty(body.get("topic")))
         request = as_object(body.get("body"))
         if handler is None or request is None:
             return None

@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from toolweave._json_types import Json, as_object, as_text, object_entries, text_entries, without_empty
+from toolweave._json_types import Json, as_object, as_text, object_entries, text_entries, text_or_empty, without_empty
 from toolweave._value import Value
 from toolweave.protocol.uris import web_address_problem
 
@@ -188,8 +188,8 @@ def read_card(value: object, *, url: str = "") -> ServerCard:
     card = as_object(value)
     if card is None:
         raise ValueError("it is not a JSON object")
-    name = as_text(card.get("name"))
-    if name is None or not name:
+    name = text_or_empty(card.get("name"))
+    if not name:
         raise ValueError("it has no 'name'")
     problems: list[str] = []
     if _NAME.fullmatch(name) is None:
@@ -219,14 +219,14 @@ def read_card(value: object, *, url: str = "") -> ServerCard:
 def _remotes(value: object, problems: list[str]) -> Sequence[CardRemote]:
     found: list[CardRemote] = []
     for number, one in enumerate(object_entries(value)[:_MAX_LISTED], 1):
-        url = as_text(one.get("url")) or ""
-        transport = as_text(one.get("type")) or ""
+        url = text_or_empty(one.get("url"))
+        transport = text_or_empty(one.get("type"))
         if transport not in _TRANSPORTS:
             problems.append(f"remote {number} has an unknown type and was left out")
         elif not _is_address(url):
             problems.append(f"remote {number} has no web address and was left out")
         else:
-            headers = (as_text(entry.get("name")) or "" for entry in object_entries(one.get("headers")))
+            headers = (text_or_empty(entry.get("name")) for entry in object_entries(one.get("headers")))
             versions = tuple(text_entries(one.get("supportedProtocolVersions")))
             found.append(
                 CardRemote(url=url, transport=transport, versions=versions, headers=tuple(filter(None, headers)))
@@ -251,13 +251,13 @@ def read_catalog(value: object) -> tuple[Sequence[CatalogEntry], Sequence[str]]:
     problems: list[str] = []
     for number, one in enumerate(object_entries(catalog["entries"])[:_MAX_LISTED], 1):
         # "mediaType" is the name that drafts of the catalog had.
-        kind = as_text(one.get("type")) or as_text(one.get("mediaType")) or ""
+        kind = as_text(one.get("type")) or text_or_empty(one.get("mediaType"))
         if kind.partition(";")[0].strip().lower() != CARD_TYPE:
             continue
-        url = as_text(one.get("url")) or ""
+        url = text_or_empty(one.get("url"))
         data = one.get("data")
         if data is None and web_address_problem(url) is not None:
             problems.append(f"entry {number} has no address and no card, and was left out")
             continue
-        found.append(CatalogEntry(identifier=as_text(one.get("identifier")) or "", url=url, data=data))
+        found.append(CatalogEntry(identifier=text_or_empty(one.get("identifier")), url=url, data=data))
     return found, problems
