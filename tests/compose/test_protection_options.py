@@ -40,6 +40,7 @@ from toolweave.serve import (
     SessionRules,
     TaskRule,
     Upstream,
+    directory,
 )
 from toolweave.state import MemoryStore
 from toolweave.tools import combined, filtered
@@ -209,6 +210,10 @@ WRONG: list[tuple[Make, Mapping[str, object], str]] = [
     (tool, {"annotations": ["readOnlyHint"]}, "tool.annotations is a mapping, or None, not list"),
     (tool, {"threads": "4"}, "tool.threads is a whole number, or None, not str"),
     (tool, {"description": 5}, "tool.description is a string, or None, not int"),
+    (server, {"exclude_tags": [5]}, "exclude_tags is a list of strings, not list"),
+    (server, {"exclude": 5}, "exclude is a list of strings, not int"),
+    (server, {"versions": 5}, "versions is a string, or None, not int"),
+    (directory, {"path": ".", "hidden": "no"}, "directory.hidden is True or False, not str"),
     (alias, {"sunset": "2030-01-01"}, "sunset is a date, not str"),
     (alias, {"deprecated": 5}, "deprecated is a text, True, False or None, not int"),
     (keep, {"predicate": "add"}, "predicate is a function, not str"),

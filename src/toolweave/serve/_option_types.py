@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import get_args
 
 from toolweave.jobs._queue import WorkBackend
@@ -14,6 +14,7 @@ from toolweave.tools._option_checks import (
     FLAG,
     SECRETS,
     TEXT,
+    TEXTS,
     OptionKind,
     check_choice,
     check_kinds,
@@ -33,6 +34,20 @@ _KINDS: Mapping[str, OptionKind] = {
     "request_state_keys": SECRETS.or_none,
     "sessions": instance_of(SessionRules, "SessionRules(...)"),
 }
+
+
+def _is_name_list(value: object) -> bool:
+    # One text is one name; an iterator is read later, once.
+    return TEXT.fits(value) or TEXTS.fits(value) or isinstance(value, Iterator)
+
+
+_NAMES = OptionKind(_is_name_list, "a list of strings")
+_OFFERS: Mapping[str, OptionKind] = {
+    "name": TEXT,
+    "version": TEXT,
+    **dict.fromkeys(("include", "exclude", "include_tags", "exclude_tags"), _NAMES),
+    "versions": TEXT.or_none,
+}
 _CHOICES: Mapping[str, Sequence[object]] = {
     "cache_scope": ("private", "public"),
     "expose_errors": (*get_args(ExposeErrors), None),  # a slip must not unmask
@@ -49,6 +64,15 @@ def check_option_types(options: object) -> None:
     check_kinds(options, _KINDS)
     for option, choices in _CHOICES.items():
         check_choice(option, getattr(options, option), choices)
+
+
+def check_offers(**options: object) -> None:
+    """Check the options that say which offers a server has: a tag or a name of another type would leave nothing out.
+
+    Raises:
+        TypeError: An option has another type.
+    """
+    check_kinds(options, _OFFERS)
 
 
 def check_auth(auth: object) -> None:

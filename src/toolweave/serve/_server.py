@@ -44,7 +44,7 @@ from toolweave.serve._offers.prompts import PromptLike
 from toolweave.serve._offers.resources import ResourceLike
 from toolweave.serve._offers.selection import ChosenOffers
 from toolweave.serve._operations import Operations
-from toolweave.serve._option_types import check_auth, check_option_types
+from toolweave.serve._option_types import check_auth, check_offers, check_option_types
 from toolweave.serve._plain_calls import PlainCalls
 from toolweave.serve._request import Feature, Json, Middleware, Offered, Request
 from toolweave.serve._request_context import HandlerRunner
@@ -241,6 +241,7 @@ def create_mcp_server(  # noqa: PLR0913  # keyword-only, each with a default
         ValueError: A setting is invalid, `include` or `exclude` names an unknown tool, or the folder is empty.
     """
     info = _info(name, version, about)
+    check_offers(name=name, version=version, include=include, exclude=exclude, **about)
     parts = parts_of(about.get("folder"))
     registry, toolset = with_registry(joined_tools(tools, parts))
     included = frozenset(given_names(include))

@@ -23,6 +23,7 @@ from toolweave.serve._offers.templates import Template
 from toolweave.serve._request import Json
 from toolweave.tools._call import CallContext
 from toolweave.tools._media import File, named_type
+from toolweave.tools._option_checks import COUNT, FLAG, check_kinds
 from toolweave.tools._toolset import Unsubscribe
 
 MAX_FILES = 10_000
@@ -51,7 +52,9 @@ def directory(
 
     Raises:
         NotADirectoryError: The path is not a directory.
+        TypeError: An option has another type.
     """
+    check_kinds({"hidden": hidden, "max_files": max_files}, {"hidden": FLAG, "max_files": COUNT}, owner="directory")
     root = Path(path).resolve()
     if not is_directory(root):
         raise NotADirectoryError(f"{str(path)!r} is not a directory, so its files cannot be offered as resources")
