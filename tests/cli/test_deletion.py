@@ -119,6 +119,7 @@ def test_a_user_is_erased_after_a_yes_and_what_still_names_them_is_an_exit_code(
             "sign_ins": 0,
             "audit_lines": 0,
             "mentions": {},
+            "unsearched": [],
         },
     )
     assert b"user-17/holiday" not in raw(path)
