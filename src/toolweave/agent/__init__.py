@@ -1,6 +1,6 @@
 """Agents: the loop in which a model works with tools, and everything around it.
 
-Depends on the `Model` and `Toolset` protocols; knows no provider and no connection. Exports the public names.
+Depends on the `Model` and `Toolset` protocols, not on a provider or a connection. Exports the public names.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Components: source code that is copied into a user's project, edited there, and updated without losing an edit.
 
-Knows nothing of tools, servers and models: the components are texts in the catalog.
+Independent of tools, servers and models: the components are texts in the catalog.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """One MCP server, kept alive, and its tools as a `Toolset`.
 
-The room knows how to reach a server and to speak with it; it refuses to know other servers,
-models, agents and how anything is shown.
+This package reaches a server and speaks MCP with it. It does not depend on other servers, models or agents, or on
+how anything is shown.
 """
 
 from __future__ import annotations

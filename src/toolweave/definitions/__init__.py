@@ -1,7 +1,7 @@
 """Pins, scans and rules for the definitions of a server, applied before a model reads them.
 
 Pins show that a trusted definition has changed, scans find texts that mislead, rules change names, descriptions and
-arguments. Knows definitions, calls and results; no connection and no terminal.
+arguments. Depends on definitions, calls and results, not on a connection or a terminal.
 """
 
 from __future__ import annotations

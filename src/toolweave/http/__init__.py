@@ -1,6 +1,6 @@
 """HTTP/1.1 to one origin: a pool of connections, proxies, addresses tried side by side, inflation within a bound.
 
-Knows nothing of MCP, redirects, cookies or credentials: those are the caller's.
+Independent of MCP, redirects, cookies and credentials, which are the caller's.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Durable jobs: a job in a store is done once, by any worker, even if workers die (`[distributed]`).
 
 Agents' runs and servers' tasks are kinds of job (`JobKind`). A queue wakes workers: docket's on Redis, Valkey or in
-memory. The room knows neither agents nor servers.
+memory. Independent of agents and servers.
 """
 
 from __future__ import annotations

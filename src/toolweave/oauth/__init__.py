@@ -1,6 +1,6 @@
 """OAuth 2.1 as an MCP client needs it: discovery, registration, grants, proofs, and where tokens are kept.
 
-Knows HTTP and settings; refuses to know MCP messages, connections and servers.
+Depends on HTTP and settings, not on MCP messages, connections or servers.
 """
 
 from __future__ import annotations

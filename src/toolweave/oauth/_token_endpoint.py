@@ -273,7 +273,7 @@ class TokenEndpoint:
             FetchFailed: The server does not revoke tokens, or no answer arrived.
         """
         if self.server.revocation_endpoint is None:
-            raise FetchFailed("its authorization server revokes no tokens", final=True)
+            raise FetchFailed("its authorization server does not support revocation", final=True)
         form = {"token": token, "token_type_hint": hint}
         await self.post(self.server.revocation_endpoint, "the revocation endpoint", form)
 

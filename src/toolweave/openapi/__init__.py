@@ -1,6 +1,6 @@
 """An API that an OpenAPI document describes, or an ASGI application in this process, as a toolset.
 
-Knows HTTP, schemas and tools; refuses to know MCP, servers and models.
+Depends on HTTP, schemas and tools, not on MCP, servers or models.
 """
 
 from __future__ import annotations

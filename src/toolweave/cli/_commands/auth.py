@@ -109,7 +109,7 @@ def login(
         else:
             answer(f"server {config.name!r}: {lasting(row)}\n{_details(row)}")
         if config.auth is None or config.auth.oauth is None:
-            note(f'to use it in a config, say so in the entry of {config.name!r}: "auth": "oauth"')
+            note(f'to use it in a config, add this to the entry of {config.name!r}: "auth": "oauth"')
         return ExitCode.OK
 
     return run(body, verbose=options.verbose)
