@@ -126,6 +126,9 @@ WAYS: dict[str, Way] = {
         ["'no-such-command'", "its command 'no-such-command' was not found"],
         "install it, or give its full path in 'command'",
     ),
+    "a folder in place of a program": Way(
+        ["--", "{folder}"], ["its command '{folder}' is a folder"], "name the program in it"
+    ),
     "a program that its shell does not find": Way(
         ["--", "sh", "-c", "no-such-program serve"],
         ["no-such-program", "exit code 127"],

@@ -48,6 +48,7 @@ COMMANDS: dict[str, tuple[list[str], str]] = {
     ),
     "nearly a command of a group that runs without": (["gateway", "stauts"], "did you mean status?"),
     "start of a gateway": (["gateway", "start"], "did you mean toolweave gateway run?"),
+    "the status of a group that lists": (["auth", "status"], "did you mean toolweave auth list?"),
     "help in a group": (["runs", "help"], "toolweave runs --help lists all"),
 }
 OPTIONS: dict[str, tuple[list[str], str]] = {
@@ -90,6 +91,9 @@ WORDS: dict[str, tuple[list[str], str]] = {
     "help": (["tools", "help"], "toolweave tools --help shows its options"),
     "a URL without a scheme": (["tools", "--url", "127.0.0.1:8000/mcp"], "must start with http:// or https://"),
     "a URL without a scheme to sign in at": (["auth", "login", "--url", "example.org/mcp"], "https://example.org/mcp"),
+    "servers in one word": (["tools", "--config", "two.json", "--server", "aye,bee"], "--server aye --server bee"),
+    "a server in other letters": (["tools", "--config", "two.json", "-s", "AYE"], "did you mean aye?"),
+    "a server that is nearly right": (["doctor", "--config", "two.json", "-s", "beee"], "did you mean bee?"),
     "a folder as config": (["tools", "--config", "folder"], "name a file in the folder: --config folder/mcp.json"),
     "a script as config": (
         ["tools", "--config", "server.py"],
@@ -119,6 +123,8 @@ ALL = [pytest.param(*slip, id=name) for group in (COMMANDS, OPTIONS, WORDS, ARGU
 def test_a_slip_has_a_hint_with_the_right_form(cli: Cli, folder: Path, words: list[str], hint: str) -> None:
     (folder / "folder").mkdir()
     (folder / "server.py").write_text("def add(a: int, b: int) -> int:\n    return a + b\n")
+
+    (folder / "two.json").write_text('{"mcpServers": {"aye": {"command": "x"}, "bee": {"command": "x"}}}')
 
     done = cli(*words)
 

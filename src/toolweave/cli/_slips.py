@@ -13,6 +13,7 @@ from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
 from toolweave.cli._help import HELP_NAMES
+from toolweave.cli._options import repeated_option
 from toolweave.protocol import methods
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ _COMMANDS: Mapping[str, str] = {
 _SYNONYMS: Mapping[str, Sequence[str]] = {
     "ls": ("list",),
     **dict.fromkeys(("rm", "del", "delete", "remove", "uninstall"), ("remove", "delete", "erase", "logout")),
-    **dict.fromkeys(("get", "info", "cat", "view", "print", "describe"), ("show", "status", "list")),
+    **dict.fromkeys(("get", "info", "cat", "view", "print", "describe", "status"), ("show", "status", "list")),
     **dict.fromkeys(("create", "new", "begin"), ("init", "spawn", "add", "write")),
     **dict.fromkeys(("start", "serve", "up"), ("run", "spawn")),
     **dict.fromkeys(("cancel", "kill", "abort", "down"), ("stop",)),
@@ -342,4 +343,18 @@ def config_hint(path: Path) -> str | None:
         return f"the command of a server stands after --: -- python {shlex.quote(text)}"
     if path.suffix in _SCRIPTS:
         return f"the command of a server stands after --: -- node {shlex.quote(text)}"
+    return None
+
+
+def server_hint(names: Sequence[str], known: Sequence[str]) -> str | None:
+    """Return a hint for names of servers that a config does not have; None if none is likely."""
+    for name in names:
+        if "," in name:
+            several = shlex.join(repeated_option("--server", name.replace(" ", "").split(",")))
+            return f"the option is repeated for each server: {several}"
+        for one in known:
+            if one != name and one.casefold() == name.casefold():
+                return f"did you mean {one}?"
+        if name not in known:
+            return did_you_mean(name, known)
     return None

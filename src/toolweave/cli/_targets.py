@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,12 +42,24 @@ async def select(target: Target) -> LoadedConfig:
     else:
         loaded = default_config()
     if target.server:
-        loaded = loaded.select(target.server)
+        loaded = _selected(loaded, target.server)
     elif not names_in(loaded):
         raise _nothing_to_start(target, loaded)
     if not target.config and not target.trust:
         await require_trust(loaded)
     return _timed(loaded, target.timeout)
+
+
+def _selected(loaded: LoadedConfig, names: Sequence[str]) -> LoadedConfig:
+    try:
+        return loaded.select(names)
+    except ConfigError as error:
+        from toolweave.cli._slips import server_hint  # only a slip needs it
+
+        hint = server_hint(names, names_in(loaded))
+        if hint is not None:
+            error.add_note(hint)
+        raise
 
 
 def _loaded(path: Path) -> LoadedConfig:

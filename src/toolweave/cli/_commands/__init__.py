@@ -27,7 +27,7 @@ COMMANDS: Mapping[str, str] = {
     "gateway": "Serve a config as one gateway that follows it while it runs.",
     "worker": "Do the runs and tasks that were submitted.",
     "init": "Write a first config file.",
-    "search": "Find servers in the registry of MCP servers.",
+    "search": "Find servers in the registry of MCP servers, or at an address.",
     "install": "Write a published server into a config; nothing is started.",
     "add": "Copy a component's source code into this project.",
     "demo": "Show everything once, offline.",

@@ -103,6 +103,8 @@ def find_program(command: str, *, env: Mapping[str, str], cwd: str | None, serve
         found = shutil.which(str(path))
         if found is not None:
             return str(Path(found).absolute())
+        if is_directory(path):
+            raise ConnectError(f"its command {command!r} is a folder; name the program in it", server=server)
         if exists(path):
             raise ConnectError(f"its command {command!r} is not executable; run chmod +x on it", server=server)
     if " " in command.strip():
