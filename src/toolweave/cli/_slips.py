@@ -81,7 +81,7 @@ _COMMANDS: Mapping[str, str] = {
     **dict.fromkeys(("get-prompt", "prompt"), "toolweave prompts --get NAME key=value"),
     **dict.fromkeys(("ui", "console"), "toolweave gateway console --url URL"),
 }
-"""Commands of other tools, each with the command here."""
+"""Hints for the commands of other tools."""
 
 _SYNONYMS: Mapping[str, Sequence[str]] = {
     "ls": ("list",),

@@ -25,7 +25,7 @@ COMMANDS: Mapping[str, str] = {
     "chat": "Talk to a model that uses the servers' tools.",
     "serve": "Serve functions, apps, APIs, a folder or a config as one server.",
     "gateway": "Serve a config as one gateway that follows it while it runs.",
-    "worker": "Do the runs and tasks that were submitted.",
+    "worker": "Execute the runs and tasks that were submitted.",
     "init": "Write a first config file.",
     "search": "Find servers in the registry of MCP servers, or at an address.",
     "install": "Write a published server into a config; nothing is started.",
