@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from random import Random
 from typing import Any, cast
 
-from toolweave.providers._combining import joined
+from toolweave.schema._combining import joined
 from toolweave.schema._limits import local_target
 from toolweave.schema._normalize import types_of
 

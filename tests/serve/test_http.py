@@ -26,7 +26,7 @@ from toolweave import connect_mcp, tool
 from toolweave.errors import ConfigError
 from toolweave.serve import create_mcp_server
 from toolweave.serve._http.limits import HttpLimits
-from toolweave.serve._http.options import HttpOptions, HttpSettings
+from toolweave.serve._http.options import CompleteHttpOptions, HttpOptions
 from toolweave.serve._http.response import HTTP_STATUS
 
 pytestmark = pytest.mark.anyio
@@ -390,7 +390,7 @@ async def test_errors_have_the_http_status_that_the_sdk_gives_them() -> None:
 
 
 async def test_the_options_and_their_defaults_name_the_same_things() -> None:
-    assert HttpOptions.__annotations__.keys() == {field.name for field in dataclasses.fields(HttpSettings)}
+    assert HttpOptions.__annotations__.keys() == {field.name for field in dataclasses.fields(CompleteHttpOptions)}
 
 
 async def test_a_websocket_is_closed() -> None:

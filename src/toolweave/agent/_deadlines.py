@@ -1,4 +1,4 @@
-"""Deadlines of runs that wait for a person: who is reminded, and what happens when nobody answers.
+"""Deadlines of runs that wait for a person: reminders, and the end of a wait without an answer.
 
 The deadline of a run is in its record, so any process can apply it. Workers do so about once a minute.
 
@@ -26,7 +26,7 @@ WAITING_SECONDS = 14 * 86_400.0
 """Seconds that a run waits for a person by default."""
 
 WhenDue: TypeAlias = Literal["deny", "cancel"]
-"""What happens to a run at its deadline: its calls are denied and the model continues, or the run is cancelled."""
+"""The end of a wait at its deadline: the calls are denied and the model continues, or the run is cancelled."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,7 @@ class WaitingNotice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitingPolicy:
-    """How long the runs of an agent wait for a person, without a process (`attended="later"`).
+    """The bound of the time that runs wait for a person, without a process (`attended="later"`).
 
     Attributes:
         seconds: Seconds until the deadline, from the moment when the run begins to wait; None for no deadline: the run

@@ -58,6 +58,7 @@ class Durable:
         queue: Queue of the runs for workers; without one, spawned runs execute in this process.
 
     Attributes:
+        keep_seconds: Seconds that its runs are kept.
         conversations: Its conversations, by session.
         jobs: Its runs as jobs of workers, or None without a queue.
         known: The record and the start of one run, if they were just read.

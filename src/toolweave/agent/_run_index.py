@@ -174,7 +174,7 @@ def deletions_of(run: IndexedRun, record: Document, now: float) -> list[Change]:
 
 
 def ended_deletions(record: Document, now: float) -> list[Change]:
-    """Return the changes after which a run that has ended is not counted: it is deleted, or begins anew."""
+    """Return the changes that take an ended run out of the counts: it is deleted, or begins again."""
     until = _expiry_in(record)
     if until is None:
         return []

@@ -5,7 +5,7 @@ Only declares them; `targets.py` turns them into server entries.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated
@@ -106,11 +106,3 @@ def given_options(options: Target, group: type[Target] = Target, *, but: tuple[s
     """
     given = [one.name for one in fields(group) if one.name not in but and getattr(options, one.name) != one.default]
     return ["--" if name == "command" else f"--{name.replace('_', '-')}" for name in given]
-
-
-def repeated_option(name: str, values: Iterable[str]) -> list[str]:
-    """Return an option with each of these values, as words of a command line: `--server a --server b`."""
-    words: list[str] = []
-    for value in values:
-        words += [name, value]
-    return words

@@ -13,7 +13,6 @@ from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
 from toolweave.cli._help import HELP_NAMES
-from toolweave.cli._options import repeated_option
 from toolweave.protocol import methods
 
 if TYPE_CHECKING:
@@ -344,6 +343,14 @@ def config_hint(path: Path) -> str | None:
     if path.suffix in _SCRIPTS:
         return f"the command of a server stands after --: -- node {shlex.quote(text)}"
     return None
+
+
+def repeated_option(name: str, values: Iterable[str]) -> list[str]:
+    """Return an option with each of these values, as words of a command line: `--server a --server b`."""
+    words: list[str] = []
+    for value in values:
+        words += [name, value]
+    return words
 
 
 def server_hint(names: Sequence[str], known: Sequence[str]) -> str | None:

@@ -223,7 +223,7 @@ class JobKind(Protocol[R]):
         ...
 
     async def sweep(self) -> None:
-        """Do what is due for jobs that no worker has; called about once a minute, by one worker at a time."""
+        """Do the periodic work for jobs that no worker has; called about once a minute, by one worker at a time."""
         ...
 
     async def clean(self, record: R) -> None:

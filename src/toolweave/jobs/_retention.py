@@ -1,4 +1,4 @@
-"""How long the data of agents is kept."""
+"""Retention of the data of agents."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ KEEP_SECONDS = 30 * 86_400.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retention:
-    """How long the data of agents is kept; the store deletes what has expired.
+    """The time that the data of agents is kept; the store deletes expired data.
 
     A change is for runs and conversations that are written after it.
 
@@ -41,7 +41,7 @@ class RetainingBackend(Protocol):
 
     @property
     def retention(self) -> Retention | None:
-        """How long the data of agents without such a setting is kept; None for the default."""
+        """The retention of agents without a setting of their own; None for the default."""
         ...
 
 

@@ -148,7 +148,7 @@ class JobWorker(Generic[R]):
         return lost
 
     async def sweep(self) -> None:
-        """Resubmit lost jobs, and do what is due for those that wait.
+        """Resubmit lost jobs, and do the periodic work for those that wait.
 
         Raises:
             StoreError: The store or the queue cannot be reached.

@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 
-from toolweave.providers._combining import as_text
 from toolweave.providers._strict import types_of_values
+from toolweave.schema._combining import as_text
 from toolweave.schema._json_values import JsonValue, SchemaNode, SchemaView, listed, members, text
 from toolweave.schema._normalize import CONSTRAINTS, type_keyword
 

@@ -14,7 +14,6 @@ from typing import Any
 from toolweave._json_types import only_members, without_members
 from toolweave._repairs import Repair
 from toolweave.errors import SchemaError
-from toolweave.providers._combining import as_text, either, joined
 from toolweave.providers._lowered_level import (
     anchors_of,
     bound_items,
@@ -32,6 +31,7 @@ from toolweave.providers._lowered_level import (
 )
 from toolweave.providers._profiles import LEGAL_ARGUMENTS, MINIMAL, PROFILES, SchemaProfile, SchemaRules
 from toolweave.providers._strict import check_not_recursive, check_strict, close, shut, types_of_values
+from toolweave.schema._combining import as_text, either, joined
 from toolweave.schema._json_values import JsonValue, SchemaNode, SchemaView, listed, members, named, text, texts
 from toolweave.schema._limits import check_schema, local_target
 from toolweave.schema._normalize import (

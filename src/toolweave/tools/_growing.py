@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable
 
 from toolweave.tools._names import AssignedNames
 from toolweave.tools._toolset import Listeners, ToolsChanged, Toolset, ToolSnapshot, Unsubscribe
-from toolweave.tools._wrappers import CombinedToolset, OfferedPart
+from toolweave.tools._wrappers import JoinedToolset, OfferedPart
 
 
-class GrowingToolset(CombinedToolset):
+class GrowingToolset(JoinedToolset):
     """Several toolsets as one, to which others are added while it is used; of two tools of one name the first keeps it.
 
     Args:

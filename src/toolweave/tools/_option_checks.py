@@ -122,7 +122,7 @@ def check_predicate(name: str, value: object) -> None:
 
 
 def decided(name: str, answer: object) -> bool:
-    """Return what a function that `check_predicate` let through has decided.
+    """Return the decision of a function that `check_predicate` accepted.
 
     Raises:
         TypeError: It returned an awaitable, as a lambda around an async function does; it would count as true.

@@ -300,7 +300,7 @@ def combined(*toolsets: Toolset, on_conflict: Literal["rename", "skip", "error"]
         ValueError: `on_conflict` is another word.
     """
     check_choice("on_conflict", on_conflict, ("rename", "skip", "error"))
-    view = CombinedToolset(toolsets, on_conflict, AssignedNames(), range(len(toolsets)))
+    view = JoinedToolset(toolsets, on_conflict, AssignedNames(), range(len(toolsets)))
     view.snapshot()
     if on_conflict == "error":
         view.on_conflict = "rename"
@@ -314,7 +314,7 @@ def joined(toolsets: Mapping[Hashable, Toolset], given: AssignedNames) -> BaseTo
         toolsets: By keys that stay the same when a toolset is opened again.
         given: The names assigned so far; later ones are added.
     """
-    return CombinedToolset(tuple(toolsets.values()), "rename", given, toolsets)
+    return JoinedToolset(tuple(toolsets.values()), "rename", given, toolsets)
 
 
 class OfferedPart:
@@ -567,7 +567,7 @@ class _FilteredToolset(_MappedToolset):
                 _log.warning("a filter names a tool that there is not: %s: %s", field, missing)
 
 
-class CombinedToolset(_ForwardingToolset):
+class JoinedToolset(_ForwardingToolset):
     """Several toolsets as one; the names in `given` belong to the pairs of a toolset's key and a tool's name in it."""
 
     __slots__ = ("_given", "_keys", "on_conflict")

@@ -12,7 +12,7 @@ from toolweave._text import counted
 from toolweave.cli._command import Command, Option, Positional
 from toolweave.cli._exit_codes import CommandError, ExitCode
 from toolweave.cli._install.clients import InstallClient
-from toolweave.cli._options import BaseUrlOption, VerboseOption, repeated_option
+from toolweave.cli._options import BaseUrlOption, VerboseOption
 from toolweave.cli._serve.listen import LOOPBACK, keep_started_objects, listening, state_keys_in, token_auth
 from toolweave.cli._serve.listen_options import (
     EventStoreOption,
@@ -27,6 +27,7 @@ from toolweave.cli._serve.listen_options import (
     TrustedProxyOption,
     event_settings,
 )
+from toolweave.cli._slips import repeated_option
 
 if TYPE_CHECKING:
     from toolweave.config import LoadedConfig, ServerConfig

@@ -42,7 +42,7 @@ class ReportingBackend:
 
     @property
     def retention(self) -> Retention | None:
-        """How long the data of the backend's agents is kept."""
+        """The retention of the data of the backend's agents."""
         return self._backend.retention
 
     @property

@@ -130,7 +130,7 @@ def hook_of(config: ServerConfig) -> AuthHook | None:
 
 
 def problems_of(hook: AuthHook | None) -> tuple[str, ...]:
-    """Return what a hook reports about the sign-in."""
+    """Return the report of a hook about the sign-in."""
     return tuple(getattr(hook, "problems", ()))
 
 

@@ -34,7 +34,7 @@ from toolweave.serve._http.layered import ResponseMaker
 from toolweave.serve._http.legacy import LegacyHttp
 from toolweave.serve._http.limits import HttpLimits
 from toolweave.serve._http.mirrored import MirroredArguments
-from toolweave.serve._http.options import HttpOptions, HttpSettings, check_option_names
+from toolweave.serve._http.options import CompleteHttpOptions, HttpOptions, check_option_names
 from toolweave.serve._http.origins import Origins
 from toolweave.serve._http.response import ResponseLimits
 from toolweave.serve._http.root_routes import TakesRoutes, add_routes
@@ -371,13 +371,13 @@ def http_app(served: ServedEndpoint, *, host: str = "127.0.0.1", options: HttpOp
     """
     check_option_names("an MCP server over HTTP", options or {})
     load_validator()  # a process that serves loads all of it before it accepts
-    return HttpApp(_AppParts(served, host, HttpSettings(**(options or {}))))
+    return HttpApp(_AppParts(served, host, CompleteHttpOptions(**(options or {}))))
 
 
 class _AppParts:
     """The validated parts of an app."""
 
-    def __init__(self, served: ServedEndpoint, host: str, settings: HttpSettings) -> None:
+    def __init__(self, served: ServedEndpoint, host: str, settings: CompleteHttpOptions) -> None:
         self.served = served
         self.settings = settings
         self.origins: Origins = Origins(

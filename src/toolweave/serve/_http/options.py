@@ -81,7 +81,7 @@ _KINDS: Mapping[str, OptionKind] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HttpSettings:
+class CompleteHttpOptions:
     """`HttpOptions` with every default filled in."""
 
     path: str = "/mcp"
