@@ -200,7 +200,7 @@ async def langchain(scenario: Scenario, person: Person) -> AsyncGenerator[Played
 class _Toolweave:
     def __init__(self, hub: Any, tools: Any) -> None:
         self._hub = hub
-        self._exported = import_module("toolweave.export").AnthropicTools(tools)
+        self._exported = import_module("toolweave.providers").AnthropicTools(tools)
 
     async def tools(self) -> list[dict[str, Any]]:
         for text in self._hub.warnings:
@@ -244,7 +244,7 @@ async def toolweave(scenario: Scenario, person: Person) -> AsyncGenerator[Played
 class _Caller:
     def __init__(self, caller: Any) -> None:
         self._caller = caller
-        self._exported = import_module("toolweave.export").AnthropicTools(caller.connection)
+        self._exported = import_module("toolweave.providers").AnthropicTools(caller.connection)
 
     async def tools(self) -> list[dict[str, Any]]:
         await self._caller.look()

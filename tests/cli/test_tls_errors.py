@@ -93,7 +93,7 @@ FAILURES: dict[str, Failure] = {
     "a self-signed certificate": Failure(
         self_signed,
         "self-signed certificate",
-        "to trust a certificate authority of your self_signed, name its file in SSL_CERT_FILE",
+        "to trust a certificate authority of your own, name its file in SSL_CERT_FILE",
     ),
     "an authority in another program's variable": Failure(
         self_signed,

@@ -103,7 +103,7 @@ async def test_arguments_that_are_no_json_are_an_error_of_that_call_only(value: 
     assert fine.structured_content["arguments"] == {"x": [1.5, None, True, "ü", {}]}
     assert result.error is not None
     assert result.error.kind is ErrorKind.INVALID_INPUT
-    assert "no JSON" in result.text
+    assert "not JSON" in result.text
 
 
 async def test_arguments_larger_than_any_pipe_arrive_whole() -> None:

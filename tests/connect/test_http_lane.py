@@ -320,7 +320,7 @@ async def test_answers_with_string_ids_and_in_batches_are_taken() -> None:
         assert await wire.request("ping", {}) == {"n": 1}
         assert await wire.request("ping", {}) == {"n": 2}
         assert (await wire.request("tools/list", {}))["tools"] == [None, {"name": "t"}]
-        with pytest.raises(ToolError, match="no JSON"):
+        with pytest.raises(ToolError, match="not JSON"):
             await wire.request("tools/call", {"arguments": {"a": float("nan")}})
     assert [method for method, _ in taken] == ["notifications/x"]
 

@@ -34,7 +34,7 @@ def test_a_request_holds_exactly_its_parameters(method: str, params: dict[str, A
 @pytest.mark.parametrize("bad", [math.nan, [math.inf], {"deep": -math.inf}, object(), "\ud800"])
 def test_a_value_that_json_cannot_hold_is_refused_in_each_call_and_costs_no_later_one(bad: object) -> None:
     for _ in range(2):
-        with pytest.raises(ToolError, match=r"the parameters of tools/call are no JSON"):
+        with pytest.raises(ToolError, match=r"the parameters of tools/call are not JSON"):
             request_text(1, "tools/call", {"name": "t", "arguments": {"x": bad}})
         assert json.loads(request_text(1, "tools/call", {"name": "t"}))["params"] == {"name": "t"}
 

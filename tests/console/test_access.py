@@ -204,7 +204,7 @@ def test_on_other_addresses_it_is_there_on_demand_behind_the_admin_token(tmp_pat
         assert page.cookies[0].startswith("toolweave-console-default=")
         assert browser.get("/ui/", headers).status == 200
         without = Browser(base).get("/ui/?signed=in", headers)
-        assert "wants https" in without.text
+        assert "requires https" in without.text
 
 
 @pytest.mark.slow

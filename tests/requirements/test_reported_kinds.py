@@ -26,7 +26,7 @@ CLIENTS: Mapping[str, tuple[str, str]] = {
         "test_an_answer_that_is_nearly_right_is_read_unless_its_owner_wants_no_repairs",
     ),
     "a pattern that a model API does not take": (
-        "schema/test_lowering.py",
+        "providers/test_lowering.py",
         "test_a_pattern_with_look_around_is_said_in_the_description",
     ),
     "a tool that a model API refuses": (
@@ -70,7 +70,7 @@ CLIENTS: Mapping[str, tuple[str, str]] = {
         "test_the_bounds_of_openai_hold_for_azure_too",
     ),
     "names of arguments that an API refuses": (
-        "schema/test_lowering.py",
+        "providers/test_lowering.py",
         "test_a_name_that_an_api_refuses_costs_no_tool_and_comes_back_as_it_was",
     ),
     "HTTP+SSE behind the prefix of a proxy": (
@@ -82,11 +82,11 @@ CLIENTS: Mapping[str, tuple[str, str]] = {
         "test_arguments_that_nearly_fit_reach_the_server_as_its_schema_has_them",
     ),
     "references in another spelling": (
-        "schema/test_lowering.py",
+        "providers/test_lowering.py",
         "test_a_reference_is_followed_in_every_spelling",
     ),
     "an alternative that nothing fits": (
-        "schema/test_lowering.py",
+        "providers/test_lowering.py",
         "test_an_alternative_that_nothing_fits_is_dropped",
     ),
     "base64 in another form": (

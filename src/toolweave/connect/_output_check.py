@@ -114,8 +114,13 @@ async def result_in(
         result = read(raw)
     # By the reading: a flag that is not a boolean, or a block of the type `error`, makes it an error too.
     if result.is_error or raw.get("status") == "failed":
-        return read(masked(raw, redact))
+        # What is odd in it was noted by the first reading.
+        return tool_result(masked(raw, redact), server=server, note=_noted_already)
     return result
+
+
+def _noted_already(change: str) -> None:
+    """Ignore a change."""
 
 
 def without_secrets(result: Json, redact: Callable[[str], str]) -> Json:
