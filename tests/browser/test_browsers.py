@@ -1,4 +1,4 @@
-"""The console and the pages of the site in each browser of this machine: Chromium, Firefox and WebKit."""
+"""The console and the pages of the site in each browser of this machine: Chromium and WebKit."""
 
 from __future__ import annotations
 

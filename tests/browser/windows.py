@@ -1,7 +1,7 @@
-"""Windows of the browsers that this machine has, driven in one way: Chromium, Firefox and WebKit.
+"""Windows of the browsers that this machine has, driven in one way: Chromium and WebKit.
 
-Chromium and Firefox are driven by Playwright, Firefox over WebDriver BiDi. WebKit is the one of GTK, driven by its
-`WebKitWebDriver` over HTTP, on a display without a screen. Elements are named by XPath, which all of them understand.
+Chromium is driven by Playwright. WebKit is the one of GTK, driven by its `WebKitWebDriver` over HTTP, on a display
+without a screen. Elements are named by XPath, which both understand.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ __all__ = ["SECONDS", "Window", "browsers", "opened_window"]
 SECONDS = 60
 """How long a window waits for an element."""
 _CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
-_FIREFOX = ("firefox", "firefox-esr")
 _ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
 
 
@@ -75,7 +74,7 @@ def opened_window(browser: str, folder: Path) -> Generator[Window]:
         if browser == "webkit":
             yield stack.enter_context(_webkit(folder))
         else:
-            yield stack.enter_context(_by_playwright(browser))
+            yield stack.enter_context(_chromium())
 
 
 class _Page:
@@ -156,17 +155,12 @@ class _Session:
 
 
 @contextmanager
-def _by_playwright(browser: str) -> Generator[Window]:
+def _chromium() -> Generator[Window]:
     playwright: Any = importlib.import_module("playwright.sync_api")  # it need not be installed
     with playwright.sync_playwright() as driver:
-        if browser == "chromium":
-            as_root = ["--no-sandbox"] if os.geteuid() == 0 else []  # its sandbox needs another user
-            launched = driver.chromium.launch(executable_path=_program(_CHROMIUM), args=as_root)
-        else:
-            launched = driver.firefox.launch(channel="moz-firefox", executable_path=_program(_FIREFOX))
-        # Firefox cannot emulate these yet, so they are left as they are
-        page = launched.new_page(color_scheme="null", reduced_motion="null", forced_colors="null", contrast="null")
-        yield _Page(page)
+        as_root = ["--no-sandbox"] if os.geteuid() == 0 else []  # its sandbox needs another user
+        launched = driver.chromium.launch(executable_path=_program(_CHROMIUM), args=as_root)
+        yield _Page(launched.new_page())
         launched.close()
 
 
