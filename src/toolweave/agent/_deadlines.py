@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from toolweave.agent._approval import WaitingCall
-from toolweave.agent._run_index import WAITING, agent_prefix
+from toolweave.agent._run_index import WAITING, agent_prefix, run_id_of
 from toolweave.jobs._retention import check_duration
 from toolweave.state import Store, iter_documents
 from toolweave.tools._option_checks import check_choice
@@ -82,9 +82,8 @@ class WaitingPolicy:
         """Return the time of the deadline and that of the reminder, for a run that begins to wait now."""
         if self.seconds is None:
             return None, None
-        has_reminder = self.remind_seconds is not None and self.remind_seconds < self.seconds
         due_at = now + self.seconds
-        if self.remind_seconds is None or not has_reminder:
+        if self.remind_seconds is None or self.remind_seconds >= self.seconds:
             return due_at, None
         return due_at, due_at - self.remind_seconds
 
@@ -122,7 +121,7 @@ async def due_notices(store: Store, agent: str | None, now: float) -> Sequence[D
     due: list[DueNotice] = []
     async for found in iter_documents(store, WAITING, agent_prefix(agent)):
         due_at, remind_at = found.value
-        run_id = found.key.partition("/")[2]
+        run_id = run_id_of(found)
         if due_at is not None and due_at <= now:
             due.append(DueNotice(run_id, due_at, is_reminder=False))
         elif due_at is not None and remind_at is not None and remind_at <= now:

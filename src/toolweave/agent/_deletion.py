@@ -20,6 +20,7 @@ from toolweave.agent._records import (
     STARTS,
     RunRecord,
     conversation_key,
+    read_batches,
     record_of,
     unreadable,
 )
@@ -30,9 +31,6 @@ from toolweave.jobs._kind import owner_prefix
 from toolweave.jobs._lease import is_held
 from toolweave.state import Change, Delete, Document, Store, iter_documents
 from toolweave.state._deletions import deletions, write_deletions
-
-_BATCH = 100
-"""Records that are read at once."""
 
 
 async def delete_run(store: Store, run_id: str) -> int:
@@ -109,11 +107,8 @@ async def _runs_in(store: Store, sessions: Collection[tuple[str, str]]) -> list[
 
 async def _existing(store: Store, run_ids: Sequence[str]) -> list[Document]:
     """Return the records that exist of runs."""
-    found: list[Document] = []
-    for first in range(0, len(run_ids), _BATCH):
-        names = [(RUNS, run_id) for run_id in run_ids[first : first + _BATCH]]
-        found += [one for one in await store.read(names) if one is not None]
-    return found
+    found = await read_batches(store, [(RUNS, run_id) for run_id in run_ids])
+    return [one for one in found if one is not None]
 
 
 async def _delete_all(store: Store, tops: Sequence[Document]) -> int:

@@ -48,6 +48,8 @@ CONVERSATIONS = "conversations"
 APPROVALS = "approvals"
 """Digests of the tools that are permanently allowed to an agent, below its name."""
 
+_BATCH = 200
+"""Documents that are read at once; even, so that the two of a pair are read together."""
 _FORM = 1
 
 RecordedStatus: TypeAlias = Literal["pending", "running", "waiting", "completed", "stopped", "cancelled", "failed"]
@@ -241,6 +243,14 @@ async def start_from_document(store: Store, record: RunRecord, found: Document |
         meta=began.get("meta", {}),
         on_unknown=began.get("on_unknown"),
     )
+
+
+async def read_batches(store: Store, names: Sequence[tuple[str, str]]) -> list[Document | None]:
+    """Return documents by collection and key, a batch of them at a time."""
+    found: list[Document | None] = []
+    for first in range(0, len(names), _BATCH):
+        found += await store.read(names[first : first + _BATCH])
+    return found
 
 
 async def read_record(store: Store, run_id: str) -> RunRecord | None:

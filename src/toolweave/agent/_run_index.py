@@ -205,12 +205,12 @@ async def recent_pages(store: Store, agent: str | None, session: str | None) -> 
 
 async def waiting_ids(store: Store, agent: str | None = None) -> list[str]:
     """Return the ids of the runs that wait for a person, of an agent or of all."""
-    return [_run_id(found) async for found in iter_documents(store, WAITING, agent_prefix(agent))]
+    return [run_id_of(found) async for found in iter_documents(store, WAITING, agent_prefix(agent))]
 
 
 async def open_runs(store: Store, agent: str | None = None) -> list[OpenRun]:
     """Return the runs that are pending or running, of an agent or of all."""
-    return [OpenRun(_run_id(found), *found.value) async for found in iter_documents(store, OPEN, agent_prefix(agent))]
+    return [OpenRun(run_id_of(found), *found.value) async for found in iter_documents(store, OPEN, agent_prefix(agent))]
 
 
 async def sessions_named(store: Store, name: str) -> list[tuple[str, str, str | None]]:
@@ -290,6 +290,6 @@ def agent_prefix(agent: str | None) -> str:
     return owner_prefix(agent)
 
 
-def _run_id(entry: Document) -> str:
+def run_id_of(entry: Document) -> str:
     """Return the id of the run of an entry below the name of its agent."""
     return entry.key.partition("/")[2]

@@ -24,6 +24,7 @@ from toolweave.agent._records import (
     RunRecord,
     children_of,
     conversations,
+    read_batches,
     read_record,
     record_of,
     unreadable,
@@ -99,8 +100,6 @@ class SessionInfo:
     messages: int
 
 
-_BATCH = 100
-"""Runs that are read at once."""
 _NO_ANSWER = "nobody answered in time"
 
 
@@ -396,15 +395,12 @@ class RunStatuses:
 
     async def _infos(self, run_ids: Sequence[str]) -> list[RunInfo]:
         """Return the present status of runs, in this order; those that are gone are left out."""
-        infos: list[RunInfo] = []
-        for first in range(0, len(run_ids), _BATCH):
-            batch = run_ids[first : first + _BATCH]
-            names = [(collection, run_id) for collection in (RUNS, LEASES) for run_id in batch]
-            found = await self._store.read(names)
-            for record, lease in zip(found[: len(batch)], found[len(batch) :], strict=True):
-                if record is not None:
-                    infos.append(_info(record, is_held=is_living(lease)))
-        return infos
+        names: list[tuple[str, str]] = []
+        for run_id in run_ids:
+            names += [(RUNS, run_id), (LEASES, run_id)]
+        found = await read_batches(self._store, names)
+        pairs = zip(found[::2], found[1::2], strict=True)
+        return [_info(record, is_held=is_living(lease)) for record, lease in pairs if record is not None]
 
     async def _held(self) -> set[str]:
         """Return the ids of the runs that a living process executes."""

@@ -32,13 +32,7 @@ _JSON_ARGS = ("--json-args", "--json-args JSON")
 
 _OPTIONS: Mapping[str, Sequence[tuple[str, str]]] = {
     **dict.fromkeys(("--port", "--host", "--bind", "--listen", "--address", "-p"), (_HTTP, _URL)),
-    **dict.fromkeys(
-        ("--transport", "--stdio", "-t"),
-        (
-            ("--http", "--http [HOST:]PORT for HTTP, and without it stdio"),
-            ("--url", "--url URL, or -- COMMAND ARGS..."),
-        ),
-    ),
+    **dict.fromkeys(("--transport", "--stdio", "-t"), _TRANSPORTS),
     **dict.fromkeys(("--endpoint", "--server-url", "--uri", "--sse"), (_URL,)),
     **dict.fromkeys(("--command", "--cmd", "--exec"), (_COMMAND_LINE,)),
     **dict.fromkeys(("--env", "-e"), ((_REMAINDER, "-- env NAME=VALUE COMMAND ARGS..."),)),

@@ -85,7 +85,6 @@ else:
                 "Connecting",
                 "McpConnection",
                 "connect_mcp",
-                "find_server_cards",
             ),
             "_event_subscriptions": ("ListenerDecorator",),
             "_feed.list_cache": ("ListChanged",),

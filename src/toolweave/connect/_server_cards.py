@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from urllib.parse import urlsplit, urlunsplit
 
 from toolweave._json_types import Json
@@ -20,6 +21,7 @@ from toolweave.protocol.server_cards import (
 
 _SECONDS = 10.0
 _MAX_CARDS = 50
+_ACCEPTED = {"accept": f"{CARD_TYPE}, application/json"}
 
 
 class FoundCards(Value, frozen=True, kw_only=True):
@@ -47,7 +49,7 @@ async def find_server_cards(url: str, *, seconds: float = _SECONDS) -> FoundCard
     problems: list[str] = []
     for where in _places(url):
         try:
-            answer = await fetch.get(where, "the server card", headers={"accept": f"{CARD_TYPE}, application/json"})
+            answer = await fetch.get(where, "the server card", headers=_ACCEPTED)
         except FetchFailed as exc:
             problems.append(str(exc))
             continue
@@ -65,12 +67,8 @@ async def card_at(url: str, *, seconds: float = _SECONDS) -> ServerCard | None:
     """Return the card of an endpoint at the reserved place, or None if there is none that can be read."""
     fetch = GuardedFetch([url], seconds=seconds)
     for where in _places(url):
-        try:
-            answer = await fetch.get(where, "the server card", headers={"accept": f"{CARD_TYPE}, application/json"})
-            if answer.status == 200:
-                return read_card(answer.decoded(Json), url=where)
-        except (FetchFailed, ValueError):
-            continue
+        with suppress(FetchFailed, ValueError):
+            return await _fetched_card(fetch, where)
     return None
 
 
@@ -125,7 +123,17 @@ async def _card_of(fetch: GuardedFetch, entry: CatalogEntry) -> ServerCard:
     """
     if entry.data is not None:
         return read_card(entry.data)
-    answer = await fetch.get(entry.url, "the server card", headers={"accept": f"{CARD_TYPE}, application/json"})
+    return await _fetched_card(fetch, entry.url)
+
+
+async def _fetched_card(fetch: GuardedFetch, url: str) -> ServerCard:
+    """Return the card at an address.
+
+    Raises:
+        FetchFailed: It cannot be fetched.
+        ValueError: It is not a card.
+    """
+    answer = await fetch.get(url, "the server card", headers=_ACCEPTED)
     if answer.status != 200:
         raise FetchFailed(f"HTTP {answer.status}", final=True)
-    return read_card(answer.decoded(Json), url=entry.url)
+    return read_card(answer.decoded(Json), url=url)

@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+from toolweave._json_types import as_number
+
 KEEP_SECONDS = 30 * 86_400.0
 """Seconds that a run is kept after its last change by default."""
 
@@ -52,7 +54,8 @@ def check_duration(name: str, value: object) -> None:
         TypeError: It is not a number.
         ValueError: It is not more than 0, or not finite.
     """
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
+    seconds = as_number(value)
+    if seconds is None:
         raise TypeError(f"{name} is a number of seconds, not {type(value).__name__}")
-    if not (value > 0 and math.isfinite(value)):
+    if not 0 < seconds < math.inf:
         raise ValueError(f"{name} is more than 0 seconds, not {value!r}")

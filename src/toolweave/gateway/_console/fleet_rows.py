@@ -25,6 +25,7 @@ _ABSENT = "absent"
 _WORST = ("bad", "busy", "good")
 
 ContentT = TypeVar("ContentT")
+RowT = TypeVar("RowT")
 
 
 class ServerHere(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,6 +96,18 @@ def read_replies(replies: FleetReplies, kind: type[ContentT]) -> tuple[Mapping[P
         except msgspec.ValidationError:
             silent[peer] = "it has another version"
     return found, silent
+
+
+def places_of(found: Mapping[Peer, Sequence[RowT]]) -> list[tuple[RowT, Sequence[str]]]:
+    """Return the rows of all replicas, each once with the names of the replicas that have it, if not all do."""
+    places: dict[RowT, list[str]] = {}
+    for peer, rows in found.items():
+        for one in rows:
+            places.setdefault(one, []).append(peer.name)
+    for names in places.values():
+        if len(names) == len(found):
+            names.clear()
+    return list(places.items())
 
 
 def tone_of(state: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from toolweave._text import counted
-from toolweave.gateway._console.fleet_rows import read_replies
+from toolweave.gateway._console.fleet_rows import places_of, read_replies
 from toolweave.gateway._console.rendering import ConsolePages
 from toolweave.gateway._console.requests import ConsolePage, ConsoleRefusal, ConsoleReply, ConsoleRequest
 from toolweave.gateway._fleet import Peer
@@ -69,9 +69,5 @@ class KeyPages:
 
 def _rows(found: Mapping[Peer, KeysHere]) -> Sequence[tuple[KeyStatus, Sequence[str]]]:
     """Return the keys of all replicas, each with the names of the replicas that have it, if not all do."""
-    places: dict[KeyStatus, list[str]] = {}
-    for peer, here in found.items():
-        for one in here.keys:
-            places.setdefault(one, []).append(peer.name)
-    rows = sorted(places.items(), key=lambda row: (row[0].name, row[0].sha256, row[0].revoked))
-    return [(one, () if len(names) == len(found) else names) for one, names in rows]
+    rows = places_of({peer: here.keys for peer, here in found.items()})
+    return sorted(rows, key=lambda row: (row[0].name, row[0].sha256, row[0].revoked))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import anyio
 import anyio.to_thread
@@ -15,10 +15,9 @@ from toolweave.definitions import PinChange, Pins, ServerIdentity, allow, lock_p
 from toolweave.errors import ConfigError, ServerError, StoreError
 from toolweave.gateway._caller_hubs import signs_in
 from toolweave.gateway._console.fleet_changes import outcome, report
-from toolweave.gateway._console.fleet_rows import read_replies
+from toolweave.gateway._console.fleet_rows import places_of, read_replies
 from toolweave.gateway._console.rendering import ConsolePages, as_json
 from toolweave.gateway._console.requests import ConsolePage, ConsoleRefusal, ConsoleReply, ConsoleRequest
-from toolweave.gateway._fleet import Peer
 from toolweave.gateway._managed import ManagedGateway
 from toolweave.gateway._sign_in_first import sign_in_tool
 from toolweave.oauth import SignInStatus, TokenKey, TokenStore, default_token_store, resource_of
@@ -95,7 +94,7 @@ class TrustPages:
     async def pins(self, asked: ConsoleRequest, receive: Receive) -> ConsoleReply:
         """Show the differences from the pins, and the findings of the scan of definitions."""
         found, silent = read_replies(await self._gateway.fleet.look("pins", {}), PinsHere)
-        shown = _views(found)
+        shown = places_of({peer: here.servers for peer, here in found.items()})
         total = sum(len(one.changes) for one, _ in shown)
         return self._pages.page(asked, "pins.html", servers=shown, total=total, silent=silent)
 
@@ -191,15 +190,6 @@ def _shown(change: PinChange) -> ShownChange:
         after="" if change.after is None else as_json(change.after),
         seen=_digest(change),
     )
-
-
-def _views(found: Mapping[Peer, PinsHere]) -> Sequence[tuple[PinnedView, Sequence[str]]]:
-    """Return the servers of all replicas, each with the names of the replicas that it is for, if not for all."""
-    places: dict[PinnedView, list[str]] = {}
-    for peer, here in found.items():
-        for one in here.servers:
-            places.setdefault(one, []).append(peer.name)
-    return [(one, () if len(names) == len(found) else names) for one, names in places.items()]
 
 
 def _as_callers(config: ServerConfig) -> tuple[str, str, str]:
