@@ -106,6 +106,8 @@ class DueNotice:
         Raises:
             StoreError: The store cannot be written.
         """
+        # Only a document that does not exist yet can be created, so one of several processes gets the notice. The key
+        # has the deadline: a run that waits again has other notices.
         kind = "reminder" if self.is_reminder else "deadline"
         seconds = self.due_at - now + _CLAIM_SECONDS if self.is_reminder else _CLAIM_SECONDS
         key = f"{self.run_id}/{kind}/{self.due_at:.6f}"
@@ -120,6 +122,7 @@ async def due_notices(store: Store, agent: str | None, now: float) -> Sequence[D
     """
     due: list[DueNotice] = []
     async for found in iter_documents(store, WAITING, agent_prefix(agent)):
+        # The entry is a hint: a run that was answered meanwhile is found by its record when the notice is given.
         due_at, remind_at = found.value
         run_id = run_id_of(found)
         if due_at is not None and due_at <= now:

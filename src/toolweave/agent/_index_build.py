@@ -38,6 +38,8 @@ async def ensure_index(store: Store, now: float) -> None:
         left: Sequence[Document] = [one for one in page if not is_indexed(one)]
         while left:
             left = await _indexed(store, left, now)
+    # The version is written last: a process that dies before repeats the whole, which does nothing twice, as an entry
+    # is the same document however often it is written.
     async for agent, session, _ in conversations(store):
         await store.put(SESSION_NAMES, session_key(agent, session), True)
     with suppress(StoreError):  # of a store that can only be read, and has its indexes
@@ -55,8 +57,11 @@ async def _indexed(store: Store, records: Sequence[Document], now: float) -> Seq
         ttl = max(0.0, (found.expires_at or now) - now)
         written, *entries = record_changes(record, ttl=ttl, at=now)
         if record.status in ("pending", "running"):
+            # Without the record, which its process writes at any moment: its next write brings its entries.
+            # The entries here are hints until then, and their reader looks at the record.
             await store.write([*entries, *start_entries(record, ttl)])
         else:
+            # With the record and over its revision: a run that begins again meanwhile must not be counted as ended.
             await store.write([written, *entries, *start_entries(record, ttl)])
     again = await store.read([(RUNS, one.key) for one in records])
     revisions = {one.key: one.revision for one in records}

@@ -91,6 +91,11 @@ class Fleet:
         async with self._looking.setdefault(key, anyio.Lock()):
             now = anyio.current_time()
             self._kept = {one: kept for one, kept in self._kept.items() if kept[0] > now - _KEPT_SECONDS}
+            # A page's key has what its reader typed, so the locks of pages that nobody reads are dropped. One that is
+            # held stays: a second lock for the same page would let two looks run at once.
+            for one in self._looking.keys() - self._kept.keys():
+                if not self._looking[one].locked():
+                    del self._looking[one]
             if self._replicas is not None and key in self._kept:
                 return self._kept[key][1]
             replies = await self._request_all(topic, body, _LOOK_SECONDS)

@@ -110,6 +110,7 @@ class RevokedKeys:
         digests = [digest.hex() for digest, identity in entries if identity.client_id == name]
         if not digests:
             raise KeyError(f"no API key is named {name!r}")
+        # First here, where it cannot fail: a key that leaked is refused by this process even if the store is away.
         self._apply(dict.fromkeys(digests, name))
         _log.warning("the API keys of %r were revoked", name)
         problem = None
@@ -144,6 +145,7 @@ class RevokedKeys:
         return end
 
     async def _read_often(self, replicas: Replicas) -> None:
+        # Messages between replicas may be lost; this bounds how long a lost one matters.
         while True:
             await anyio.sleep(_READ_SECONDS)
             if replicas.away is None:
@@ -194,6 +196,8 @@ class RevokedKeys:
         for body in bodies:
             key = hashlib.sha256(body["digest"].encode()).hexdigest()
             puts.append(Put(collection=_REVOKED, key=key, value=replicas.sealed(body, _bound(key))))
+        # Stored first: a replica that misses the message reads the store. What fails in between stays pending, and both
+        # are repeated, since a revocation that comes twice changes nothing.
         await replicas.store.write(puts)
         await replicas.broadcast(_KIND, {"keys": bodies})
         self._unpublished.difference_update(pending)

@@ -80,6 +80,7 @@ class AppendedFile:
         written = int(found.st_mtime // _DAY)
         if found.st_size == 0 or written >= day:
             return
+        # A link and not a renaming, which would replace the file of that day: of several processes one makes the link.
         # Another process may have moved it meanwhile: then the name exists, and the file at the path is the new one.
         with suppress(FileExistsError):
             os.link(self._path, f"{self._path}.{_date(written)}")
