@@ -28,8 +28,8 @@ __all__ = ["NOT_COUNTED", "Worked", "heard_in", "noted_in", "opened"]
 T = TypeVar("T")
 SOON = 1.0
 """Seconds after which the job of a dead worker is given to another."""
-NOT_COUNTED = ("put run-leases", "put run-submitted", "put run-sweeps")
-"""What a worker writes as time goes by, or when it looks for lost runs."""
+NOT_COUNTED = ("put run-leases", "put run-submitted", "put run-sweeps", "put run-index")
+"""What a worker writes as time goes by, when it looks for lost runs, or when it is the first to read a store."""
 
 
 @dataclass(frozen=True, kw_only=True)
