@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import json
 import random
 import statistics
@@ -94,6 +95,12 @@ async def fill(store: Store, count: int) -> None:
 async def looked(store: Store) -> dict[str, list[float]]:
     """Return the milliseconds of each look: the first, and the median of the others."""
     statuses = RunStatuses(store)
+    # whose runs have all ended
+    users = itertools.count(WAITING + LEFT)
+
+    async def delete_session(user: int) -> None:
+        assert await statuses.delete_session(f"agent-{user % 5}", f"user-{user}/chat")
+
     looks: dict[str, Callable[[], Awaitable[object]]] = {
         "recent": statuses.recent,
         "recent of an agent": lambda: statuses.recent(agent="agent-3"),
@@ -104,6 +111,7 @@ async def looked(store: Store) -> dict[str, list[float]]:
         "active": statuses.active,
         "find": lambda: statuses.find("00"),
         "data of a user": UserData(store, "user-7").find,
+        "delete a session": lambda: delete_session(next(users)),
     }
     figures: dict[str, list[float]] = {}
     for name, look in looks.items():

@@ -5,11 +5,12 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
+import anyio
 import pytest
 
 from tests.jobs.places import client_of
 from toolweave.errors import StoreError
-from toolweave.state import RedisStore, SqliteStore
+from toolweave.state import Put, RedisStore, SqliteStore
 
 pytestmark = pytest.mark.anyio
 
@@ -51,23 +52,34 @@ async def test_a_file_that_another_process_reads_is_compacted_later(tmp_path: Pa
     assert b"a-secret" not in raw(path)
 
 
-async def test_a_compacted_redis_has_no_names_of_deleted_documents_and_expires_the_others(redis_url: str) -> None:
+async def test_a_compacted_redis_has_no_names_of_deleted_and_expired_documents(redis_url: str) -> None:
     now = 1_000_000.0
     store = RedisStore(redis_url, clock=lambda: now)
     async with store, client_of(redis_url) as client:
-        for number in range(600):
+        for number in range(250):
             await store.put("c", f"gone-{number}", number, ttl=10_000)
             await store.delete("c", f"gone-{number}")
+            await store.put("c", f"brief-{number}", number, ttl=50)
         await store.put("c", "kept", 1, ttl=100)
         await store.put("c", "lasting", 2)
+        now += 51
         await store.compact()
 
-        (order,) = [key async for key in client.scan_iter("*:order")]
-        names = b" ".join(await client.zrange(order, 0, -1))
-        assert b"gone-" not in names
+        names = [await client.zrange(f"{{toolweave}}:{index}", 0, -1) for index in ("order", "ends")]
+        assert names == [[b"1:c:kept", b"1:c:lasting"], [b"1:c:kept"]]
         assert [one.key for one in await store.scan("c")] == ["kept", "lasting"]
-        now += 101
+        now += 50
         assert [one.key for one in await store.scan("c")] == ["lasting"]
-        for number in range(150):  # writes sweep what expired
+        for number in range(8):  # of which one sweeps
             await store.put("c", "lasting", number)
-        assert b"kept" not in b" ".join(await client.zrange(order, 0, -1))
+        assert await client.zrange("{toolweave}:order", 0, -1) == [b"1:c:lasting"]
+
+
+async def test_a_compacted_redis_has_no_names_of_documents_that_it_expired_itself(redis_url: str) -> None:
+    async with RedisStore(redis_url) as store, client_of(redis_url) as client:
+        await store.write([Put(collection="c", key=f"brief-{number}", value=number, ttl=0.01) for number in range(250)])
+        await store.put("c", "kept", 1, ttl=100)
+        with anyio.fail_after(60):
+            while await client.zcard("{toolweave}:order") != 1:
+                await store.compact()
+        assert [one.key for one in await store.scan("c")] == ["kept"]

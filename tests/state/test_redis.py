@@ -354,7 +354,7 @@ async def test_what_expired_is_passed_over_and_swept_a_portion_at_a_time(redis_u
     connected = client(redis_url)
 
     def documents() -> int:
-        return sum(name[:1].isdigit() for name in connected.hkeys("{toolweave}:documents"))
+        return len(connected.keys("{toolweave}:document:*"))
 
     async with RedisStore(redis_url, clock=lambda: now) as store:
         for number in range(1_200):
@@ -376,12 +376,12 @@ async def test_what_expired_is_passed_over_and_swept_a_portion_at_a_time(redis_u
             *((f"070{number}", "new") for number in range(8)),
             ("last", "kept"),
         ]
-        ordered = connected.zrange("{toolweave}:order", 0, -1)
-        assert documents() == len([name for name in ordered if b" done:" not in name]) == 9
+        assert documents() == connected.zcard("{toolweave}:order") == 9
+        assert connected.zcard("{toolweave}:ends") == 0
     connected.close()
 
 
-async def test_a_write_takes_one_command_of_each_kind_however_many_documents_it_changes(redis_url: str) -> None:
+async def test_a_write_takes_one_command_a_document_and_one_of_each_other_kind(redis_url: str) -> None:
     connected = client(redis_url)
     async with RedisStore(redis_url) as store:
         await store.write([Put(collection="c", key=key, value=1, ttl=60) for key in "ab"])  # which sweeps
@@ -391,9 +391,85 @@ async def test_a_write_takes_one_command_of_each_kind_however_many_documents_it_
         counted = connected.info("commandstats")
 
     assert {name.removeprefix("cmdstat_"): one["calls"] for name, one in counted.items() if "config" not in name} == {
-        "evalsha": 1, "time": 1, "hmget": 1, "hdel": 1, "hset": 1, "zadd": 1
+        "evalsha": 1, "time": 1, "mget": 1, "unlink": 1, "set": len(puts) + 2, "zadd": 2, "zrem": 2
     }  # fmt: skip
     connected.close()
+
+
+async def test_redis_itself_removes_a_document_that_expires(redis_url: str) -> None:
+    connected = client(redis_url)
+    async with RedisStore(redis_url) as store:
+        await store.write(
+            [
+                Put(collection="c", key="brief", value=1, ttl=0.2),
+                Put(collection="c", key="long", value=2, ttl=3_600),
+                Put(collection="c", key="kept", value=3),
+            ]
+        )
+        left = {key: connected.pttl("{toolweave}:document:1:c:" + key) for key in ("brief", "long", "kept")}
+        with anyio.fail_after(60):  # no write of ours removes it
+            while connected.exists("{toolweave}:document:1:c:brief"):
+                await anyio.sleep(0.01)
+        found = await store.scan("c")
+        read = await store.read([("c", "brief"), ("c", "long")])
+        anew = await store.put("c", "brief", 4, ttl=3_600, expect=0)
+        listed = await store.scan("c")
+    outcomes = [connected.pttl(key) for key in connected.keys("{toolweave}:done:*")]
+    connected.close()
+
+    assert 0 < left["brief"] <= 200
+    assert 3_500_000 < left["long"] <= 3_600_000
+    assert left["kept"] == -1
+    assert [one.key for one in found] == ["kept", "long"]
+    assert read[0] is None
+    assert read[1] is not None
+    assert anew is not None
+    assert [one.key for one in listed] == ["brief", "kept", "long"]
+    # what a repeated write is recognised by goes, too
+    assert len(outcomes) == 2
+    assert all(0 < milliseconds <= 25_000 for milliseconds in outcomes)
+
+
+async def test_a_document_that_is_written_anew_expires_as_it_was_written_last(redis_url: str) -> None:
+    connected = client(redis_url)
+
+    def ttl(key: str) -> int:
+        return connected.ttl("{toolweave}:document:1:c:" + key)
+
+    async with RedisStore(redis_url) as store:
+        await store.put("c", "shorter", 1, ttl=9_000)
+        await store.put("c", "shorter", 1, ttl=60)
+        await store.put("c", "for ever", 1, ttl=0.01)
+        await store.put("c", "for ever", 1)
+        await store.put("c", "not for ever", 1)
+        await store.put("c", "not for ever", 1, ttl=60)
+        await store.put("c", "too far away to count", 1, ttl=1e300)
+        await store.put("c", "past", 1, ttl=-1e300)
+        assert 0 < ttl("shorter") <= 60
+        assert 0 < ttl("not for ever") <= 60
+        await anyio.sleep(0.02)
+        for _ in range(8):  # of which one sweeps
+            await store.put("c", "other", 1)
+        found = await store.scan("c")
+        ends = sorted(connected.zrange("{toolweave}:ends", 0, -1))
+    connected.close()
+
+    assert [one.key for one in found] == ["for ever", "not for ever", "other", "shorter", "too far away to count"]
+    assert ends == [b"1:c:not for ever", b"1:c:shorter", b"1:c:too far away to count"]
+
+
+async def test_deleted_documents_leave_nothing_behind(redis_url: str) -> None:
+    connected = client(redis_url)
+    async with RedisStore(redis_url) as store:
+        await store.write([Put(collection="c", key=str(number), value=1, ttl=60 + number) for number in range(300)])
+        await store.put("c", "kept", 1)
+        await store.write([Delete(collection="c", key=str(number)) for number in range(300)])
+    left = connected.keys("*")
+    names = connected.zrange("{toolweave}:order", 0, -1), connected.zrange("{toolweave}:ends", 0, -1)
+    connected.close()
+
+    assert [key for key in left if b":done:" not in key and b":document:" in key] == [b"{toolweave}:document:1:c:kept"]
+    assert names == ([b"1:c:kept"], [])
 
 
 async def test_a_name_that_was_deleted_is_listed_again_once_it_is_written_again(redis_url: str) -> None:
@@ -596,13 +672,20 @@ async def test_a_node_of_a_cluster_holds_all_of_a_store(tmp_path: Path) -> None:
         connected = client(server.url)
         connected.execute_command("CLUSTER ADDSLOTSRANGE", 0, 16383)  # it is ready a moment later
         async with RedisStore(server.url, wait_seconds=60) as store:
-            revision = await store.put("c", "n", 1, ttl=1_000)
-            assert [one.value for one in await store.scan("c")] == [1]
-            assert await store.delete("c", "n", expect=revision)
+            puts = [Put(collection=name, key="n", value=1, ttl=1_000) for name in ("c", "d", "e")]
+            revisions = await store.write([*puts, Put(collection="c", key="kept", value=2)], signal="changed")
+            assert revisions is not None
+            assert [one.value for one in await store.scan("c")] == [2, 1]
+            assert [one.value for one in await store.read([("d", "n"), ("e", "n")]) if one is not None] == [1, 1]
+            assert await store.collections() == ["c", "d", "e"]
+            assert await store.delete("c", "n", expect=revisions[0])
+            await store.compact()
             slots = {connected.execute_command("CLUSTER KEYSLOT", name) for name in connected.keys("*")}
+            others = connected.execute_command("CLUSTER KEYSLOT", "{other}:order")
         connected.close()
 
     assert len(slots) == 1
+    assert others not in slots  # other prefixes are spread over the nodes
 
 
 @pytest.mark.parametrize("prefix", ["", "a{b", "}"])

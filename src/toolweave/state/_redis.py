@@ -21,12 +21,12 @@ import anyio
 from toolweave.errors import StoreError
 from toolweave.state._redis_address import RedisAddress
 from toolweave.state._redis_connections import RedisConnections
-from toolweave.state._redis_scripts import COMPACT, GET, SCAN, SIGNAL, WRITE, RedisScript
+from toolweave.state._redis_scripts import COMPACT, READ, SCAN, SIGNAL, WRITE, RedisScript
 from toolweave.state._signals import SignalListener
 from toolweave.state._store import Change, Delete, Document, Put, to_json
 
 _SWEEP_EACH = 8
-"""One of so many writes also drops expired documents."""
+"""One of so many writes also removes names of expired documents."""
 
 
 class RedisStore:
@@ -37,15 +37,18 @@ class RedisStore:
     finished, also when its caller is cancelled, and is done once, also when the connection breaks before the answer.
     When another server becomes the primary it is found as long as the address, or a Sentinel, leads there.
     Durability is the server's setting: `appendonly yes` keeps acknowledged writes, except for up to a second's worth,
-    and `appendfsync always` keeps all of them. The server must not evict: `maxmemory-policy noeviction`, or a
-    `volatile-` one.
+    and `appendfsync always` keeps all of them. The server must not evict: `maxmemory-policy noeviction`.
+
+    Each document is a key, which Redis removes when it expires. All keys of a prefix are in one slot of a cluster, so
+    that a write of several documents is atomic there; give the address of the node that has it.
 
     Args:
         url: `redis://[user:password@]host:port/database`, `rediss://` for TLS, `unix:///path?db=0`, `valkey://`, or
             `redis+sentinel://[user:password@]host:port,host:port/service/database`, whose Sentinels are asked for the
             primary; options as the package `redis` has them.
         prefix: The prefix of its keys; stores with other prefixes share nothing.
-        clock: Returns the time in seconds, for ttl; None uses the server's, which is the same for all.
+        clock: Returns the time in seconds, for ttl; None uses the server's, which is the same for all. With a clock
+            that is not the server's, later writes remove expired documents, and not Redis.
         wait_seconds: Timeout of a call while the server is away, does not answer, or is not the primary.
 
     Raises:
@@ -72,9 +75,14 @@ class RedisStore:
         # Milliseconds: longer than a call may be retried, so that every retry of a write still finds the outcome of the
         # first.
         self._remember = str(int(2_000 * wait_seconds) + 5_000)
-        self._keys = [f"{{{prefix}}}:{name}" for name in ("documents", "order")]
+        tag = f"{{{prefix}}}:"
+        self._order = f"{tag}order"
+        self._ends = f"{tag}ends"
+        self._revision = f"{tag}revision"
+        self._done = f"{tag}done:"
+        self._base = f"{tag}document:".encode()
         self._writes = 0
-        self._channel = f"{{{prefix}}}:signals"
+        self._channel = f"{tag}signals"
         self._links: dict[asyncio.AbstractEventLoop, RedisConnections] = {}
         self._lock = threading.Lock()
 
@@ -117,15 +125,11 @@ class RedisStore:
         if not names:
             return []
         named = [_name(*name) for name in names]
-        wanted = [name for _, name in named]
-        # A script and no plain HMGET: only the server's clock decides what has expired.
-        found = await self._call(GET, self._keys[:1], [self._now(), *wanted])
+        found = await self._call(READ, [self._base + name for _, name in named], [])
         documents: list[Document | None] = []
         for (head, name), stored in zip(named, found, strict=True):
-            if stored is None:
-                documents.append(None)
-            else:
-                documents.append(_document(head, name, stored))
+            document = None if stored is None else _document(head, name, stored)
+            documents.append(None if self._is_expired(document) else document)
         return documents
 
     async def put(
@@ -177,8 +181,7 @@ class RedisStore:
                 start = b"(" + passed
         found: list[Document] = []
         while len(found) < limit:
-            args = [start, last, self._now(), str(limit - len(found))]
-            reached, *rows = await self._call(SCAN, self._keys, args)
+            reached, *rows = await self._page(start, last, limit - len(found))
             for name, stored in zip(rows[::2], rows[1::2], strict=True):
                 found.append(_document(head, name, stored))
             if not reached:
@@ -193,10 +196,9 @@ class RedisStore:
             StoreError: The server cannot be reached or refuses.
         """
         found: list[str] = []
-        # The ends of documents stand before all names, which begin with a digit.
-        start = b"[0"
+        start = b"-"
         while True:
-            reached, *rows = await self._call(SCAN, self._keys, [start, b"(:", self._now(), "1"])
+            reached, *rows = await self._page(start, b"+", 1)
             if rows:
                 length, _, rest = rows[0].partition(b":")
                 collection = rest[: int(length)]
@@ -208,16 +210,15 @@ class RedisStore:
                 return sorted(found)
 
     async def compact(self) -> None:
-        """Remove the names of deleted documents, which otherwise stay until the documents would have expired.
+        """Remove the names of expired documents, which otherwise stay until later writes remove them.
 
         The server's own files keep deleted values until it rewrites them (`BGREWRITEAOF`, `BGSAVE`).
 
         Raises:
             StoreError: The server cannot be reached or refuses.
         """
-        start = b"[!"
-        while reached := await self._call(COMPACT, self._keys, [start]):
-            start = b"(" + reached
+        while await self._call(COMPACT, [self._order, self._ends], [self._now(), self._base]):
+            pass
 
     async def signal(self, name: str) -> None:
         """Send a signal to the listeners of all processes; one that cannot be sent is lost."""
@@ -253,7 +254,8 @@ class RedisStore:
         async with self._used() as link:
             if link.users == 1:
                 # A script and not a PING: a user without the right to run scripts is found out at the start.
-                await link.call(GET, self._keys[:1], ["", "none"], again=False)
+                args = [b"-", b"+", "", "0", self._base]
+                await link.call(SCAN, [self._order], args, again=False)
             link.users += 1
         return self
 
@@ -273,25 +275,38 @@ class RedisStore:
             return ""
         return repr(float(self._clock()))
 
+    def _is_expired(self, document: Document | None) -> bool:
+        """Whether a stored document has expired by our own clock; by the server's, Redis removed it."""
+        if self._clock is None or document is None or document.expires_at is None:
+            return False
+        return document.expires_at <= self._clock()
+
+    async def _page(self, first: bytes, last: bytes, limit: int) -> Any:
+        """Return the name after which to continue, or an empty one, then names and stored values."""
+        return await self._call(SCAN, [self._order], [first, last, self._now(), str(limit), self._base])
+
     async def _write(self, changes: Sequence[Change], signal: str = "") -> Sequence[int] | None:
         self._writes += 1
         # From the first write on, so that a process that writes once also takes its share.
         sweeps = "1" if self._writes % _SWEEP_EACH == 1 else ""
         # The token makes the write idempotent: a connection that breaks after sending says nothing of whether it was
         # done.
-        args: list[str | bytes] = [self._now(), os.urandom(16).hex(), self._remember, sweeps, signal]
+        done = self._done + os.urandom(16).hex()
+        keys: list[str | bytes] = [self._order, self._ends, self._channel, self._revision, done]
+        args: list[str | bytes] = [self._now(), self._base, self._remember, sweeps, signal]
         for change in changes:
+            keys.append(self._base + _name(change.collection, change.key)[1])
             args += _arguments(change)
         revisions: bytes | None = None
         # A script that has been sent runs in any case. A caller that left before the answer could not know whether it
         # wrote.
         with anyio.CancelScope(shield=True):
-            revisions = await self._call(WRITE, [*self._keys, self._channel], args)
+            revisions = await self._call(WRITE, keys, args)
         if revisions is None:
             return None
         return list(map(int, revisions.split()))
 
-    async def _call(self, script: RedisScript, keys: Sequence[str], args: Sequence[str | bytes]) -> Any:
+    async def _call(self, script: RedisScript, keys: Sequence[str | bytes], args: Sequence[str | bytes]) -> Any:
         link = self._enter()
         try:
             return await link.call(script, keys, args, wait_seconds=self._wait_seconds)
@@ -332,15 +347,14 @@ def _arguments(change: Change) -> Sequence[str | bytes]:
     """Return the arguments of the script for a change.
 
     Raises:
-        StoreError: The value is not JSON, or the key is not valid Unicode text.
+        StoreError: The value is not JSON.
     """
-    _, name = _name(change.collection, change.key)
     expect = "" if change.expect is None else str(change.expect)
     if isinstance(change, Delete):
-        return ["delete", name, "", "", expect]
+        return ["delete", "", "", expect]
     text = to_json(change.collection, change.key, change.value)
     ttl = "" if change.ttl is None else repr(float(change.ttl))
-    return ["put", name, text, ttl, expect]
+    return ["put", text, ttl, expect]
 
 
 def _name(collection: str, key: str) -> tuple[bytes, bytes]:

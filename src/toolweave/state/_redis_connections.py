@@ -119,7 +119,7 @@ class RedisConnections:
     async def call(
         self,
         script: RedisScript,
-        keys: Sequence[str],
+        keys: Sequence[str | bytes],
         args: Sequence[str | bytes],
         *,
         again: bool = True,
@@ -496,7 +496,7 @@ class _PipelinedCall:
     """
 
     script: RedisScript
-    keys: Sequence[str]
+    keys: Sequence[str | bytes]
     args: Sequence[str | bytes]
     taken: bool = False
     unanswered: bool = False
