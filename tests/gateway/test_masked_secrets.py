@@ -184,7 +184,7 @@ async def raw(kind: str, store: Any, folder: Path, url: str) -> str:
     def read() -> str:
         with client_at(int(url.rpartition(":")[2].partition("/")[0])) as client:
             client.select(int(url.rpartition("/")[2]))
-            found: list[object] = [client.hgetall(key) for key in client.keys("*") if client.type(key) == b"hash"]
+            found: list[object] = [client.get(key) for key in client.keys("*") if client.type(key) == b"string"]
             return f"{found}"
 
     return await anyio.to_thread.run_sync(read)

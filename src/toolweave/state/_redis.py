@@ -128,8 +128,12 @@ class RedisStore:
         found = await self._call(READ, [self._base + name for _, name in named], [])
         documents: list[Document | None] = []
         for (head, name), stored in zip(named, found, strict=True):
-            document = None if stored is None else _document(head, name, stored)
-            documents.append(None if self._is_expired(document) else document)
+            document = None
+            if stored is not None:
+                document = _document(head, name, stored)
+                if self._is_expired(document):
+                    document = None
+            documents.append(document)
         return documents
 
     async def put(
@@ -275,9 +279,9 @@ class RedisStore:
             return ""
         return repr(float(self._clock()))
 
-    def _is_expired(self, document: Document | None) -> bool:
+    def _is_expired(self, document: Document) -> bool:
         """Whether a stored document has expired by our own clock; by the server's, Redis removed it."""
-        if self._clock is None or document is None or document.expires_at is None:
+        if self._clock is None or document.expires_at is None:
             return False
         return document.expires_at <= self._clock()
 
