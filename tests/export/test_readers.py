@@ -9,7 +9,8 @@ import pytest
 
 from tests.export import test_openai_agents, test_pydantic_ai
 from tests.tools.readers import assert_for_the_model, report, twice
-from toolweave import TextContent, ToolResult
+from toolweave import TextContent, ToolError, ToolResult
+from toolweave.errors import ToolExecutionError
 from toolweave.export import langchain_tools, plain_functions
 from toolweave.providers import AnthropicTools, OpenAIChatTools, OpenAIResponsesTools
 from toolweave.tools import ResourceLink
@@ -53,12 +54,33 @@ async def plain(tool: Any) -> str:
     return str(await function())
 
 
+def book() -> ToolResult:
+    """Book a table."""
+    words = "the booking failed"
+    details = {"allowed": ["2026-12-02"]}
+    return ToolResult(
+        content=(TextContent(text=words),), structured_content=details, is_error=True, error=ToolError(words)
+    )
+
+
 EXPORTS = [anthropic, openai_chat, openai_responses, openai_agents, langchain, pydantic_ai, plain]
 
 
 @pytest.mark.parametrize("export", EXPORTS)
 async def test_no_export_gives_a_model_what_is_for_the_user(export: Any) -> None:
     assert_for_the_model(await export(report))
+
+
+@pytest.mark.parametrize("export", EXPORTS)
+async def test_every_export_gives_a_model_the_details_of_an_error(export: Any) -> None:
+    try:
+        read = await export(book)
+    except ToolExecutionError as error:
+        # The function itself raises; its frameworks give the message to a model.
+        read = error.message
+
+    assert read.count("the booking failed") == 1
+    assert read.count("2026-12-02") == 1
 
 
 @pytest.mark.parametrize("export", EXPORTS)

@@ -21,7 +21,8 @@ from tests.tools.readers import COMPACT, MODEL, PRETTY, SUM, USER, assert_for_th
 from toolweave import Agent, ToolError, ToolResult, connect_mcp, create_mcp_server
 from toolweave.agent import ToolFinished
 from toolweave.models import ScriptedModel, ToolMessage, tool_call
-from toolweave.tools import ContentBlock, EmbeddedResource, ResourceLink, UnknownContent
+from toolweave.tools import ContentBlock, EmbeddedResource, ResourceLink, ResultPolicy, UnknownContent
+from toolweave.tools._truncation import fitted
 
 pytestmark = pytest.mark.anyio
 
@@ -74,6 +75,96 @@ def test_an_error_is_never_silent_for_anybody() -> None:
     assert result.for_person() is result
     assert hidden.for_model().text == "(the tool failed; its message is for the user)"
     assert hidden.for_model().is_error
+
+
+DETAILS = {"field": "date", "allowed": ["2026-12-01", "2026-12-02"]}
+
+
+def refused(structured: Any = DETAILS, words: str = "the booking failed") -> ToolResult:
+    return ToolResult(content=(text(words),), structured_content=structured, is_error=True, error=ToolError(words))
+
+
+def book() -> ToolResult:
+    """Book a table."""
+    return refused()
+
+
+def test_details_of_an_error_that_only_its_structured_content_has_are_read() -> None:
+    result = refused()
+
+    assert result.for_model().text == f"the booking failed\n{json.dumps(DETAILS)}"
+    assert result.for_person().text == result.for_model().text
+    assert result.for_model().for_model() == result.for_model()
+    assert result.text == "the booking failed"
+
+
+@pytest.mark.parametrize(
+    "structured, words",
+    [
+        (DETAILS, json.dumps(DETAILS, indent=2)),
+        (DETAILS, "date: choose 2026-12-01 or 2026-12-02"),
+        ({"result": "no table\u202e"}, "Error: no table\u202e"),
+        ({"code": 404, "ratio": 0.5, "ok": False, "next": None}, "code 404, ratio 0.5, ok false, next null"),
+        ({}, "no"),
+    ],
+)
+def test_details_that_the_text_of_an_error_has_are_not_repeated(structured: Any, words: str) -> None:
+    result = refused(structured, words).for_model()
+
+    assert len(result.content) == 1
+    assert result.for_model() == result
+
+
+@pytest.mark.parametrize("structured", [{"code": 4}, {"ok": True}, [False], 0, {"seen": "\u202e"}])
+def test_a_detail_of_any_type_is_read(structured: Any) -> None:
+    result = refused(structured, "error 404 of 44.4").for_model()
+
+    assert len(result.content) == 2
+    assert json.loads(result.content[1].render()) == structured
+    assert result.for_model() == result
+
+
+def test_details_of_an_error_have_a_greatest_length() -> None:
+    result = refused({"trace": "x" * 50_000}).for_model()
+
+    assert result.text.endswith("... (50,013 characters in all)")
+    assert len(result.text) < 4_100
+    assert result.for_model() == result
+
+
+def test_a_shortened_error_has_its_details_once() -> None:
+    policy = ResultPolicy(max_chars=600)
+    cut, whole = fitted(refused(words="no " * 1_000), policy)
+
+    assert whole is not None
+    assert whole.endswith(json.dumps(DETAILS))
+    assert len(cut.for_model().text) <= 600
+    assert cut.for_model().text.count("2026-12-02") == 1
+
+
+def test_details_that_are_no_json_do_not_hide_an_error() -> None:
+    deep: list[Any] = []
+    for _ in range(100_000):
+        deep = [deep]
+
+    assert refused(deep).for_model().text.startswith("the booking failed\n[structured content")
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_every_wire_carries_the_details_of_an_error(wire: Wire) -> None:
+    bodies: list[str] = []
+
+    async def handle(request: Received) -> Answer:
+        bodies.append(json.dumps(request.json))
+        return wires.calls(wire, "book") if len(bodies) == 1 else wires.says(wire, "ok")
+
+    server = create_mcp_server("tables", tools=[book])
+    async with serve(handle) as api, wires.model_at(wire, api.url) as model, connect_mcp(server) as tools:
+        with anyio.fail_after(60):
+            await Agent(model, tools=[tools]).send("go")
+
+    assert bodies[1].count("2026-12-02") == 1
+    assert bodies[1].count("the booking failed") == 1
 
 
 def test_texts_that_repeat_the_structured_content_count_once() -> None:

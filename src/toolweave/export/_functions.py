@@ -9,6 +9,7 @@ from inspect import Parameter, Signature
 from typing import Any, Literal, Union
 
 from toolweave._json_types import Json, JsonObject, array_or_empty, as_object, not_none, object_or_empty, text_or_empty
+from toolweave.errors import ToolError, ToolExecutionError
 from toolweave.export._blocking import Bridge
 from toolweave.providers._tool_calls import run_call
 from toolweave.tools._call import ToolCall
@@ -74,7 +75,14 @@ def _function(toolset: Toolset, spec: ToolSpec, name: str, bridge: Bridge | None
 
 
 async def _value(toolset: Toolset, name: str, arguments: JsonObject) -> Any:
-    result = (await run_call(toolset, ToolCall(name=name, arguments=arguments))).raise_for_error(tool=name)
+    result = await run_call(toolset, ToolCall(name=name, arguments=arguments))
+    if result.is_error:
+        # Frameworks give the message of an exception to a model, so it is what a model is given of the result.
+        error = result.require_error()
+        message = result.for_model().text
+        if message.strip():
+            error = ToolError(message, kind=error.kind, code=error.code, retryable=error.retryable, data=error.data)
+        raise ToolExecutionError(error, result=result, tool=name)
     if result.structured_content is None:
         return result.for_model().text
     # Frameworks give what a function returns to a model.

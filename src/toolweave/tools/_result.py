@@ -153,8 +153,9 @@ class ToolResult(Value, frozen=True, kw_only=True):
 
         Blocks whose `audience` is the user alone are left out, and texts that repeat the structured content once
         more. A result without a text for the model gets its structured content as one, or a note that says that it is
-        for the user. Hidden characters of texts are written out, such as `\u202e`; `structured_content` stays as it
-        is. Every model and every export is given results in this form.
+        for the user. An error gets the details that only its structured content has, at most 4,000 characters of them.
+        Hidden characters of texts are written out, such as `\u202e`; `structured_content` stays as it is. Every model
+        and every export is given results in this form.
         """
         blocks = blocks_for("assistant", self.content, self.structured_content, is_error=self.is_error)
         result = self._with(shown_blocks(blocks))
@@ -169,7 +170,7 @@ class ToolResult(Value, frozen=True, kw_only=True):
         """Return the result with the blocks that a person is shown; nearly always the result itself.
 
         Blocks whose `audience` is the assistant alone are left out, unless the result is an error, and texts that
-        repeat the structured content once more.
+        repeat the structured content once more. An error gets the details that only its structured content has.
         """
         return self._with(blocks_for("user", self.content, self.structured_content, is_error=self.is_error))
 

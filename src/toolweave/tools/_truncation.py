@@ -22,7 +22,7 @@ from toolweave.protocol.content import (
     TextContent,
     is_binary_block,
 )
-from toolweave.tools._audience import is_json_of
+from toolweave.tools._audience import LEFT_OUT, is_json_of
 from toolweave.tools._call import CallContext, ToolCall
 from toolweave.tools._function import tool as function_tool
 from toolweave.tools._result import ToolResult
@@ -115,7 +115,7 @@ def _cut(text: str, policy: ResultPolicy, result_id: str | None) -> str:
     how = ""
     if result_id is not None:
         how = f'; {READ_TOOL}(id="{result_id}", offset={head}) reads on, search="..." instead of offset finds words'
-    return f"{text[:head]}\n[... {tail - head:,} of {len(text):,} characters left out here{how} ...]\n{text[tail:]}"
+    return f"{text[:head]}\n[... {tail - head:,} of {len(text):,} {LEFT_OUT}{how} ...]\n{text[tail:]}"
 
 
 def _edge(text: str, at: int, *, later: bool = False) -> int:
