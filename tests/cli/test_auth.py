@@ -20,8 +20,10 @@ from tests.cli.command import Done, on_terminal, toolweave
 from tests.cli.conftest import Cli
 from tests.conformance.headless import location_of
 from tests.oauth.world import World, world
-from toolweave import AuthRequiredError, connect_mcp
+from tests.serve.serving import served_http
+from toolweave import AuthRequiredError, connect_mcp, create_mcp_server
 from toolweave.oauth import FileTokenStore, OAuth, TokenRecord
+from toolweave.serve import BearerAuth
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
@@ -173,6 +175,31 @@ async def test_a_url_that_nobody_has_signed_in_to_stays_refused_and_says_what_to
     assert "toolweave auth login" in refused.err
     assert {*made.server.tokens()} == {"", "Bearer mine"}
     assert made.host.requests == []
+
+
+@pytest.mark.parametrize("protocol", ["", "2025-03-26"])
+async def test_a_server_that_asks_for_no_token_needs_no_sign_in(protocol: str, folder: Path) -> None:
+    async with served_http(create_mcp_server("open", tools=[])) as url:
+        entry = {"url": url, "auth": "oauth", **({"protocol": protocol} if protocol else {})}
+        (folder / "open.json").write_text(json.dumps({"mcpServers": {"open": entry}}))
+        login = partial(toolweave, "auth", "login", cwd=folder)
+        named = await anyio.to_thread.run_sync(partial(login, "open", "--config", "open.json"))
+        by_url = await anyio.to_thread.run_sync(partial(login, url, "--json"))
+
+    assert named.code == 0, named.err
+    assert named.out == "server 'open' asks for no token: no sign-in is needed\n"
+    assert by_url.code == 0, by_url.err
+    assert (by_url.json["state"], by_url.json["resource"], by_url.json["issuer"]) == ("not needed", url, None)
+    assert await kept() == []
+
+
+async def test_a_server_that_asks_for_a_token_it_does_not_explain_is_not_signed_in_to(folder: Path) -> None:
+    server = create_mcp_server("closed", tools=[], auth=BearerAuth(tokens=["0123456789abcdef"]))
+    async with served_http(server) as url:
+        login = await anyio.to_thread.run_sync(partial(toolweave, "auth", "login", url, cwd=folder))
+
+    assert login.code == 3
+    assert "signing in is not possible" in login.err
 
 
 async def test_without_a_browser_the_address_is_shown_and_the_redirect_can_be_pasted(folder: Path) -> None:

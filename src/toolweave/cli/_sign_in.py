@@ -20,6 +20,8 @@ from toolweave.oauth import (
     default_token_store,
     resource_of,
 )
+from toolweave.oauth._fetch import FetchFailed, GuardedFetch
+from toolweave.oauth._metadata import protected_resource_urls
 from toolweave.oauth._sign_in_status import sign_in_text
 
 if TYPE_CHECKING:
@@ -94,6 +96,42 @@ def settings_of(config: ServerConfig) -> OAuth:
             hint='with `"auth": "oauth"` instead, it is signed in to',
         )
     return config.auth.oauth
+
+
+async def needs_no_sign_in(config: ServerConfig, settings: OAuth) -> bool:
+    """Return whether a server that names no authorization server serves a client that has no token.
+
+    A server that names one may serve some requests without a token and refuse others, so it is not tried.
+    """
+    from toolweave.connect import McpConnection  # late: slower to import than the other commands allow
+    from toolweave.errors import ToolweaveError
+
+    if settings.issuer or settings.metadata_url:
+        return False
+    fetch = GuardedFetch((config.url,))
+    try:
+        for url in protected_resource_urls(config.url):
+            answer = await fetch.get(url, "its metadata")
+            if answer.status == 200 or answer.status >= 500:
+                return False
+        async with McpConnection(config.replace(auth=None)):
+            return True
+    except (FetchFailed, ToolweaveError):
+        return False
+
+
+def not_needed_json(config: ServerConfig) -> Json:
+    """Return the sign-in to a server that asks for none, with the members of `record_json`."""
+    return {
+        "resource": resource_of(config.url),
+        "issuer": None,
+        "client": None,
+        "principal": None,
+        "scopes": [],
+        "state": "not needed",
+        "expires_at": None,
+        "renewable": False,
+    }
 
 
 def store_of(settings: OAuth) -> TokenStore:

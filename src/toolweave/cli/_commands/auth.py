@@ -13,7 +13,8 @@ from toolweave.cli._runner import run
 from toolweave.cli._screen import answer, answer_json, note, show
 
 if TYPE_CHECKING:
-    from toolweave.oauth import OAuth, SignedOut
+    from toolweave.config import ServerConfig
+    from toolweave.oauth import OAuth, SignedOut, TokenRecord
 
 _HELP = "Sign in to servers, list the sign-ins, and sign out."
 _EXAMPLES = {
@@ -81,12 +82,14 @@ def login(
     The token is kept in the keyring of this machine, else in a file that only you can read, and renewed when it is
     used. It is shown nowhere.
 
+    A server that asks for no token needs no sign-in, which is not an error.
+
     Where no browser can be opened, the address to open is shown; with TOOLWEAVE_NO_BROWSER set none ever is.
     """
 
     async def body() -> ExitCode:
-        from toolweave.cli._sign_in import TerminalUserAgent, lasting, record_json, server_named, store_of
-        from toolweave.oauth import sign_in  # imports are late: --help imports this module
+        from toolweave.cli._sign_in import lasting, needs_no_sign_in, not_needed_json, record_json, server_named
+        from toolweave.errors import AuthRequiredError  # imports are late: --help imports this module
 
         target = Target(config=options.config, trust=options.trust)
         named = _named(server, options.url)
@@ -94,15 +97,16 @@ def login(
             raise CommandError("name a server of the config, or give its URL", hint=_LOGIN_HINT)
         config = await server_named(named, target)
         settings = _settings(config, options)
-        record = await sign_in(
-            settings,
-            config.url,
-            server=config.name,
-            store=store_of(settings),
-            user_agent=settings.user_agent or TerminalUserAgent(browser=False if options.no_browser else None),
-            scopes=[scope for words in options.scope for scope in words.replace(",", " ").split()],
-            revision=config.protocol,
-        )
+        try:
+            record = await _record(config, settings, options)
+        except AuthRequiredError:
+            if not await needs_no_sign_in(config, settings):
+                raise
+            if as_json:
+                answer_json({"server": config.name, **not_needed_json(config)})
+            else:
+                answer(f"server {config.name!r} asks for no token: no sign-in is needed")
+            return ExitCode.OK
         row = {"server": config.name, **record_json(record)}
         if as_json:
             answer_json(row)
@@ -113,6 +117,27 @@ def login(
         return ExitCode.OK
 
     return run(body, verbose=options.verbose)
+
+
+async def _record(config: ServerConfig, settings: OAuth, options: SignInOptions) -> TokenRecord:
+    """Sign in, and return the record that is kept.
+
+    Raises:
+        AuthRequiredError: The sign-in is refused or not possible.
+    """
+    from toolweave.cli._sign_in import TerminalUserAgent, store_of  # late, as above
+    from toolweave.oauth import sign_in
+
+    browser = False if options.no_browser else None
+    return await sign_in(
+        settings,
+        config.url,
+        server=config.name,
+        store=store_of(settings),
+        user_agent=settings.user_agent or TerminalUserAgent(browser=browser),
+        scopes=[scope for words in options.scope for scope in words.replace(",", " ").split()],
+        revision=config.protocol,
+    )
 
 
 def _named(server: str | None, url: str | None) -> str | None:
