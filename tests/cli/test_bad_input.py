@@ -183,3 +183,48 @@ def test_unknown_keys_warn_and_do_no_harm(cli: Cli, folder: Path) -> None:
     assert done.code == 0
     assert "warning: " in done.err
     assert "'colour'" in done.err
+
+
+READERS = [
+    ("runs", "list"),
+    ("runs", "show", "abc"),
+    ("runs", "resume", "abc"),
+    ("runs", "cancel", "abc"),
+    ("runs", "approve", "abc", "call"),
+    ("runs", "delete", "abc", "--yes"),
+    ("sessions", "list"),
+    ("sessions", "delete", "holiday", "--yes"),
+    ("users", "erase", "ann", "--yes"),
+]
+
+
+@pytest.mark.parametrize("words", READERS, ids=" ".join)
+@pytest.mark.parametrize("place", ["typo.db", "sqlite:///typo.db", "nowhere/typo.db"])
+def test_a_command_that_uses_what_a_store_has_creates_none(
+    words: tuple[str, ...], place: str, cli: Cli, folder: Path
+) -> None:
+    done = cli(*words, "--store", place)
+
+    assert done.code == 2
+    assert "there is no store at" in done.err
+    assert "typo.db" in done.err
+    assert "check the path of --store" in done.err
+    assert list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize("words", READERS, ids=" ".join)
+def test_a_store_in_memory_has_nothing_to_use(words: tuple[str, ...], cli: Cli) -> None:
+    done = cli(*words, "--store", "memory://")
+
+    assert done.code == 2
+    assert "which has nothing in it yet" in done.err
+
+
+def test_nothing_is_kept_yet_where_the_default_store_does_not_exist(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+
+    assert cli("runs", "list", "--json").json == {"runs": []}
+    assert cli("sessions", "list", "--json").json == {"sessions": []}
+    assert not (tmp_path / "data" / "toolweave" / "store.db").exists()

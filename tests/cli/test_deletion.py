@@ -135,6 +135,7 @@ def test_the_lines_of_an_erased_user_go_from_an_audit_log_that_is_named(folder: 
     audit = folder / "audit.jsonl"
     who = '{"client": "app", "issuer": null, "subject": "ada"}'
     audit.write_text(f'{{"time": "2026-01-01T00:00:00Z", "principal": {who}}}\n{{"time": "t", "principal": null}}\n')
+    filled(folder / "runs.db")
     store = ("--store", folder / "runs.db")
 
     assert toolweave("users", "erase", "ada", *store, "--yes").code == 0

@@ -53,11 +53,16 @@ def backend_named(option: str | None) -> str | None:
 
 
 @asynccontextmanager
-async def opened_store(place: str | None) -> AsyncGenerator[Store]:
+async def opened_store(place: str | None, *, existing: bool = False) -> AsyncGenerator[Store]:
     """Open the store of a file or a URL; by default that of `TOOLWEAVE_BACKEND`, else the file in the data folder.
 
+    Args:
+        place: The file or the URL, or None.
+        existing: Whether the command only uses what is in the store. It then creates no file: a named file that does
+            not exist is an error, and without the default file nothing is kept yet.
+
     Raises:
-        CommandError: The URL is invalid, or its server cannot be reached.
+        CommandError: The URL is invalid, its server cannot be reached, or the file does not exist.
         StoreError: The file cannot be opened.
     """
     from toolweave.state import SqliteStore, open_store  # --help imports this module
@@ -65,6 +70,8 @@ async def opened_store(place: str | None) -> AsyncGenerator[Store]:
     place = place or _place_of_environment()
     with _refused(ExitCode.USAGE):
         store = SqliteStore() if place is None else open_store(place)
+    if existing:
+        store = _with_contents(store, place)
     async with AsyncExitStack() as stack:
         if isinstance(store, SqliteStore):
             yield await stack.enter_async_context(store)
@@ -72,6 +79,29 @@ async def opened_store(place: str | None) -> AsyncGenerator[Store]:
         with _refused(ExitCode.UNREACHABLE):
             await stack.enter_async_context(store)
         yield store
+
+
+def _with_contents(store: Store, place: str | None) -> Store:
+    """Return a store to read; an empty one in memory if the default file does not exist yet.
+
+    Raises:
+        CommandError: The named file does not exist, or the store is the memory of this process.
+    """
+    from toolweave.state import MemoryStore, SqliteStore  # as above
+
+    if isinstance(store, MemoryStore):
+        raise CommandError(
+            f"the store {place!r} is the memory of this process, which has nothing in it yet",
+            hint="--store FILE or --store redis://HOST:6379/0, as it was given to the command that began the runs",
+        )
+    if not isinstance(store, SqliteStore) or store.path.exists():
+        return store
+    if place is None:
+        return MemoryStore()
+    raise CommandError(
+        f"there is no store at {str(store.path)!r}",
+        hint="check the path of --store; `toolweave chat` and `toolweave runs spawn` create a store",
+    )
 
 
 def _place_of_environment() -> str | None:

@@ -528,7 +528,7 @@ def _with_store(place: str | None, body: Callable[[Store, RunStatuses], Awaitabl
         from toolweave.agent._status import RunStatuses  # late, as above
         from toolweave.cli._chat.stores import opened_store
 
-        async with opened_store(place) as store:
+        async with opened_store(place, existing=True) as store:
             return await body(store, RunStatuses(store))
 
     return run(opened)

@@ -36,7 +36,7 @@ def list_sessions(store: StoreOption = None, as_json: JsonOption = False) -> Exi
         from toolweave.agent._status import RunStatuses  # imports are late: --help imports this module
         from toolweave.cli._chat.stores import opened_store
 
-        async with opened_store(store) as kept:
+        async with opened_store(store, existing=True) as kept:
             found = await RunStatuses(kept).sessions()
         _show(found, as_json=as_json)
         return ExitCode.OK
@@ -74,7 +74,7 @@ def delete_session(
         from toolweave.cli._chat.deletion import confirm, erase_traces
         from toolweave.cli._chat.stores import opened_store
 
-        async with opened_store(store) as kept:
+        async with opened_store(store, existing=True) as kept:
             statuses = RunStatuses(kept)
             is_known = any((one.agent, one.session) == (agent, session) for one in await statuses.sessions())
             await confirm(f"session {session!r} of agent {agent!r}, and its runs", yes=yes)

@@ -53,7 +53,7 @@ def erase(
         from toolweave.compose import UserData
         from toolweave.oauth import default_token_store
 
-        async with opened_store(store) as kept:
+        async with opened_store(store, existing=True) as kept:
             data = UserData(kept, principal, token_stores=[default_token_store()], audit_logs=audit)
             found = await data.find()
             if found.total:
