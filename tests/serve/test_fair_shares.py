@@ -24,6 +24,7 @@ from tests.serve.exchanges import (
     handshake,
     head,
     modern_headers,
+    read_answer,
 )
 from tests.serve.offered import Doings, doing_server
 from tests.serve.serving import served_app
@@ -176,17 +177,36 @@ async def call_from(url: str, address: str, headers: dict[str, str]) -> Answer:
     return await exchange(url, headers=sent, body=call_body("add", {"a": 1, "b": 2}), address=address)
 
 
-async def test_a_stream_of_the_largest_caller_ends_when_there_is_no_place_at_all() -> None:
+async def test_the_oldest_stream_of_the_largest_caller_ends_when_there_is_no_place_at_all() -> None:
     async with served(connections=6, caller_share=1) as (url, app), AsyncExitStack() as stack:
-        for _ in range(6):
-            await opened(stack, url, listening(url), GREEDY)
-        await eventually(lambda: _is(app.shares.figures["streams"].held, 6), 30)
+        streams: list[SocketStream] = []
+        for number in range(6):
+            streams.append(await opened(stack, url, listening(url), GREEDY))
+            await eventually(lambda number=number: _is(app.shares.figures["streams"].held, number + 1), 30)
         served_elsewhere = app.shares.requests.enter({"client": (HONEST, 1), "headers": []})
         figures = app.shares.figures
 
         assert served_elsewhere is not None
         assert (figures["streams"].evicted, figures["streams"].held, figures["requests"].held) == (1, 5, 6)
+        with anyio.fail_after(30):
+            ended = await read_answer(streams[0])
+        assert ended.status == 200
         served_elsewhere.leave()
+
+
+async def test_no_stream_ends_for_a_caller_that_would_then_hold_more_than_the_one_that_loses_it() -> None:
+    async with served(connections=5, caller_share=1) as (url, app), AsyncExitStack() as stack:
+        for address in (GREEDY, GREEDY, GREEDY, HONEST, HONEST):
+            await opened(stack, url, listening(url), address)
+        await eventually(lambda: _is(app.shares.figures["streams"].held, 5), 30)
+        one_more = app.shares.requests.enter({"client": (HONEST, 1), "headers": []})
+        of_another = app.shares.requests.enter({"client": ("127.0.0.4", 1), "headers": []})
+        evicted = app.shares.figures["streams"].evicted
+
+        assert one_more is None
+        assert of_another is not None
+        assert evicted == 1
+        of_another.leave()
 
 
 async def test_a_session_of_calls_without_their_clients_counts_as_well() -> None:

@@ -14,7 +14,7 @@ from toolweave import CallContext, ToolError, connect_mcp, create_mcp_server, to
 from toolweave.serve import BearerAuth, McpServer, SessionRules
 from toolweave.serve._request import Client
 from toolweave.serve._sessions import ClientSessions, Sessions
-from toolweave.state import MemoryStore, SqliteStore, Store
+from toolweave.state import Document, MemoryStore, SqliteStore, Store
 
 pytestmark = pytest.mark.anyio
 
@@ -42,6 +42,18 @@ async def note(text: str, ctx: CallContext, number: str = "7") -> str:
     kept = ctx.session_under(number)
     await kept.set("text", await kept.get("text", "") + text)
     return await kept.get("text")
+
+
+@tool
+async def pin(name: str, ctx: CallContext) -> None:
+    """Keep a value under a name of its own."""
+    await ctx.session.set(name, True)
+
+
+@tool
+async def pinned(names: list[str], ctx: CallContext) -> list[str]:
+    """Return the names under which a value is kept."""
+    return [name for name in names if await ctx.session.get(name, False)]
 
 
 def shop(store: Store | None = None, **options: Any) -> McpServer:
@@ -120,13 +132,44 @@ async def test_an_unused_session_expires_and_a_used_one_is_kept_on() -> None:
     assert await own.get("basket", "none") == "none"
 
 
+class MeetingStore(MemoryStore):
+    """A store two of whose reads wait for each other, so that two requests find a session as neither has changed it.
+
+    Attributes:
+        awaited: The reads that have yet to come until all that wait go on.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.awaited = 0
+        self._met = anyio.Event()
+
+    def meet(self) -> None:
+        self.awaited = 2
+        self._met = anyio.Event()
+
+    async def get(self, collection: str, key: str) -> Document | None:
+        found = await super().get(collection, key)
+        if self.awaited:
+            self.awaited -= 1
+            if self.awaited == 0:
+                self._met.set()
+            await self._met.wait()
+        return found
+
+
 async def test_changes_of_one_session_at_once_lose_nothing() -> None:
-    sessions = Sessions("shop")
-    own = ClientSessions(sessions, Client(version=ERAS[0], conversation="a")).own()
-    async with anyio.create_task_group() as tasks:
-        for number in range(15):
-            tasks.start_soon(own.set, f"value {number}", number)
-    assert [await own.get(f"value {number}") for number in range(15)] == list(range(15))
+    store = MeetingStore()
+    names = [f"value {number}" for number in range(6)]
+    with anyio.fail_after(60):
+        async with connected(create_mcp_server("shop", tools=[pin, pinned], store=store), era=ERAS[0]) as client:
+            for pair in (names[:2], names[2:4], names[4:]):  # the first two make the session, the others change it
+                store.meet()
+                async with anyio.create_task_group() as tasks:
+                    for name in pair:
+                        tasks.start_soon(client.call_tool, "pin", {"name": name})
+                assert store.awaited == 0
+            assert (await client.call_tool("pinned", {"names": names})).structured_content == {"result": names}
 
 
 async def test_a_session_that_always_changes_meanwhile_is_given_up() -> None:

@@ -41,8 +41,8 @@ class ShareFigures(msgspec.Struct, eq=False):
 class Shares:
     """The numbers of things of one kind, by caller.
 
-    The callers are also kept by their number, so that the one that holds the most is found at once: a number changes by
-    one at a time, so the highest number is the previous one, the one above or the one below.
+    The callers are also kept by their number, so that the one that holds the most is found among the different numbers:
+    a few hundred at most, because no more of them have a sum below the number of connections.
 
     Args:
         figures: The figures to keep up to date.
@@ -52,7 +52,6 @@ class Shares:
         self.figures = figures
         self._held: dict[str, int] = {}
         self._by_number: dict[int, dict[str, None]] = {}
-        self._highest = 0
 
     def of(self, caller: str) -> int:
         """Return the number that a caller holds."""
@@ -63,20 +62,17 @@ class Shares:
         self.figures.held += 1
         number = self._held.get(caller, 0)
         self._move(caller, number, number + 1)
-        self._highest = max(self._highest, number + 1)
 
     def remove(self, caller: str) -> None:
         """Count one less for a caller that holds one."""
         self.figures.held -= 1
         number = self._held[caller]
         self._move(caller, number, number - 1)
-        if self._highest == number and number not in self._by_number:
-            self._highest = number - 1
 
     def largest_first(self) -> Iterator[tuple[str, int]]:
         """Yield the callers and their numbers, those that hold the most first."""
-        for number in range(self._highest, 0, -1):
-            for caller in self._by_number.get(number, ()):
+        for number in sorted(self._by_number, reverse=True):
+            for caller in self._by_number[number]:
                 yield caller, number
 
     def _move(self, caller: str, before: int, after: int) -> None:
