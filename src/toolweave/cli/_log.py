@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def log_to_screen(*, verbose: bool, failures: bool = False) -> Generator[None]:
-    """Show the log on standard error during the block: warnings, or with `verbose` informational messages too.
+    """Show the log on standard error during the block: warnings, and with `verbose` informational messages.
 
     Failed servers are left to the views, unless `failures`.
     """

@@ -1,4 +1,4 @@
-"""Starting a run in its own process, or submitting it to workers; a failure to start is recorded too."""
+"""Starting a run in its own process, or submitting it to workers; also records a failure to start."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def spawn(options: ChatOptions, message: str) -> str:
 
 def start_process(options: ChatOptions, run_id: str) -> None:
     """Start the process that executes a run of the store, from its beginning or from where it ended."""
-    # In a session of its own and without our streams, so that it survives the terminal. The run is in the store before
+    # In a new session and without our streams, so that it survives the terminal. The run is in the store before
     # the process starts: if it fails to start, `toolweave runs resume` starts another.
     subprocess.Popen(
         [sys.executable, "-m", "toolweave", *_words(options, run_id)],

@@ -160,7 +160,7 @@ async def _call_several(fleet: OpenServers) -> None:
 async def _show_errors(fleet: OpenServers) -> None:
     from toolweave.cli._render.views import first_line, table  # late, as above
 
-    answer(wrapped("\nErrors are answers too; the other servers never notice:", indent=0))
+    answer(wrapped("\nErrors are results; the other servers never notice:", indent=0))
     rows: list[tuple[str, str, str, str]] = []
     for name, arguments, why in _WRONG:
         error = (await fleet.hub.execute(name, arguments)).require_error()

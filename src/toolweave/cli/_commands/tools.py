@@ -31,7 +31,7 @@ def tools(
     target: Target,
     as_json: JsonOption = False,
     strict: StrictOption = False,
-    schema: Annotated[bool, Option("--schema", help="Show each tool's input schema too.")] = False,
+    schema: Annotated[bool, Option("--schema", help="Also show each tool's input schema.")] = False,
 ) -> ExitCode:
     """List the tools of every server.
 

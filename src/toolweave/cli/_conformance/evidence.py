@@ -122,7 +122,7 @@ _SECONDS = 20.0
 
 
 async def gather(connection: McpConnection, *, bold: bool = False) -> Evidence:
-    """Collect the evidence over an open connection; `bold` calls tools that are not marked read-only, too.
+    """Collect the evidence over an open connection; `bold` also calls tools that are not marked read-only.
 
     The connection's config must have `validate_input` off: wrong arguments are to reach the server.
 
@@ -225,7 +225,7 @@ def _destroys(tool: JsonObject) -> bool:
 
 
 async def _ask(connection: McpConnection, method: str, params: JsonObject, *, what: str = "") -> ServerAnswer:
-    """Make a request; an error is a response, too."""
+    """Make a request; an error is also a response."""
     if not what:
         what = method
     try:

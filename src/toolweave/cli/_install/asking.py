@@ -67,7 +67,7 @@ async def answered(
         questions: The questions.
         given: The answers so far.
         deferred: Whether the client asks for secrets itself.
-        ask_all: Whether to ask for optional values and for those with a default as well.
+        ask_all: Whether to ask also for optional values and for those with a default.
 
     Raises:
         CommandError: A value is missing and no one can be asked, or the input ended.

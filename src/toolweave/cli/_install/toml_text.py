@@ -166,5 +166,5 @@ def _inline(value: object) -> str:
 
 
 def _text(value: str) -> str:
-    """Return a basic string: JSON's escapes are TOML's, except that DEL has to be escaped as well."""
+    """Return a basic string: JSON's escapes are TOML's, except that DEL must also be escaped."""
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -87,7 +87,7 @@ def api_server(
 def server_of_api(
     toolset: OpenApiToolset, *, name: str, repair: bool = True, state_keys: Sequence[str] | None = None
 ) -> McpServer:
-    """Return a server with the operations of an API as tools, and its GET operations as resources, too.
+    """Return a server with the operations of an API as tools, and its GET operations also as resources.
 
     Its list of tools names the operations that are left out, and why.
     """

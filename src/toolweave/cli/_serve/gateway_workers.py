@@ -63,7 +63,7 @@ class ServedByWorkers:
         names: Only these servers of them.
         where: The address, as `--http` has it.
         workers: The number of processes.
-        state_keys: The secrets that other replicas have, too; None makes one for these processes.
+        state_keys: The secrets that all replicas share; None makes one for these processes.
         redis: The URL of the Redis that replicas share, or None.
         admin_token: The token of the admin API, or None for none.
         metrics: Whether they measure.

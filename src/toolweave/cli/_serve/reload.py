@@ -44,7 +44,7 @@ class Sources:
     Args:
         folders: Absolute paths; hidden folders, environments and installed packages below them are left out.
         files: Absolute paths.
-        markdown: Absolute paths of folders, below the others, whose Markdown files matter too.
+        markdown: Absolute paths of folders, below the others, whose Markdown files also matter.
     """
 
     def __init__(self, folders: Sequence[Path], files: Sequence[Path] = (), markdown: Sequence[Path] = ()) -> None:

@@ -1,7 +1,7 @@
 """Several processes that serve one port: a parent that starts, watches, restarts and ends them.
 
 The parent serves nothing. What workers share that is secret goes to each through its standard input, which stays open:
-when it ends, the parent has, and the worker ends too. On its standard output a worker says once that it is ready.
+when it ends, the parent has ended, and so does the worker. A worker reports once on standard output that it is ready.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def take_settings() -> WorkerSettings:
 
 
 def _end_with_parent(folder: str) -> None:
-    # Standard input ends with the parent in every case, also when it is killed. This is a thread of its own and not a
+    # Standard input ends with the parent in every case, also when it is killed. This is a thread and not a
     # task, since the worker has to end even if its event loop is blocked.
     while os.read(0, 4_096):
         pass
