@@ -215,14 +215,14 @@ async def test_nobody_changes_what_another_gets() -> None:
 
 
 async def test_the_least_recently_used_are_forgotten_first() -> None:
-    counting = Counting(ResponseCache(tools_seconds=60, most_bytes=1_200))
+    counting = Counting(ResponseCache(tools_seconds=60, max_bytes=1_200))
     for text in "abcdefghijklmnopqrstuvwxyz" * 2:
         await counting.call(caller(ADA), "look", text=text)
     assert counting.calls == 52
 
     for _ in range(3):
         await counting.call(caller(ADA), "look", text="z")
-    large = Counting(ResponseCache(tools_seconds=60, most_bytes=4_000))
+    large = Counting(ResponseCache(tools_seconds=60, max_bytes=4_000))
     for _ in range(2):
         await large.call(caller(ADA), "look", text="x" * 3_000)
 

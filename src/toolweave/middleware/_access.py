@@ -1,7 +1,7 @@
 """Rules that allow and deny tools, prompts and resources to callers; denied offers are also hidden.
 
 A rule without arguments is decided once for each caller and offer. Lists are filtered by the features themselves,
-before they are cut into pages, so that no cursor or count tells of what is left out; requests for what is left out are
+before they are cut into pages, so that no cursor or count reveals hidden offers. Requests for a hidden offer are
 answered as if it did not exist.
 """
 
@@ -34,8 +34,8 @@ from toolweave.tools._scopes import scope_list
 from toolweave.tools._selection import fits, member_of
 
 Claim: TypeAlias = str | int | bool | Sequence[str | int | bool]
-_MOST_CALLERS = 1_000
-_MOST_DECISIONS = 20_000
+_MAX_CALLERS = 1_000
+_MAX_DECISIONS = 20_000
 _LARGEST_ARGUMENTS = 256 * 1024
 """Bytes of arguments that an expression may read; with more it counts as failed."""
 _TO_LEARN = frozenset(
@@ -339,7 +339,7 @@ class _Compiled:
         known = self._views.get(key)
         if known is None:
             known = self._views[key] = _View(self._conditions, self._default, identity)
-            if len(self._views) > _MOST_CALLERS:
+            if len(self._views) > _MAX_CALLERS:
                 self._views.popitem(last=False)
         else:
             self._views.move_to_end(key)
@@ -416,7 +416,7 @@ class _View:
         # By identity: a tool whose definition changed has other annotations perhaps, and is decided anew.
         if known is not None and known[0] is target.spec:
             return known[1]
-        if len(self._decided) >= _MOST_DECISIONS:
+        if len(self._decided) >= _MAX_DECISIONS:
             # Of URIs that a stranger made up.
             self._decided.clear()
         verdict = self._decide(target)
@@ -469,7 +469,7 @@ def _caller(identity: Identity | None) -> Mapping[str, Any]:
 
 
 def _facts(target: RequestTarget, server: str | None, caller: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the variables of expressions, but for the arguments."""
+    """Return the variables of expressions, except for the arguments."""
     spec = target.spec
     tool: dict[str, Any] = {}
     if spec is not None:

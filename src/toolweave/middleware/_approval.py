@@ -39,7 +39,7 @@ from toolweave.tools._mcp import call_result
 
 _KEY = "toolweave.approval"
 _INNER = "state"
-_LONGEST_SHOWN = 600
+_MAX_SHOWN = 600
 _DESTRUCTIVE = (OfferSelection(kinds=("tools",), annotations={"destructiveHint": True}),)
 
 
@@ -99,7 +99,7 @@ class UserApproval(Value, frozen=True, kw_only=True):
     def _question(self, request: Request, target: RequestTarget) -> str:
         arguments = json.dumps(request.params.get("arguments") or {}, ensure_ascii=False)
         # The model wrote the arguments: control characters could hide a part of them in the user's terminal.
-        shown = shortened(printable(arguments), _LONGEST_SHOWN)
+        shown = shortened(printable(arguments), _MAX_SHOWN)
         # `str.format` would read braces in the arguments as fields. The tool's name is replaced first, so that
         # arguments which contain `{tool}` stay as they are.
         return self.message.replace("{tool}", target.names[0]).replace("{arguments}", shown)

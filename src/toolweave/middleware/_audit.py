@@ -20,7 +20,7 @@ from toolweave._value import Value
 from toolweave.errors import RequestError
 from toolweave.middleware._audit_file import AppendedFile
 from toolweave.middleware._options import as_tuples, functions, least, one_of, typed
-from toolweave.middleware._outcome import LONGEST_NAME, outcome_of, shape_of, subject_of
+from toolweave.middleware._outcome import MAX_NAME, outcome_of, shape_of, subject_of
 from toolweave.middleware._selection import target_of
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR
@@ -121,7 +121,7 @@ class AuditLog(Value, frozen=True, kw_only=True):
             "revision": client.version or None,
             "conversation": client.conversation,
             "method": request.method,
-            "name": None if name is None else name[:LONGEST_NAME],
+            "name": None if name is None else name[:MAX_NAME],
             "server": None if target is None else target.servers[0],
         }
         if identity is not None:
@@ -164,7 +164,7 @@ def _client(info: Mapping[str, Any] | None) -> Json | None:
     if info is None:
         return None
     # Cut, because a client chooses these texts and every one of its lines has them.
-    return {name: str(info.get(name, ""))[:LONGEST_NAME] for name in ("name", "version")}
+    return {name: str(info.get(name, ""))[:MAX_NAME] for name in ("name", "version")}
 
 
 def _check_methods(globs: Sequence[str]) -> None:

@@ -62,15 +62,15 @@ class _Entries:
         self._found.move_to_end(key)
         return kept
 
-    def put(self, key: _CacheKey, kept: _CachedResult, most_bytes: int) -> None:
+    def put(self, key: _CacheKey, kept: _CachedResult, max_bytes: int) -> None:
         """Keep a result, and forget others until all fit."""
         self._drop(key)
-        if len(kept.text) > most_bytes // 4:
+        if len(kept.text) > max_bytes // 4:
             # It would displace all others.
             return
         self._found[key] = kept
         self._bytes += len(kept.text)
-        while self._bytes > most_bytes:
+        while self._bytes > max_bytes:
             self._drop(next(iter(self._found)))
 
     def _drop(self, key: _CacheKey) -> None:
@@ -89,17 +89,17 @@ class ResponseCache(Value, frozen=True, kw_only=True):
     Attributes:
         tools_seconds: Seconds that results of tools are kept; 0 for not at all.
         tools: The tools whose results are kept, of those that only read; all where none are selected.
-        most_bytes: The most that is kept, in bytes.
+        max_bytes: Size of the cache, in bytes.
         clock: Returns monotonic seconds.
     """
 
     repr_exclude: ClassVar[frozenset[str]] = frozenset({"clock", "_entries"})
     ports: ClassVar[frozenset[str]] = frozenset({"clock", "_entries"})
-    # but for members that are never left as texts, and `isError`
+    # except for members that are never left as texts, and `isError`
     reads_results: ClassVar[bool] = False
     tools_seconds: float = 0.0
     tools: Sequence[OfferSelection] = ()
-    most_bytes: int = 32 * 1024 * 1024
+    max_bytes: int = 32 * 1024 * 1024
     clock: Callable[[], float] = time.monotonic
     _entries: _Entries = msgspec.field(default_factory=_Entries)
 
@@ -108,7 +108,7 @@ class ResponseCache(Value, frozen=True, kw_only=True):
         all_of(self, "tools", OfferSelection)
         functions(self, "clock")
         least(self, 0, "tools_seconds")
-        least(self, 1, "most_bytes")
+        least(self, 1, "max_bytes")
 
     async def __call__(self, request: Request, call_next: CallNext) -> Json:
         """Answer a request from memory, or keep its result."""
@@ -134,7 +134,7 @@ class ResponseCache(Value, frozen=True, kw_only=True):
             timed = "ttlMs" in result
             text = encode_value(result, errors="replace")
             self._entries.put(
-                (request.server, owner, asked), _CachedResult(text, self.clock() + seconds, timed), self.most_bytes
+                (request.server, owner, asked), _CachedResult(text, self.clock() + seconds, timed), self.max_bytes
             )
         return result
 

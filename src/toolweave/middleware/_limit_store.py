@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
-_MOST_KEYS = 100_000
+_MAX_KEYS = 100_000
 
 
 @runtime_checkable
@@ -52,7 +52,7 @@ class MemoryLimits:
         max_keys: The maximum number of buckets, and of counters, that are kept.
     """
 
-    def __init__(self, *, clock: Callable[[], float] = time.time, max_keys: int = _MOST_KEYS) -> None:
+    def __init__(self, *, clock: Callable[[], float] = time.time, max_keys: int = _MAX_KEYS) -> None:
         self._clock = clock
         self._max_keys = max_keys
         # Tokens, and when there were so many.

@@ -14,8 +14,8 @@ from toolweave.protocol.jsonrpc import value_of
 from toolweave.protocol.tasks import TASK_ID
 from toolweave.serve._request import Json, Request
 
-LONGEST_NAME = 1024
-_MOST_MEMBERS = 50
+MAX_NAME = 1024
+_MAX_MEMBERS = 50
 _DEEPEST = 4
 _TRUE = msgspec.Raw(b"true")
 
@@ -96,6 +96,6 @@ def shape_of(value: object, depth: int = _DEEPEST) -> Any:
         return word_of(type(value))
     members = cast("Json", value)
     # A caller chooses the names of members: without bounds it could fill the log with them.
-    if depth == 0 or len(members) > _MOST_MEMBERS:
+    if depth == 0 or len(members) > _MAX_MEMBERS:
         return f"object({len(members)})"
-    return {name[:LONGEST_NAME]: shape_of(one, depth - 1) for name, one in members.items()}
+    return {name[:MAX_NAME]: shape_of(one, depth - 1) for name, one in members.items()}

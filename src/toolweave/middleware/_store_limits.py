@@ -23,14 +23,14 @@ from toolweave.state._store import BoundedStore
 _log = logging.getLogger("toolweave.middleware")
 
 COLLECTION = "gateway-limits"
-_MOST_KEYS = 10_000
+_MAX_KEYS = 10_000
 _ASK_SECONDS = 1.0
 """Seconds that a call waits for the store before this process counts alone."""
 _FIRST_PAUSE = 1.0
 _LAST_PAUSE = 8.0
 """Seconds until a store without a watch is asked again; the wait doubles."""
-_LEAST_TTL = 60.0
-_MOST_TRIES = 20
+_MIN_TTL = 60.0
+_MAX_TRIES = 20
 
 Counted: TypeAlias = "tuple[list[float], float]"
 """The value of a key from now on, and the seconds that its caller has to wait."""
@@ -104,7 +104,7 @@ class StoreLimits:
             # process.
             return [tokens if wait else tokens - 1, max(since, now)], wait
 
-        found = await self._counted(f"rate:{key}", count, ttl=burst / rate + _LEAST_TTL)
+        found = await self._counted(f"rate:{key}", count, ttl=burst / rate + _MIN_TTL)
         if found is None:
             return await self._alone.take(key, rate=rate, burst=burst)
         return found
@@ -121,7 +121,7 @@ class StoreLimits:
             full = uses >= limit
             return [current, uses if full else uses + 1], (current + 1) * period - now if full else 0.0
 
-        found = await self._counted(f"budget:{key}", count, ttl=period + _LEAST_TTL)
+        found = await self._counted(f"budget:{key}", count, ttl=period + _MIN_TTL)
         if found is None:
             return await self._alone.spend(key, limit=limit, period=period)
         return found
@@ -188,11 +188,11 @@ class StoreLimits:
     ) -> float | None:
         # From memory first: if no other process has counted meanwhile, a count is one write and no read.
         known = self._known.get(name)
-        for _ in range(_MOST_TRIES):
+        for _ in range(_MAX_TRIES):
             # Counted again with each try, by the value and the time as they are then.
             value, wait = count(None if known is None else known.value, self._clock())
             if wait > 0:
-                # Nothing is taken; and what is known here is no less than there is.
+                # Nothing is taken, and the value that is known here is not below the real one.
                 return wait
             expect = 0 if known is None else known.revision
             revision = await self._store.put(COLLECTION, name, value, ttl=ttl, expect=expect)
@@ -215,5 +215,5 @@ class StoreLimits:
         # Only values that this process has written itself: they carry the revision to replace next.
         self._known[name] = known
         self._known.move_to_end(name)
-        if len(self._known) > _MOST_KEYS:
+        if len(self._known) > _MAX_KEYS:
             self._known.popitem(last=False)

@@ -59,13 +59,13 @@ class FakeClock:
         # The number orders those that wake at the same time: the first to sleep wakes first.
         sleeper = (self._now + seconds, next(self._numbers), anyio.Event())
         bisect.insort(self._sleepers, sleeper, key=lambda one: one[:2])
-        self._tell()
+        self._notify()
         try:
             await sleeper[2].wait()
         finally:
             if sleeper in self._sleepers:  # cancelled
                 self._sleepers.remove(sleeper)
-                self._tell()
+                self._notify()
 
     async def advance(self, seconds: float) -> None:
         """Let `seconds` pass: sleepers wake in the order of their time, each before the clock moves on.
@@ -83,7 +83,7 @@ class FakeClock:
         while self._sleepers and self._sleepers[0][0] <= until:
             self._now, _, wake = self._sleepers.pop(0)
             wake.set()
-            self._tell()
+            self._notify()
             await _turns()
         self._now = until
 
@@ -95,7 +95,7 @@ class FakeClock:
     def __repr__(self) -> str:
         return f"<FakeClock at {self._now:g} s, {len(self._sleepers)} sleeping>"
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         changed = self._changed
         self._changed = anyio.Event()
         changed.set()

@@ -57,7 +57,7 @@ class MemoryServer:
 
     It is what `create_mcp_server` makes, and more on request: `answer`, `fail_next`, `hang` and `crash` script what
     becomes of requests, before the server itself is asked; `notify`, `ask` and `send` are what a server says unasked.
-    What changes while clients are connected is told to them at once, in the way of their era.
+    Clients that are connected are notified of changes at once, in the way of their era.
 
     Args:
         tools: Its tools: functions, tools, a toolset, or a sequence of them.
@@ -108,7 +108,7 @@ class MemoryServer:
         self._responder = ScriptedResponder(self._server.endpoint, self._script, self._hang_up)
         self._visits = InProcessSessions(self._visit)
         self._open: dict[Visit, asyncio.AbstractEventLoop] = {}
-        self._heard = anyio.Event()
+        self._arrival = anyio.Event()
 
     # tools, resources and prompts
 
@@ -216,11 +216,11 @@ class MemoryServer:
 
     def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
         """Send a notification to every client; one that needs a subscription only to subscribers, in their form."""
-        told = params or {}
+        payload = params or {}
         if method in FILTERS:
-            self._server.changes.publish(Topic(method, str(told.get("uri", ""))), told)
+            self._server.changes.publish(Topic(method, str(payload.get("uri", ""))), payload)
         else:
-            self.send(encode_notification(method, told))
+            self.send(encode_notification(method, payload))
 
     def send(self, message: Mapping[str, Any] | bytes) -> None:
         """Send every client one message as it is: JSON, or bytes that may be anything.
@@ -280,7 +280,7 @@ class MemoryServer:
             found = [one for one in self.requests if one.method == method]
             if len(found) >= count:
                 return found[count - 1]
-            await self._heard.wait()
+            await self._arrival.wait()
 
     # the channel, for `connect_mcp`
 
@@ -330,9 +330,9 @@ class MemoryServer:
                 )
                 self.requests.append(received)
         # Replaced before it is set: a waiter that does not find its message yet must wait for the next one.
-        heard = self._heard
-        self._heard = anyio.Event()
-        heard.set()
+        arrival = self._arrival
+        self._arrival = anyio.Event()
+        arrival.set()
 
 
 class _WatchedChannel:
@@ -355,7 +355,7 @@ class _WatchedChannel:
 
 
 def _on(loop: asyncio.AbstractEventLoop, act: Callable[..., object], *args: Any) -> None:
-    """Act on an event loop: now if it is this thread's, else soon; a plain tool runs in a thread of its own."""
+    """Act on an event loop: now if it is this thread's, else soon; a plain tool runs in another thread."""
     try:
         here = asyncio.get_running_loop() is loop
     except RuntimeError:

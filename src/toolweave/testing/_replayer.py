@@ -55,7 +55,7 @@ class RecordedExchange:
     """One recorded request, with its answer and the messages around it.
 
     Attributes:
-        told: The messages that the server sent unprompted before or right after the answer, in order.
+        unprompted: The messages that the server sent unprompted before or right after the answer, in order.
         outcome: The line that ended it: an answer or a failure; None when there was none.
         calls_before: How many tool calls were made before it.
         ends: Whether the conversation ended with it, or next after it.
@@ -64,7 +64,7 @@ class RecordedExchange:
     method: str
     params: Json
     token: Any = None
-    told: list[Json] = field(default_factory=list[Json])
+    unprompted: list[Json] = field(default_factory=list[Json])
     outcome: Entry | None = None
     calls_before: int = 0
     ends: bool = False
@@ -76,7 +76,7 @@ class Replay:
 
     Attributes:
         name: The server's name, as it was when it was recorded.
-        unrecorded: The requests that the cassette had no answer for, as messages for people.
+        unrecorded: The requests that the cassette had no answer for, as human-readable messages.
     """
 
     def __init__(self, path: Path, *, repeat: bool = False) -> None:
@@ -92,7 +92,7 @@ class Replay:
 
     @property
     def unused(self) -> tuple[str, ...]:
-        """The recorded requests that were not made again, as texts for people; the handshake does not count."""
+        """The recorded requests that were not made again, as human-readable texts; the handshake does not count."""
         unused: list[str] = []
         for one in self._exchanges:
             is_left = not one.played and one.method not in _HANDSHAKE
@@ -109,7 +109,7 @@ class Replay:
         self._first = []
         wire = _ReplayWire(self, peer, config.name)
         for message in first:
-            await wire.tell(message)
+            await wire.deliver(message)
         yield wire, None
 
     def find(self, method: str, params: Json, server: str) -> RecordedExchange:
@@ -189,7 +189,7 @@ class Replay:
                         self._calls.append(exchange)
                     last = _follows(exchange, last)
                 case "receive" if "method" in value:
-                    self._told(value, exchanges.values(), last).append(value)
+                    self._list_for(value, exchanges.values(), last).append(value)
                 case "receive" | "failed":
                     exchange = exchanges[value["id"]]
                     exchange.outcome = entry
@@ -205,16 +205,16 @@ class Replay:
                     pass
         return list(exchanges.values())
 
-    def _told(
+    def _list_for(
         self, message: Json, exchanges: Collection[RecordedExchange], last: RecordedExchange | None
     ) -> list[Json]:
-        """Return the `told` list for an unprompted message: that of the call whose progress it is, or of the last."""
+        """Return the list for an unprompted message: that of the call whose progress it is, or of the last."""
         token = (object_or_empty(message.get("params"))).get("progressToken")
         if token is not None:
             last = next((one for one in exchanges if one.token == token), last)
         if last is None:
             return self._first
-        return last.told
+        return last.unprompted
 
 
 def _follows(exchange: RecordedExchange, last: RecordedExchange | None) -> RecordedExchange | None:
@@ -271,8 +271,8 @@ class _ReplayWire:
         exchange.played = True
         # A real wire yields here, so that cancellation and other tasks also get their turn in a replay.
         await anyio.lowlevel.checkpoint()
-        for message in () if again else exchange.told:
-            await self.tell(message, meta.get("progressToken"))
+        for message in () if again else exchange.unprompted:
+            await self.deliver(message, meta.get("progressToken"))
         outcome = exchange.outcome
         if exchange.ends and not again:
             if _answered(outcome):
@@ -301,7 +301,7 @@ class _ReplayWire:
     def refusal(self, schema: Mapping[str, Any]) -> str | None:
         return self._tape.refusal(schema)
 
-    async def tell(self, message: Json, token: Any = None) -> None:
+    async def deliver(self, message: Json, token: Any = None) -> None:
         """Send an unprompted message of the server: a notification, or a request whose answer is ignored."""
         params = dict(object_or_empty(message.get("params")))
         if "id" in message:

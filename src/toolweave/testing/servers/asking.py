@@ -1,4 +1,4 @@
-"""A server whose tools, prompt and resource ask their client back: by requests of its own, or in rounds.
+"""A server whose tools, prompt and resource ask their client back: by its own requests, or in rounds.
 
 A tool writes `call.server.ask(call.request, key, method, params)` and gets the client's answer in every era.
 Standard library only.

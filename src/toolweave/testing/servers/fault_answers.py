@@ -1,4 +1,4 @@
-"""Faults of single answers as messages: missing, wrong, double, late, and results that are none."""
+"""Faults of single answers as messages: missing, wrong, double, late, and invalid results."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def hang_call(server: FaultServer) -> None:
 
 @message_mode
 def wrong_id(server: FaultServer) -> None:
-    """Answer each call under an id that was never used, with a text of its own."""
+    """Answer each call under an id that was never used, with another text."""
     server.for_calls(
         lambda message, answer: server.encode({**answer, "id": 987654, "result": text_result("not yours")})
     )
@@ -97,7 +97,7 @@ def result_without_content(server: FaultServer) -> None:
 
 @message_mode
 def bad_blocks(server: FaultServer) -> None:
-    """Answer each call with one good block among blocks that are none."""
+    """Answer each call with one good block among invalid blocks."""
     blocks: list[Any] = [{"type": "text"}, {"type": "hologram", "data": "x"}, "text", {"type": "text", "text": "good"}]
     server.for_calls(lambda message, answer: server.encode({**answer, "result": {"content": blocks}}))
 
@@ -165,7 +165,7 @@ def early_answer(server: FaultServer) -> None:
 
 @message_mode
 def id_null(server: FaultServer) -> None:
-    """Answer each call under the id null, with a text of its own."""
+    """Answer each call under the id null, with another text."""
     server.for_calls(lambda message, answer: server.encode({**answer, "id": None, "result": text_result("not yours")}))
 
 

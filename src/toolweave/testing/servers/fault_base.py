@@ -90,7 +90,7 @@ class FaultServer:
     # -- for modes --------------------------------------------------------------------------
 
     def on(self, method: str, step: Step) -> None:
-        """Let `step` handle requests of `method`, or of any (`*`) that has no step of its own."""
+        """Let `step` handle requests of `method`, or of any (`*`) that has no own step."""
         self.steps[method] = step
 
     def for_calls(self, change: Rewrite) -> None:
@@ -175,7 +175,7 @@ MODES: dict[str, Callable[[FaultServer], None]] = {}
 """Mode -> function that hooks the fault into a server on standard input and output."""
 
 MESSAGE_MODES: dict[str, Callable[[FaultServer], None]] = {}
-"""The modes that concern messages alone, so that an HTTP server can have them too."""
+"""The modes that concern messages alone, so that an HTTP server can also have them."""
 
 
 def mode(function: Callable[[FaultServer], None]) -> Callable[[FaultServer], None]:

@@ -22,7 +22,7 @@ def garbage_stdout(server: FaultServer) -> None:
 
 @mode
 def invalid_utf8(server: FaultServer) -> None:
-    """Put bytes that are no UTF-8 on standard error, on a line of its own, and into the text of each call's answer."""
+    """Put bytes that are not UTF-8 on a line of standard error, and into the text of each call's answer."""
 
     def start() -> None:
         write_all(2, b"caf\xe9 \xff\n")

@@ -1,4 +1,4 @@
-"""Faults of handshakes and lists: cursors, tools and schemas that are none, capabilities that lie."""
+"""Faults of handshakes and lists: invalid cursors, tools and schemas, capabilities that lie."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def schema_of_text(server: FaultServer) -> None:
 
 @message_mode
 def non_object_schema(server: FaultServer) -> None:
-    """Beside echo and add: tools whose input schema is no object schema, or is missing."""
+    """Beside echo and add: tools whose input schema is not an object schema, or is missing."""
     server.add_tools(
         named("schema_true", inputSchema=True),
         named("schema_null", inputSchema=None),

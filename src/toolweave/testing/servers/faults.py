@@ -18,7 +18,7 @@ ROOMS = (fault_answers, fault_bytes, fault_life, fault_lists, fault_talk)
 STDIO_FAULTS = {name: function.__doc__ or "" for name, function in sorted(MODES.items())}
 """Mode -> its description, in one sentence."""
 MESSAGE_FAULTS = {name: text for name, text in STDIO_FAULTS.items() if name in MESSAGE_MODES}
-"""The modes that an HTTP server can have, too."""
+"""The modes that an HTTP server can also have."""
 DEFAULT_SIZES = {"huge_line": 50_000_000, "stderr_flood": 4_000_000, "stdout_flood": 4_000_000}
 DEFAULT_CODES = {"dies_mid_call": 9}
 

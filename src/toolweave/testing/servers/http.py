@@ -138,7 +138,7 @@ class HttpServer:
         self.odd.forget_sessions()
 
     def new_session(self) -> tuple[PeerSession, str]:
-        """Open a session with a stream of its own."""
+        """Open a session with its own stream."""
         self.counter += 1
         session = PeerSession()
         queue: asyncio.Queue[Any] = asyncio.Queue()

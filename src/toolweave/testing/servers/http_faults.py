@@ -233,7 +233,7 @@ async def truncated_chunk(exchange: Exchange, step: FaultContext) -> None:
 
 @fault
 async def bad_chunk_size(exchange: Exchange, step: FaultContext) -> None:
-    """A chunked body whose first size is no number."""
+    """A chunked body whose first size is not a number."""
     exchange.head(200, {"content-type": JSON, "transfer-encoding": "chunked"})
     exchange.writer.write(b"zz\r\n" + step.answer()[0] + b"\r\n0\r\n\r\n")
     await exchange.writer.drain()

@@ -46,7 +46,7 @@ async def resume(exchange: Exchange) -> bool:
 
 @fault
 async def broken_sse(exchange: Exchange, step: FaultContext) -> None:
-    """An event stream whose only event is no JSON."""
+    """An event stream whose only event is not JSON."""
     await exchange.start_stream()
     await exchange.event("{not json")
     await exchange.end_stream()

@@ -1,4 +1,4 @@
-"""One MCP server as a value: messages in, answers out, in both eras. No input or output of its own.
+"""One MCP server as a value: messages in, answers out, in both eras. It does no input or output.
 
 A transport calls `Peer.handle` for each message it read and writes what comes back; notifications go
 through the `send` it passes along. Standard library only.
