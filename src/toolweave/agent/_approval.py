@@ -247,7 +247,7 @@ class Approvals:
         # A run above that wants a person to decide leaves nothing to this policy, except to deny.
         asks_above = above is None
         if not force:
-            # A grant of this policy is no answer to a run above that asks; one of a person is.
+            # A grant of this policy does not answer a run above that asks; one of a person does.
             if self._is_granted(tool) and (not asks_above or tool in self._by_person):
                 return Approval(approved=True), False
             if self._asks_nobody(tool) and not asks_above:

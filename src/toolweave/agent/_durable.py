@@ -64,7 +64,7 @@ class Durable:
         known: The record and the start of one run, if they were just read.
     """
 
-    def __init__(  # noqa: PLR0913 - keyword-only, each with a default of its own
+    def __init__(  # noqa: PLR0913 - keyword-only, each with a default
         self,
         store: Store,
         *,

@@ -129,7 +129,7 @@ class Event:
     """Base class of the events of a run.
 
     Attributes:
-        run_id: The run that it belongs to; a child's events that concern a person reach the parent's stream too.
+        run_id: The run that it belongs to; a child's events that concern a person also reach the parent's stream.
         step: Number of the turn of the model, from 1; 0 before the first.
     """
 

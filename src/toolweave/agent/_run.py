@@ -380,7 +380,7 @@ class Run(Generic[OutT_co]):
         self._emit(events.ChildStarted(run_id=self.id, step=self._run_loop.step, child_id=child.id, agent=child.agent))
 
     def _child_ended(self, child: Run, result: RunResult) -> None:
-        """Register the end of a child run; its usage counts for this one too."""
+        """Register the end of a child run; its usage also counts for this one."""
         self.count(child.id, result.usage)
         self._emit(events.ChildFinished(run_id=self.id, step=self._run_loop.step, child_id=child.id, result=result))
 
@@ -389,7 +389,7 @@ class Run(Generic[OutT_co]):
         self._run_loop.count(run_id, took)
 
     def _emit(self, event: Event) -> None:
-        """Publish an event to the run's iterators; one that concerns a person reaches the parent's iterators too."""
+        """Publish an event to the run's iterators; one that concerns a person also reaches the parent's."""
         # Events are kept for the life of the run: an iterator that starts late reads all of them from the first.
         if self.done:
             return

@@ -267,7 +267,7 @@ def _kept_total(total: Document, ended: EndedRuns, now: float) -> Put:
 
 
 async def _keep(store: Store, totals: Sequence[Put]) -> None:
-    """Store totals, but for hours to which a run was added meanwhile; a store may be read-only."""
+    """Store totals, except of hours to which a run was added meanwhile; a store may be read-only."""
     with suppress(StoreError):
         if not totals or await store.write(totals) is not None:
             return

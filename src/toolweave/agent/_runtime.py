@@ -82,7 +82,7 @@ class AgentRuntime:
     history: History | None = None
 
     async def opened(self, period: LifespanPeriod, extra: Sequence[ToolsetSource] = ()) -> Mapping[str, Exception]:
-        """Open the agent's toolsets and those of a run; return the errors by name, which `errors` has too."""
+        """Open the agent's toolsets and those of a run; return the errors by name, which are also in `errors`."""
         sources = (*self.tools.sources, *extra)
         if not sources:
             return {}

@@ -167,7 +167,7 @@ async def runs_behind_others(store: Store) -> set[str]:
 async def _wake_next(durable: Durable, session: str) -> None:
     """Have the first run in the queue of a session delivered to a worker now.
 
-    Those behind a run that waits for a person wait, too; a run that is executed needs no wake-up.
+    Those behind a run that waits for a person wait with it. A run that is executed needs no wake-up.
     """
     if durable.jobs is None:
         return

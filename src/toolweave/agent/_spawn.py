@@ -76,7 +76,7 @@ def spawn_tools(
 
 
 def tools_of_task(agent: Spawning, durable: Durable, record: RunRecord, payload: JsonObject) -> ToolLike | None:
-    """Return these tools for a task that a worker executes, if it was spawned with them and may spawn too."""
+    """Return these tools for a task that a worker executes, if it was spawned with them and may itself spawn."""
     settings: JsonObject | None = payload.get("spawn")
     if settings is None:
         return None

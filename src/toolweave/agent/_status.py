@@ -293,7 +293,7 @@ class RunStatuses:
             run_id: The run.
             call_id: The call's id.
             remember: `"run"` or `"agent"` to allow the tool from now on without asking; other calls of it that wait
-                are approved, too.
+                are also approved.
             reason: The reason, for the event.
 
         Raises:

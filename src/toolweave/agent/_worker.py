@@ -133,7 +133,7 @@ def run_handlers(
     on_unknown: OnUnknown | None = None,
     max_deaths: int = MAX_DEATHS,
 ) -> Mapping[str, JobWorker[Any]]:
-    """Return the job handlers for the runs of these agents, by topic; `work_runs` resubmits lost runs, too.
+    """Return the job handlers for the runs of these agents, by topic; `work_runs` also resubmits lost runs.
 
     Raises:
         ValueError: Two agents have one name, or one keeps its runs in a store without a queue.
