@@ -61,7 +61,7 @@ class Agent(Generic[OutT_co]):
 
     Args:
         model: A `Model`, or a text that names one, such as `"anthropic:claude-sonnet-4-5"`.
-        name: For people, and as the tool `agent_<name>`.
+        name: The name that users see, and that of the tool `agent_<name>`.
         system: The system prompt.
         description: Its description as a tool for other agents and clients.
         tools: Functions, tools, toolsets, `ClientTool`s and `ProviderTool`s, and servers, each whatever `connect_mcp`
@@ -117,7 +117,7 @@ class Agent(Generic[OutT_co]):
     def __init__(  # a JSON Schema, or a type that is not a class
         self: Agent[Any], model: Model | str, *, output_type: Any, **options: Unpack[AgentOptions]
     ) -> None: ...
-    def __init__(  # noqa: PLR0913 - keyword-only, each with a default of its own
+    def __init__(  # noqa: PLR0913 - keyword-only, each with a default
         self,
         model: Model | str,
         *,
@@ -298,7 +298,7 @@ class Agent(Generic[OutT_co]):
         """
         return self.send(sent, session=session, tools=tools, ctx=ctx).stream_text()
 
-    def begin(  # noqa: PLR0913 - keyword-only, each with a default of its own
+    def begin(  # noqa: PLR0913 - keyword-only, each with a default
         self,
         messages: Iterable[Message] = (),
         *,
@@ -385,7 +385,7 @@ class Agent(Generic[OutT_co]):
 
         Finished turns and calls are replayed, not repeated. A call that had started and not ended is repeated when its
         tool's annotations allow that (`readOnlyHint`, `idempotentHint`); else `on_unknown` decides. Failed, stopped and
-        cancelled runs continue too; a completed run only returns its result again.
+        cancelled runs also continue; a completed run only returns its result again.
 
         Args:
             run_id: The run.
@@ -517,7 +517,7 @@ class Agent(Generic[OutT_co]):
     async def close(self) -> None:
         """Cancel all runs and close the agent's resources, within a time limit; the agent may be used again.
 
-        Called by a tool of one of its own runs it returns at once, because that run ends too.
+        Called by a tool of one of the agent's runs, it returns at once, because that run also ends.
         """
         period = self._runtime.lifespan.period
         run = current_run()
@@ -578,7 +578,7 @@ class Agent(Generic[OutT_co]):
         if close is not None:
             try:
                 await close()
-            except Exception as exc:  # boundary: a toolset that fails to close is closed all the same
+            except Exception as exc:  # boundary: a toolset that fails to close counts as closed
                 _log.debug("model %r did not close: %s", self.model.name, exc)
 
     def __repr__(self) -> str:

@@ -51,11 +51,11 @@ class ComponentHooks(RunHooks):
         self._tick = 0
         for component in self._components():
             if tick:
-                await component.hooks.tell("on_tick_end", self._run, tick)
+                await component.hooks.notify("on_tick_end", self._run, tick)
             if result.error is None:
-                await component.hooks.tell("on_complete", result)
+                await component.hooks.notify("on_complete", result)
             else:
-                await component.hooks.tell("on_error", result.error)
+                await component.hooks.notify("on_error", result.error)
 
     @property
     def _run(self) -> Run:

@@ -86,7 +86,7 @@ class _Hooks:
             return await answer
         return answer
 
-    async def tell(self, name: str, *about: Any) -> Any:
+    async def notify(self, name: str, *about: Any) -> Any:
         """Call a hook whose exception is only logged, because its subject has ended."""
         try:
             return await self.call(name, *about)
@@ -100,8 +100,8 @@ class McpTools(BaseToolset):
 
     Nothing is connected before that. It is a `Toolset`: `Agent(..., tools=[component])`, `agent.tools.add(component)`
     and `agent.send(..., tools=component)` enter it when they need it and exit it afterwards, and so may other code, any
-    number of times; the last exit unmounts it. Then exactly its tools are removed, and a connection of its own is
-    closed; a borrowed one is not.
+    number of times; the last exit unmounts it. Then exactly its tools are removed. A connection that it opened
+    is closed; a borrowed one is not.
 
     Args:
         server: The server's name.
@@ -117,7 +117,7 @@ class McpTools(BaseToolset):
         hooks: Calls the functions of `**hooks`.
         name: The server's name.
         takes_questions: Whether the server may ask the user in a call (`Agent(questions=True)`); set it before it is
-            entered, for a connection of its own.
+            entered. It has no effect on a borrowed connection.
 
     Raises:
         ConfigError: At once, when the config is invalid. Entering raises `ServerError`s, unless `on_error` returns
@@ -175,7 +175,7 @@ class McpTools(BaseToolset):
     async def update(self, runtime_config: ServerConfig | Mapping[str, Any] | None) -> None:
         """Replace the runtime config: unmount, replace, and mount again.
 
-        The new mount has a connection of its own or one of the pool's for this config, never the old one. Calls during
+        The new mount has a new connection or one of the pool's for this config, never the old one. Calls during
         the update wait for it; subscribers see one change. Without a connection the config is used by the next mount.
 
         Raises:
@@ -280,7 +280,7 @@ class McpTools(BaseToolset):
         except BaseException as exc:
             self._forget()
             self._publish()
-            if isinstance(exc, Exception) and await self.hooks.tell("on_error", exc):
+            if isinstance(exc, Exception) and await self.hooks.notify("on_error", exc):
                 _log.warning("continues without a server: %s", exc)
                 return
             raise
@@ -290,7 +290,7 @@ class McpTools(BaseToolset):
         try:
             if self._view is not None:
                 with anyio.move_on_after(HOOK_SECONDS), self._hook():
-                    await self.hooks.tell("on_unmount", self)
+                    await self.hooks.notify("on_unmount", self)
         finally:
             self._forget()
             opened = self._opened
@@ -324,7 +324,7 @@ class McpTools(BaseToolset):
 
     @asynccontextmanager
     async def _found(self) -> AsyncGenerator[DiscoveredTools]:
-        """Connect, or borrow a connection, and list the tools; a connection of its own is closed on exit."""
+        """Connect, or borrow a connection, and list the tools; a connection that was opened is closed on exit."""
         async with AsyncExitStack() as held:
             config = self._config
             client = self._client

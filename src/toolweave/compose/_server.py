@@ -1,6 +1,6 @@
 """`hub_server`: a hub's servers as one MCP server.
 
-Translates between the interfaces of `hub` and `gateway`, and holds no behaviour of its own.
+Translates between the interfaces of `hub` and `gateway`, and holds no behaviour.
 """
 
 from __future__ import annotations
