@@ -37,7 +37,7 @@ class ActivityMonitor:
     """The time since the last sign of life of several servers, measured by `look`.
 
     Signs are, of a process, anything on its standard output or standard error, and at least 0.02 s of CPU time of it
-    and those it started (its session); over HTTP, bytes that arrive, of an answer that is not whole as well; of all
+    and those it started (its session); over HTTP, bytes that arrive, also those of an incomplete response; of all
     others, steps of connecting that begin or end.
     """
 

@@ -373,7 +373,7 @@ class McpConnection(EventSubscriptions, SkillFeatures, Openable, BaseToolset):
     async def set_log_level(self, level: LogLevel) -> None:
         """Ask for log messages of this severity and above, now and after every reconnection.
 
-        They go to `Callbacks.logging`, and are notification events too.
+        They go to `Callbacks.logging`, and are also notification events.
 
         Raises:
             ValueError: The level does not exist.

@@ -72,7 +72,7 @@ async def shake_hands(
 
 
 class _NotModern(Exception):
-    """The probe's answer is not that of a modern server; `named` is a modern revision that it names all the same."""
+    """The probe's answer is not that of a modern server; `named` is a modern revision that it still names."""
 
     def __init__(self, why: str, named: str | None = None) -> None:
         super().__init__(why)
@@ -215,7 +215,7 @@ class _Negotiation:
 
     The probe goes first. A server that is still starting answers it late, so that silence proves nothing: `initialize`
     is then sent beside it, and the server's answers decide. A modern answer to the probe counts whenever it comes;
-    `initialize` refused as an unknown method proves a modern server too. The end of the conversation may be the
+    `initialize` refused as an unknown method also proves a modern server. The end of the conversation may be the
     probe's doing, before and after `initialize` was sent: that needs a new connection, without a probe.
     """
 

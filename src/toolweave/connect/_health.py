@@ -126,7 +126,7 @@ class Health:
                 with anyio.move_on_after(self.ping_seconds):
                     await answered.wait()
                 alive = answered.is_set() or _pieces(line) != before
-                # Each of the other calls ends by its own bound, so this loop ends too.
+                # Each of the other calls ends by its own bound, and so does this loop.
                 is_excused = not others.isdisjoint(self._waits())
                 if alive or not is_excused:
                     tasks.cancel_scope.cancel()

@@ -53,7 +53,7 @@ class HttpSettings(Value, frozen=True, kw_only=True):
         max_bytes: The largest answer that is accepted.
         hook: Authorizes each request, and is notified of each refusal; or None.
         flow: An `httpx` authorization object, or None.
-        remember: Called with the headers that a hook or a flow has made, so that they are masked too.
+        remember: Called with the headers that a hook or a flow has made, so that they are also masked.
         redact: Masks credentials in the server's texts.
     """
 

@@ -112,7 +112,7 @@ async def result_in(
         result = await make_off_loop(cast("object", content), partial(read, raw))
     else:
         result = read(raw)
-    # By the reading: a flag that is not a boolean, or a block of the type `error`, makes it an error too.
+    # By the reading: a flag that is not a boolean, or a block of the type `error`, also makes it an error.
     if result.is_error or raw.get("status") == "failed":
         # What is odd in it was noted by the first reading.
         return tool_result(masked(raw, redact), server=server, note=_noted_already)

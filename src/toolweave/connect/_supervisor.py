@@ -340,7 +340,7 @@ class Supervisor:
         if not self._ever_ready and not self.endless:
             return ConnectionState.FAILED, error
         now = self._clock.monotonic()
-        # Appended before the decision: the policy counts this loss too. The deque forgets what no decision needs.
+        # Appended before the decision: the policy counts this loss. The deque forgets what no decision needs.
         self._losses.append(ConnectionLoss(at=now, held=held))
         decision = self._policy.next(self._losses, now, self._clock.jitter(), endless=self.endless)
         if isinstance(decision, GiveUp):
@@ -460,7 +460,7 @@ class Supervisor:
                         raise
                     finally:
                         scope.deadline = anyio.current_time() + self.config.timeout.close + _TEARDOWN_SECONDS
-        # A teardown that exceeded its bound ends here too. What ended the session is then the better error than the
+        # A teardown that exceeded its bound also ends here. What ended the session is then the better error than the
         # slow end.
         if scope.cancelled_caught and not self._stopping:  # too slow to begin, or to end
             silent = self.config.timeout.connect is None and not bound.lasted

@@ -234,7 +234,7 @@ class LiveList(Generic[ItemT]):
 
         Args:
             notified: Whether the server announces changes; the list is then current until it does, for any
-                lifetime, which begins again for each caller. Without, a reading of this very second is current too.
+                lifetime, which begins again for each caller. Without, a reading of this very second is also current.
         """
         ttl = self.ttl_seconds
         age = anyio.current_time() - self._read_at

@@ -226,7 +226,7 @@ class TaskListeners:
     """The listeners to tasks of one server, by the ids that it gave them (extension `io.modelcontextprotocol/tasks`).
 
     A server need not notify of them, and notifications may be lost between two sessions: a caller that has to know
-    polls, too.
+    also polls.
 
     Attributes:
         on_change: Called when the set of the ids has changed.

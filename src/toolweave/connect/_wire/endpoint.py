@@ -391,7 +391,7 @@ class HttpEndpoint:
         """Return an answer, and whether it refuses a session in place of the credentials.
 
         After a restart, some servers answer 401 to a session that they do not know. Signing in would be in vain there:
-        if credentials are missing, `initialize` of the next session is refused as well.
+        if credentials are missing, `initialize` of the next session is also refused.
         """
         if response.status not in _REFUSED or "www-authenticate" in response.headers:
             return response, False
@@ -442,7 +442,7 @@ class HttpEndpoint:
             raise self.error(exc, client, url) from None
 
     def _client_of(self, url: str) -> HttpClient:
-        """Return the client of a URL: an authorization flow sends requests to other servers too."""
+        """Return the client of a URL: an authorization flow also sends requests to other servers."""
         origin = origin_of(url)
         client = self.clients.get(origin)
         if client is None:

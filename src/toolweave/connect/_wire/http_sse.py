@@ -1,6 +1,6 @@
 """Our own `Wire` over HTTP+SSE, the transport of revision 2024-11-05: an event stream comes in, POSTs go out.
 
-The stream's first event names the URL of the POSTs; the answer to a message comes as an event too.
+The stream's first event names the URL of the POSTs; the answer to a message also comes as an event.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ def result_of(message: LenientMessage, server: str, note: Callable[[str], None] 
     Args:
         message: The answer.
         server: The name of the server.
-        note: Called with each part of it that is outside of the specification and is read all the same.
+        note: Called with each part of it that is outside of the specification and is still read.
 
     Raises:
         ProtocolError: It is an error, or no proper answer.
