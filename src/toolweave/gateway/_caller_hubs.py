@@ -1,6 +1,6 @@
 """The connections of callers: one hub for each, with its own tokens and headers, to the servers that are called as it.
 
-Users never cross by construction: a request finds the hub of its own principal or none, and a hub holds
+Users never cross by construction: a request finds the hub of its principal or none, and a hub holds
 connections of one principal alone. The token of a caller is given to an authorization server where one is configured
 for that (RFC 8693), and to no server.
 """

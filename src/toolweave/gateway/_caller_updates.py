@@ -42,7 +42,7 @@ class OwnChanges(Changes):
         self._shared.hear(conversation, self._name_of(name))
 
     def _name_of(self, name: str) -> str:
-        """Return the name at the shared gateway: each caller is notified of its own servers alone."""
+        """Return the name at the shared gateway: each caller is notified only of the servers it added."""
         if name == HANDSHAKE:
             return f"{self._topic} {name}"
         return name or self._topic

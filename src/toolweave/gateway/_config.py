@@ -97,7 +97,7 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True, metaclass=Deferre
         title: Its human-readable name.
         instructions: Its instructions for models.
         required: The upstreams without which it is not ready.
-        rest: Whether tools are offered over REST, too.
+        rest: Whether tools are also offered over REST.
         ui: Whether there is a console; None for one where only this machine reaches it.
         virtual: The virtual servers by name.
         middleware: The list `middleware`: rules, limits and the like.

@@ -97,7 +97,7 @@ class HandshakeConnections:
         return self._past_restarts[server] + sum(one.restarts for one in self if one.name == server)
 
     def may_speak(self, shared: McpConnection) -> bool:
-        """Whether an upstream is modern, as far as the hub is concerned, and may speak the handshake era too."""
+        """Whether an upstream is modern, as far as the hub is concerned, and may also speak the handshake era."""
         if shared.config.protocol != "auto" or shared.protocol_version not in MODERN_VERSIONS:
             return False
         if shared.state not in USABLE:  # the same server is away, or was removed

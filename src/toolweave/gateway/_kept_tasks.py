@@ -49,7 +49,7 @@ class EndedCalls:
     """Calls that were over when their callers, of 2025-11-25, wanted a task; their results are kept for a while.
 
     Args:
-        replicas: The other replicas, for which they are kept too; None if nothing is shared.
+        replicas: The other replicas, for which they are also kept; None if nothing is shared.
     """
 
     def __init__(self, replicas: Replicas | None = None) -> None:

@@ -62,7 +62,7 @@ class Lists:
     Args:
         hub: The upstreams.
         perspectives: The lists as callers see them.
-        changes: Publishes the changes; those of the tools too.
+        changes: Publishes the changes, also those of the tools.
         support: Returns the members of a tool's definition that declare its task support in an era, modern or not.
         page_size: Entries on a page; None puts all on one.
         seen: Returns a caller's view of a list, by the notification of its changes; with None a session is notified of

@@ -351,7 +351,7 @@ class GatewayManager:
 
         A config with an error anywhere is refused: `error` and `problem` say why, and all stays as it is. So is one
         that loses most of the current one: more than half of the servers, the section `gateway`, or its rules. Servers
-        that had failed are tried again. Workers of the same gateway read it, too.
+        that had failed are tried again. Workers of the same gateway also read it.
 
         Args:
             confirmed: Apply a config that loses most of the current one.
@@ -423,7 +423,7 @@ class GatewayManager:
     async def add(self, name: str, config: Any) -> UpstreamStatus:
         """Add a server, or give one that was added before other settings; returns once it is connected.
 
-        It stays through reloads, until it is removed or the process ends. Workers of the same gateway add it, too.
+        It stays through reloads, until it is removed or the process ends. Workers of the same gateway also add it.
 
         Args:
             name: Its name.

@@ -37,7 +37,7 @@ class QueueMetrics:
     Args:
         registry: Where they are registered.
         store: The store of the jobs.
-        topics: Topics that are shown without a job, too.
+        topics: Topics that are shown even without a job.
         clock: Returns the time in seconds since the epoch.
     """
 

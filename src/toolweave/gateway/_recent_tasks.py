@@ -59,7 +59,7 @@ class RecentTask:
         begun: When it became a task, in seconds since the epoch.
         status: `working`, `input_required`, `completed`, `failed`, `cancelled` or `unknown`.
         message: The server's message about its state, or the beginning of its error.
-        is_error: Whether it has ended with an error, of the tool too.
+        is_error: Whether it has ended with an error, also one of the tool.
         problem: Why it could not be looked at, or "". Secrets of the server's config are masked here and in `message`.
     """
 

@@ -324,7 +324,7 @@ class Relay:
             return await connection.forward(call.forwarded(None))
         if first is None:
             # Any later request about a task has to find it: it is made on the shared connection. Without questions and
-            # logs, which would reach the wrong caller there, a call has no need for a connection of its own.
+            # logs, which would reach the wrong caller there, a call does not need a connection to itself.
             in_shared = "task" in call.params
             if in_shared or not (able or logs):
                 return await connection.forward(call.forwarded(None))

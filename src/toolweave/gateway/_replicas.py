@@ -562,7 +562,7 @@ class ReplicaWatch:
         if absence is None:
             self._missing_since = None
             return False
-        # Measured by this process alone, between two looks of its own: clocks of machines differ.
+        # Measured by this process alone, between two of its readings: clocks of machines differ.
         if self._missing_since is None:
             self._missing_since = now
         missing = now - self._missing_since

@@ -183,7 +183,7 @@ class SignIns:
     Args:
         hubs: The connections of callers, which begin when they have signed in.
         groups: The task groups in which the gateway is served.
-        replicas: The other replicas, where sign-ins are under way too; None if nothing is shared.
+        replicas: The other replicas, where sign-ins may also be under way; None if nothing is shared.
 
     Attributes:
         url: The address by which browsers reach the gateway; None to take it from each request.

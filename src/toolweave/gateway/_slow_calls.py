@@ -94,7 +94,7 @@ class SlowCalls:
     Args:
         seconds: Seconds after which a call becomes a task.
         tasks: Keeps the tasks.
-        upstream: Follows calls that become tasks at their upstream as well.
+        upstream: Also follows calls that become tasks at their upstream.
         relay: Ends calls that wait for answers which no caller will give.
         groups: The task groups of calls that outlive a request.
     """

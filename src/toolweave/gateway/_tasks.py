@@ -257,7 +257,7 @@ class UpstreamTasks:
                 _log.debug("a task is not watched: %s", error)
         return found
 
-    async def watch(self, known: Mapping[str, Json], heard: Callable[[str, Json], None]) -> None:
+    async def watch(self, known: Mapping[str, Json], on_change: Callable[[str, Json], None]) -> None:
         """Report changes of tasks until all have ended.
 
         Each upstream is asked at the interval that it wishes, and whenever it says that a task has changed.
@@ -266,7 +266,7 @@ class UpstreamTasks:
             async with anyio.create_task_group() as tasks:
                 for name, state in known.items():
                     if self._is_asked_about(name):
-                        tasks.start_soon(self._watch, known.request, name, state, heard)
+                        tasks.start_soon(self._watch, known.request, name, state, on_change)
 
     async def _watch(self, request: Request, name: str, state: Json, on_change: Callable[[str, Json], None]) -> None:
         # Polled, and also woken by the upstream: a notification shortens the wait, and one that is lost costs an

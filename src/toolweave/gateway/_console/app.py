@@ -1,8 +1,8 @@
 """The console as an ASGI app: authentication, routing of pages, and the checks before a form changes anything.
 
-A signed-in user can call tools and start programs. A request passes the guard of the endpoint (`Host`,
-`Origin`, sizes) as well; in addition, pages of other ports of this machine count as foreign, and each form carries the
-token of its session.
+A signed-in user can call tools and start programs. A request also passes the guard of the endpoint (`Host`,
+`Origin`, sizes). In addition, pages of other ports of this machine count as foreign, and each form carries the token of
+its session.
 """
 
 from __future__ import annotations

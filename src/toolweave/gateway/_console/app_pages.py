@@ -36,7 +36,7 @@ from toolweave.tools._mcp import tool_definition
 
 _MAX_PAGES = 50
 _MAX_URIS = 500
-_MAX_TOLD = 50
+_MAX_REPORTED = 50
 _LONGEST = 1_000
 _JSON = (b"content-type", b"application/json")
 # policies cannot name addresses of IPv6
@@ -297,7 +297,7 @@ def _origin_of(asked: ConsoleRequest) -> str | None:
 
 
 def _shown(texts: Sequence[str]) -> tuple[str, ...]:
-    return tuple(shortened(text, _LONGEST) for text in texts[:_MAX_TOLD])
+    return tuple(shortened(text, _LONGEST) for text in texts[:_MAX_REPORTED])
 
 
 def _json_reply(value: Json) -> ConsoleReply:

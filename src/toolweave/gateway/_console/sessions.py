@@ -53,7 +53,7 @@ class ConsoleSessions:
     """The sessions of one console, and its links.
 
     Args:
-        token: The admin token, which signs in, too.
+        token: The admin token, which also signs in.
         clock: Returns the time in seconds.
     """
 
