@@ -52,5 +52,5 @@ class CallerServers:
     def _change(self, configs: Mapping[str, ServerConfig]) -> None:
         self.configs = MappingProxyType(configs)
         self.generation += 1
-        for told in self.on_change:
-            told()
+        for listener in self.on_change:
+            listener()

@@ -1,4 +1,4 @@
-"""Discovery of one server's tools in one step, over a connection of its own or a borrowed one."""
+"""Discovery of one server's tools in one step, over a new connection or a borrowed one."""
 
 from __future__ import annotations
 

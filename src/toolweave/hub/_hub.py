@@ -117,7 +117,7 @@ class Hub(HubEventSubscriptions, Openable, HubFeatures):
 
     @property
     def warnings(self) -> list[str]:
-        """Warnings for people, for as long as they last.
+        """Human-readable warnings, for as long as they last.
 
         Those of the config, names in filters that are of no tool, name conflicts, differences from the pins, and
         definitions that reference another server.
@@ -271,7 +271,7 @@ class Hub(HubEventSubscriptions, Openable, HubFeatures):
             ConfigError: The config cannot be right.
             DuplicateToolError: A tool's name is taken and the server's `on_conflict` is `"error"`; it
                 stays connected without tools.
-            ServerError: It cannot be reached; it is in `errors` too.
+            ServerError: It cannot be reached; the error is also in `errors`.
         """
         return await self._home.run(self._connect(name, config))
 

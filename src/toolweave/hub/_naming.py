@@ -27,7 +27,7 @@ class NameConflict(Value, frozen=True, kw_only=True):
 
     Attributes:
         server: The server that came later.
-        text: The effect on its tool, prompt or resource, for people.
+        text: The effect on its tool, prompt or resource, human-readable.
         name: The name that was taken.
         lasting: True if it lasts as long as `server` offers the name; else only while the name's owner offers it.
     """

@@ -38,11 +38,11 @@ HubListKind: TypeAlias = Literal["prompts", "resources", "resourceTemplates"]
 _UNKNOWN = (INVALID_PARAMS, RESOURCE_NOT_FOUND)
 _FOLLOW_SECONDS = 5.0
 _LIST_SECONDS = 5.0
-"""Seconds that the lists of all others wait for one server; a reading of its own continues in the background."""
+"""Seconds that the lists of all others wait for one server; reading that one continues in the background."""
 
 _MAX_SPELLINGS = 100_000
 """Resources that are found by another spelling of their URI than the one in the list."""
-_MOST_SKILLS = 20_000
+_MAX_SKILLS = 20_000
 """Skills whose folders are remembered."""
 
 
@@ -151,7 +151,7 @@ class OfferNames:
         return exposed
 
     def give_like(self, kind: str, config: ServerConfig, names: Iterable[str]) -> dict[str, str]:
-        """Name the offers of another connection to a server as those of its own are named; see `give`."""
+        """Name the offers of another connection to a server like those of the hub's own connection; see `give`."""
         exposed, _ = name_others(kind, config, names, self.given(kind), self._present.get((kind, config.name), ()))
         if kind == "resource":
             self._note_spellings(exposed)
@@ -265,7 +265,7 @@ class HubOffers:
             return None
         prefix = exposed.removesuffix(skill.uri)
         self._skills[prefix + skill.root] = skill.server, skill.root
-        if len(self._skills) > _MOST_SKILLS:
+        if len(self._skills) > _MAX_SKILLS:
             # The oldest is found again by its listing.
             del self._skills[next(iter(self._skills))]
         return prefix

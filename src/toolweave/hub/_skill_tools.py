@@ -26,8 +26,8 @@ from toolweave.tools._wrappers import RoutingToolset
 ApproveSkill: TypeAlias = Callable[[Skill], bool | Awaitable[bool]]
 """Returns whether a model may load a skill."""
 
-_MOST_SHOWN = 200
-_LONGEST_SHOWN = 300
+_MAX_SHOWN = 200
+_MAX_DESCRIPTION = 300
 """Skills that the tool's description lists, and characters of each one's own description."""
 
 
@@ -122,8 +122,8 @@ class SkillTools(RoutingToolset):
                     self._registry.remove(name)
             return
         lines = [
-            f"- {name}: {shortened(' '.join(printable(skill.description).split()), _LONGEST_SHOWN)}"
-            for name, skill in list(self._skills.items())[:_MOST_SHOWN]
+            f"- {name}: {shortened(' '.join(printable(skill.description).split()), _MAX_DESCRIPTION)}"
+            for name, skill in list(self._skills.items())[:_MAX_SHOWN]
         ]
         more = len(self._skills) - len(lines)
         listed = "\n".join([*lines, f"and {more} more"] if more else lines)

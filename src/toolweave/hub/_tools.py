@@ -20,7 +20,7 @@ class NamesUpdate(msgspec.Struct, frozen=True):
 
     Attributes:
         servers: The servers that were named anew.
-        change: The change of the tools, or None when there were and are none.
+        change: The change of the tools, or None if there were no tools and still are not.
     """
 
     servers: Mapping[str, NamedServer]

@@ -74,7 +74,7 @@ class HubWarnings:
 
     @property
     def shadows(self) -> list[str]:
-        """The findings for people."""
+        """The findings as human-readable texts."""
         return list(map(_text, self.findings))
 
     def update(self, about: str, server: str, warnings: Iterable[NameConflict | str]) -> None:
