@@ -72,8 +72,8 @@ class _Subscriber(ABC):
             first = not self._waiting
             if newest or topic not in self._waiting:
                 self._waiting[topic] = params
-        # Whoever puts the first change wakes the subscriber. The others find it awake or about to be, since `take`
-        # empties the dict under the same lock.
+        # The thread that puts the first change wakes the subscriber. The others find it awake or about to be, since
+        # `take` empties the dict under the same lock.
         if first:
             self.wake_threadsafe()
 
@@ -123,7 +123,7 @@ class ListenStream(_Subscriber):
 
     def end(self) -> None:
         """End the stream gracefully, from any thread."""
-        # In this order: whoever is woken has to find that it has ended, or would wait once more.
+        # In this order: a waiter that wakes has to find that it has ended, or would wait once more.
         self.ended = True
         self.wake_threadsafe()
 
@@ -324,7 +324,7 @@ class Changes:
         return self._by_name.get(name)
 
     def hear(self, conversation: str | None, name: str) -> None:
-        """Notify a legacy conversation of the changes of lists that are published under this name, too."""
+        """Notify a legacy conversation of the changes of lists that are also published under this name."""
         subscriber = self.conversation(conversation)
         if subscriber is not None:
             subscriber.topics.update(Topic(one.method, name) for one in (TOOLS, PROMPTS, RESOURCES))

@@ -462,7 +462,7 @@ class MountsView:
 
 
 class Mounts:
-    """The mounts of a server: servers, and toolsets, some with prompts and resources too.
+    """The mounts of a server: servers, and toolsets, some with prompts and resources.
 
     Args:
         outer: The server.
@@ -505,7 +505,7 @@ class Mounts:
         self._take(server, namespace)
 
     def add_toolset(self, toolset: Toolset, namespace: str) -> None:
-        """Mount a toolset, and of a connection or a hub its prompts and resources too; see `McpServer.mount`."""
+        """Mount a toolset, and of a connection or a hub also its prompts and resources; see `McpServer.mount`."""
         self._check_free(namespace)
         self._add_tools(prefixed(toolset, namespace))
         if isinstance(toolset, OffersMore):

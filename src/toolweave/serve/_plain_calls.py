@@ -41,7 +41,7 @@ class PlainToolCall(msgspec.Struct, frozen=True):
 async def answer_of(sent: SentCall) -> Any:
     """Wait for the answer of a call that was sent; None where the full path has to make it.
 
-    A call whose wait is cancelled is cancelled where it was sent, too.
+    A call whose wait is cancelled is also cancelled where it was sent.
     """
     try:
         return await sent.answer

@@ -487,7 +487,7 @@ class McpServer(ServerContent, ServerRunners):
         has too: they are `namespace+uri`. Its middleware, and its disabled offers, hold as where it is served alone;
         its handlers have its own `state` and sessions; its lifespan is that of this server. The options of requests are
         those of this server: `auth`, `tasks` (by the new names), `sampling`, and whether errors are masked. Another
-        toolset has its tools here, and a connection or a hub its prompts and resources, too.
+        toolset has its tools here, and a connection or a hub also its prompts and resources.
 
         Raises:
             TypeError: `server` is neither a server nor a toolset.
@@ -524,7 +524,7 @@ class McpServer(ServerContent, ServerRunners):
 
         Args:
             names: Names, URIs and templates, or the beginning of some with a `*` at its end.
-            tags: Tags; offers with one of them are meant, too.
+            tags: Tags; offers with one of them are also meant.
 
         Raises:
             ValueError: Nothing is named.

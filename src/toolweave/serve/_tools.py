@@ -372,7 +372,7 @@ class _Checks:
     """The checks of the calls of one tool, before and after they run.
 
     A foreign tool's own server validates, and a function checks every call itself: what comes straight from it is not
-    checked again. A toolset around it may change arguments, results or the schemas, so that both are checked here, too.
+    checked again. A toolset around it may change arguments, results or the schemas, so that both are also checked here.
 
     Attributes:
         arguments: The validator of the arguments of a call that runs now, or None.

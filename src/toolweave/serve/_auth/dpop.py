@@ -47,7 +47,7 @@ _KINDS = {
 class Dpop:
     """The rules for proofs of possession (RFC 9449).
 
-    Proofs are checked without it as well. With it, the metadata offer them to clients, and the rules can be changed.
+    Proofs are also checked without it. With it, the metadata offer them to clients, and the rules can be changed.
 
     Attributes:
         required: Whether tokens that are not bound to a key are refused.

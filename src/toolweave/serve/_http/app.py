@@ -86,7 +86,7 @@ class HttpApp:
     All are behind one guard, one authorization and one set of limits.
 
     Attributes:
-        limits: Its resource limits; `serve_http` applies them, too.
+        limits: Its resource limits; `serve_http` also applies them.
         path: The path of the endpoint.
         shares: The shares of its callers in limited resources.
         authorizes: Whether requests need a token.
@@ -140,7 +140,7 @@ class HttpApp:
         Args:
             path: The path, such as `/metrics`.
             app: The app; it sees the whole path.
-            below: Whether it serves all paths below this one, too.
+            below: Whether it also serves all paths below this one.
             guarded: Whether the guard checks its requests: Host, Origin, content types and sizes.
             authorized: Whether they need a token, where those of the endpoint do.
             auth: The authorization that judges it, instead of that of the endpoint.

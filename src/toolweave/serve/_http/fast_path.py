@@ -3,7 +3,7 @@
 A plain call has a name, arguments and any `_meta`. It passes every check of the full path: those of headers once for
 each distinct set of them. Either the endpoint answers it as any request, and its reply channel is made when it is used
 (`layered.py`): so it is where its tool is the server's own, and where there is middleware. Or the endpoint can send it
-at once (`SendsCalls`), which saves a task and a scope, too; then a call that is not answered in time falls back to the
+at once (`SendsCalls`), which also saves a task and a scope; then a call that is not answered in time falls back to the
 full path, with the call that was sent, and so does one whose answer has to be processed. One sweep watches over all
 calls. Disconnected clients, silence and bounds are handled by the full path only.
 """

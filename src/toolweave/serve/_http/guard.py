@@ -31,7 +31,7 @@ class AppRoute:
 
     Attributes:
         app: The app.
-        below: Whether it serves all paths below its own, too.
+        below: Whether it also serves all paths below its own.
         guarded: Whether its requests are checked like those of the endpoint.
         forms: Whether its POST requests may be forms.
     """

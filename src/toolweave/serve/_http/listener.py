@@ -1,7 +1,7 @@
 """Closing a listening socket so that no connection is reset: new ones are refused, and those under way are accepted.
 
-Knows nothing of HTTP. A listener that is closed resets the connections in its queue, and a client cannot tell such a
-reset from a request that was lost while it ran. So the queue has to be empty at that moment, while clients still
+Knows nothing of HTTP. A listener that is closed resets the connections in its queue, and a client cannot distinguish
+such a reset from a request that was lost while it ran. So the queue has to be empty at that moment, while clients still
 connect. On Linux a packet filter drops their first packet (SYN): a handshake under way ends, none begins, and a client
 whose packet was dropped sends it again a second later, when the port is closed and refuses it. A refused connection is
 safe to try elsewhere. On other systems a connection that is made in the very moment of closing is reset.

@@ -113,7 +113,7 @@ class HttpSession:
         self.name = client.conversation or self.name
         self.client = self.latest = client
         # The client may answer a request of another process here. So the ids of requests to it are unique among all
-        # processes: each draws a number of its own for the upper bits. They stay exact in JSON, below 2**53.
+        # processes: each draws its own number for the upper bits. They stay exact in JSON, below 2**53.
         self.pending = PendingRequests((1 + secrets.randbits(20)) << 32)
 
     def share(self, events: SharedEvents) -> None:

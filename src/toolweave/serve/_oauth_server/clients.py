@@ -188,7 +188,7 @@ class Clients:
     Args:
         rules: Which ones are accepted.
         store: Stores clients that register dynamically.
-        issuer: The server's own URL. On loopback, documents on loopback are accepted as well.
+        issuer: The server's own URL. On loopback, documents on loopback are also accepted.
     """
 
     def __init__(self, rules: ClientRules, store: Store, issuer: str) -> None:

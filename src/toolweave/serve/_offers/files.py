@@ -47,7 +47,7 @@ def directory(
         path: The directory.
         uri: The prefix of the URIs, such as `"docs://"`; the directory's `file://` URI by default.
         description: The description of the template for all files.
-        hidden: Whether files and directories whose names begin with a dot are offered as well.
+        hidden: Whether files and directories whose names begin with a dot are also offered.
         max_files: Maximum number of listed files; others can be read nevertheless.
 
     Raises:

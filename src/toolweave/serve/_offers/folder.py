@@ -32,7 +32,7 @@ class Folder:
 
     Args:
         root: The directory, resolved.
-        hidden: Whether files and directories whose names begin with a dot are offered as well.
+        hidden: Whether files and directories whose names begin with a dot are also offered.
         leave_out: Returns whether a file or a directory of this name is excluded; None excludes no other.
     """
 

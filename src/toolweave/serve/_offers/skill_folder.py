@@ -59,7 +59,7 @@ def skills(path: str | os.PathLike[str], *, prefix: str = "", hidden: bool = Fal
     Args:
         path: The directory.
         prefix: Segments before each path, such as `"acme/billing"`.
-        hidden: Whether files and folders whose names begin with a dot are offered as well.
+        hidden: Whether files and folders whose names begin with a dot are also offered.
 
     Raises:
         NotADirectoryError: The path is not a directory.

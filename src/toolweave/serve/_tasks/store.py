@@ -281,8 +281,8 @@ class TaskStore:
         Raises:
             StoreError: The store cannot be reached.
         """
-        # A deadline is enforced by whoever reads: its worker may be dead. If the write fails, the task has changed
-        # meanwhile, perhaps to its real end, which then counts.
+        # A deadline is enforced by the process that reads: its worker may be dead. If the write fails, the task has
+        # changed meanwhile, perhaps to its real end, which then counts.
         while True:
             found = await self.store.get(TASKS, name)
             entry = None if found is None else self.loaded(found)
