@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-_MOST_STEPS = 60
+_MAX_STEPS = 60
 """Further growth would soon be no number any more."""
 
 
@@ -25,6 +25,6 @@ def backoff(
         spread: The wait is multiplied by a number between these two, so that many clients do not return at once.
         chance: Where between the two, from 0 to 1: a random number.
     """
-    wait = min(first * factor ** min(max(failures - 1, 0), _MOST_STEPS), longest)
+    wait = min(first * factor ** min(max(failures - 1, 0), _MAX_STEPS), longest)
     low, high = spread
     return wait * (low + (high - low) * chance)

@@ -40,8 +40,8 @@ def read_file(path: Path, *, max_bytes: int) -> bytes:
         OSError: The file cannot be read, is not a regular file, or has more than `max_bytes`.
         ValueError: The path holds a null character.
     """
-    # Opened without waiting, then judged by the descriptor: whoever exchanges the file after a check by name would have
-    # another one read. Streams that this process was given, such as `/dev/stdin`, are meant as they are.
+    # Opened without waiting, then judged by the descriptor: after a check by name the file could be exchanged, and
+    # another one would be read. Streams that this process was given, such as `/dev/stdin`, are meant as they are.
     is_given = str(path).startswith(_GIVEN_STREAMS)
     waiting = 0 if is_given else getattr(os, "O_NONBLOCK", 0)
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | waiting)

@@ -29,7 +29,7 @@ _ESCAPED_CONTROLS = {"\n": "n", "\r": "r", "\t": "t", "\b": "b", "\f": "f"}
 def mask_values(text: str, values: Iterable[str]) -> str:
     """Return the text with every one of the values replaced by the mask, longest first.
 
-    A value of at least four characters is found in its escaped and encoded forms too.
+    A value of at least four characters is also found in its escaped and encoded forms.
     """
     for value in sorted({value for value in values if value}, key=len, reverse=True):
         text = text.replace(value, MASK)

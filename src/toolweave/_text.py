@@ -39,7 +39,7 @@ def shortened(text: str, limit: int) -> str:
 def printable(text: str) -> str:
     """Make foreign text safe for a log or a terminal: cut to 10,000 characters, hidden characters escaped.
 
-    Every line after the first is indented, so that a server's text cannot pass for a log record of its own.
+    Every line after the first is indented, so that a server's text cannot pass for a log record.
     """
     text = visible(shortened(text, _MAX_PRINTED))
     if "\n" not in text:

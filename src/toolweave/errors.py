@@ -220,8 +220,8 @@ class RegistryError(ToolweaveError):
 
     Attributes:
         message: The text.
-        kind: `NOT_FOUND` for a server it does not have, `NOT_SENT` where it was not reached or cannot tell now, else
-            `PROTOCOL`: what it answered is not taken.
+        kind: `NOT_FOUND` for a server it does not have, `NOT_SENT` if it was not reached or has no answer now, else
+            `PROTOCOL`: its response is not accepted.
     """
 
     def __init__(self, message: str, *, kind: ErrorKind = ErrorKind.PROTOCOL) -> None:

@@ -153,12 +153,12 @@ def plan_update(
 
 
 def plan_remove(originals: Texts, disk: Disk, *, force: bool = False) -> Plan:
-    """Plan the removal of a component; changed files stay, in the lock too.
+    """Plan the removal of a component; changed files stay, also in the lock.
 
     Args:
         originals: Its files as they were copied.
         disk: The project's files.
-        force: Delete changed files too.
+        force: Also delete changed files.
     """
     steps: list[FileStep] = []
     for path, old in originals.items():

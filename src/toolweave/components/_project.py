@@ -34,7 +34,7 @@ class Component:
     Attributes:
         name: Its name, such as `mcp-server`.
         folder: Its default folder, which is a Python package: `mcp_server`.
-        description: One sentence for people.
+        description: One sentence for the reader of a list.
         version: Version of Toolweave that it came with.
         usage: Command lines to begin with; `{module}` stands for the package's dotted name.
         reads: Config file that it needs to run, or None.
@@ -242,7 +242,7 @@ class Project:
     # what can be done
 
     def add(self, name: str, folder: Path | None = None, *, overwrite: bool = False) -> ComponentChange:
-        """Plan the copy of a component into a folder of the project, by default one of its own in `root`.
+        """Plan the copy of a component into a folder of the project, by default a new one in `root`.
 
         Raises:
             ConfigError: There is no such component, it is in another folder, or the folder is not the project's or

@@ -48,7 +48,7 @@ def parse_server(
 
     Args:
         name: The server's name; empty takes the entry's own.
-        entry: The entry as it stands in a file.
+        entry: The entry, as a file has it.
         dialect: The dialect whose rules apply where dialects contradict each other.
         env: The variables for `${VAR}`; the process's environment when None.
         inputs: The values for `${input:ID}`.

@@ -14,7 +14,7 @@ from toolweave.errors import ConfigError
 
 
 class ResourceLimits(Value, frozen=True, kw_only=True):
-    """Limits of a server's process that the operating system enforces; each process that it starts has them too.
+    """Limits of a server's process that the operating system enforces; each process that it starts inherits them.
 
     Raises:
         ConfigError: A limit is not a whole number of at least 1.

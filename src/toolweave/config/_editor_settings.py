@@ -26,7 +26,7 @@ EDITOR_SETTINGS = (
     *("sandbox_enabled", "default_tools_approval_mode", "trust", "supports_parallel_tool_calls", TOOL_SETTINGS),
     *_NOT_APPLIED,
 )
-"""The keys of editors that `apply_editor_settings` reads, in snake_case; `sandbox` is one of ours, too."""
+"""The keys of editors that `apply_editor_settings` reads, in snake_case; `sandbox` is also one of ours."""
 _PROTECTIONS = frozenset({*FILTER_WORDS, *EDITOR_SETTINGS, "confirm", "sandbox", "limits", "pins", "scan"})
 _APPROVALS = "is not applied: the program that calls decides whether a person is asked, such as Agent(confirm=...)"
 _CONFIRM = {"prompt": "always", "writes": "writes", "auto": "never", "approve": "never"}

@@ -84,7 +84,7 @@ def find_servers(
     Args:
         document: A list of entries, one entry, entries by name, or an outline of an editor.
         dialect: The dialect of the file.
-        project: The directory whose section of `~/.claude.json` is read too.
+        project: The directory whose section of `~/.claude.json` is also read.
         from_code: Entries may be other objects than mappings.
 
     Raises:

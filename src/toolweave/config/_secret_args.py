@@ -67,7 +67,7 @@ def mask_args(args: Sequence[str], hide: Hide = _masked) -> tuple[str, ...]:
     Covers `--token X`, `--token=X`, `-e API_KEY=X`, `API_KEY=X`, `Authorization: X` and URLs, and any of these
     behind a flag: `--env=API_KEY=X`, `--header=Authorization: X`. Without a telling name `user:X@host` is covered,
     `-p X` unless X is a port or a path, and tokens with the prefix of a known service, such as `ghp_X`. All of it is
-    found in JSON, in command lines, and in percent-encoded and base64 texts, too. `hide` returns the replacement for
+    also found in JSON, in command lines, and in percent-encoded and base64 texts. `hide` returns the replacement for
     each secret.
     """
     return _mask_words(args, hide, 0, bare_password=True)

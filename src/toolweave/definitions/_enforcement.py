@@ -27,7 +27,7 @@ from toolweave.tools._names import aliases
 from toolweave.tools._spec import ToolSpec
 
 PinMode: TypeAlias = Literal["off", "warn", "block"]
-"""Nothing is compared; differences are reported; differing definitions are withheld too."""
+"""Nothing is compared; differences are reported; differing definitions are also withheld."""
 
 _MAX_PROBLEMS = 200
 _DIFF_LINES = 8

@@ -195,7 +195,7 @@ def instructions_in(text: str, instructions: Sequence[Instruction]) -> str | Non
 
 
 def may_link(words: Collection[bytes], data: bytes) -> bool:
-    """Whether `odd_urls_in` may find something in a definition with these words, given as JSON too."""
+    """Whether `odd_urls_in` may find something in a definition with these words, which may be JSON."""
     if _LINKS.isdisjoint(words):
         return False
     if _LINKS.intersection(words) == frozenset((b"http",)):

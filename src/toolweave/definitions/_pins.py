@@ -178,7 +178,7 @@ class Pins(Value, frozen=True, kw_only=True):
 
     @classmethod
     def read(cls, path: Path) -> Pins:
-        """Read a lock file; no file is no pins.
+        """Read a lock file; a missing file has no pins.
 
         Raises:
             ConfigError: It cannot be read, it is not a lock file, or a definition does not have its hash.

@@ -94,7 +94,7 @@ def durable(
     Args:
         agent: An agent of Pydantic AI, one of the OpenAI Agents SDK, or a compiled graph of LangGraph. It is not
             changed.
-        store: Keeps the runs; a `Backend` lets workers execute submitted runs too.
+        store: Keeps the runs; a `Backend` also lets workers execute submitted runs.
         name: The name under which runs are kept, by default the agent's own; needed when it has none.
         retention: How long its runs are kept; by default as the backend has it, else for 30 days.
         waiting: How long its runs wait for a person, and what happens then.

@@ -1,4 +1,4 @@
-"""An agent of the OpenAI Agents SDK on our journal: its model and its tools are wrapped, those of handoffs too.
+"""An agent of the OpenAI Agents SDK on our journal: its model and its tools are wrapped, also those of handoffs.
 
 Imported when one is given.
 """

@@ -140,7 +140,7 @@ class CheckedJournal(StoreJournal):
         return call
 
     async def decision(self, call: ToolCallPart, tool: ToolSpec) -> Approval | None:
-        """Return a person's answer to a call, or the one that was given for its tool for good; None without either.
+        """Return a person's answer to a call, or the lasting one for its tool; None without either.
 
         It stays in the journal, so that a replayed run reads it again.
         """

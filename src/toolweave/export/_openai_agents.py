@@ -45,7 +45,7 @@ def openai_agents_tools(
         strict: Enforce the schemas of those tools whose schemas OpenAI's strict mode can express.
         confirm: The calls that need a person's approval (`needs_approval`): the run ends with them as `interruptions`.
         on_progress: Receives the progress of calls; the SDK's streams have no place for it.
-        live: Return a list that shows new tools at the next turn, too. It needs a separate agent for each run, such
+        live: Return a list that also shows new tools at the next turn. It needs a separate agent for each run, such
             as `agent.clone(tools=...)`: the SDK refuses concurrent runs of an agent whose list changes.
 
     Raises:

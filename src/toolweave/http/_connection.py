@@ -234,7 +234,7 @@ class Socket(asyncio.BufferedProtocol):
         self.transport = cast("asyncio.Transport", transport)
         self._loop = asyncio.get_running_loop()
         connection = transport.get_extra_info("socket")
-        # a stream may be silent for hours: the kernel notices when the peer is gone for good
+        # a stream may be silent for hours: the kernel notices when the peer is gone
         connection.setsockopt(SOL_SOCKET, SO_KEEPALIVE, 1)
         if self._poll is not None:
             self._poll.register(connection.fileno(), select.POLLIN)

@@ -290,7 +290,7 @@ def _exact(name: str, version: str, pattern: re.Pattern[str] = _VERSION) -> str:
 
 
 def _image(name: str, version: str, home: str, *, pinned: bool) -> str:
-    # Without a host, Docker reads an image of its own hub: an image of another registry has to name it.
+    # Without a host, Docker reads an image of Docker Hub: an image of another registry has to name it.
     host = urlsplit(home).netloc or home
     if host not in ("", *_DOCKER_HUB) and not _names_host(name):
         if not _HOST.fullmatch(host):

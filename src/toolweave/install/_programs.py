@@ -79,8 +79,8 @@ def programs_of(servers: Iterable[ServerConfig]) -> list[FoundProgram]:
 def with_full_path(launch: ServerLaunch) -> tuple[ServerLaunch, list[FoundProgram]]:
     """Return a launch that works with any PATH, and its program if there is one to remark on.
 
-    The full path is not enough: the program may be a script, or start others by their names. So the entry gets the PATH
-    too. A program of the system keeps its name.
+    The full path is not enough: the program may be a script, or start others by their names. So the entry also gets
+    the PATH. A program of the system keeps its name.
     """
     if launch.transport != "stdio" or "PATH" in launch.env:
         return launch, []

@@ -160,7 +160,7 @@ class JobTopic:
 
 
 class JobKind(Protocol[R]):
-    """A kind of durable job: where its records are, how one is done, and the result when it fails for good.
+    """A kind of durable job: where its records are, how one is done, and the result when it fails permanently.
 
     All else, `JobWorker` does for every kind. A method that raises `StoreError` has the job delivered again after a
     while.

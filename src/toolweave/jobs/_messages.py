@@ -57,7 +57,7 @@ class PlainDocket(Docket):
     def __init__(self, name: str, url: str) -> None:
         # no results are kept
         super().__init__(name=name, url=url, execution_ttl=timedelta(0))
-        # Registered by docket for every docket; whoever writes to the Redis could call them.
+        # Registered by docket for every docket; any program that writes to the Redis could call them.
         self.tasks = {}  # docket's own examples must not be called
         self.readers: dict[str, Reader] = {}
 

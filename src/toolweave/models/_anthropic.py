@@ -132,7 +132,7 @@ class AnthropicModel(HttpModel):
                     yield one
                 if turn.complete:
                     break
-        # A stream that ends early looks like one that is complete: only the stop reason tells them apart. Without it
+        # A stream that ends early looks like one that is complete: only the stop reason proves that. Without it
         # the turn may lack a tool call, or half of one, so it is not used.
         if not turn.ended:
             raise self._api.broken_off()

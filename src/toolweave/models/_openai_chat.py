@@ -289,7 +289,7 @@ class ChatTurn:
             return "refusal"
         if MALFORMED.search(self._stop):
             return "malformed_call"
-        # Without a finish reason the turn may have been cut off, so it is "other" as well.
+        # Without a finish reason the turn may have been cut off, so it is also "other".
         reason = _STOPS.get(self._stop.lower(), "other")
         # Local servers send "stop" for a turn that calls tools, and some the reverse: the calls themselves decide.
         if reason in ("end", "tool_calls"):

@@ -1,6 +1,6 @@
 """Retry policy for model requests: which failures are retried, and when. Knows no provider and no HTTP library.
 
-A turn that breaks off after its first words is retried too; `StreamRestarted` says that those are void.
+A turn that breaks off after its first words is also retried; `StreamRestarted` reports that those are void.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 # The grammar is ambiguous at a comma: it separates the parameters of one challenge and also the challenges. A scheme is
 # a word that a space, a comma or the end follows, and a parameter a word that `=` and a value follow. So after a comma,
 # the parameters continue as long as `_PARAMETER` matches, and everything else begins a new challenge. Every step moves
-# `at` forward, so hostile text ends the loop as well.
+# `at` forward, so the loop ends even with hostile text.
 
 from __future__ import annotations
 

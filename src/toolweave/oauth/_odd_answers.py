@@ -1,4 +1,4 @@
-"""The answers at a sign-in that differ from the standards and are read all the same: logged once, and kept."""
+"""The answers at a sign-in that differ from the standards and are still read: logged once, and kept."""
 
 from __future__ import annotations
 

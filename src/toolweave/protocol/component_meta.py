@@ -1,7 +1,7 @@
 """Tags and versions of tools, prompts and resources: members of `_meta` of this project, as MCP itself has neither.
 
 A definition carries its tags and its version, and of several versions of one name the newest carries all of them. A
-request names the version that it wants under the same key. What FastMCP writes into its definitions is read too.
+request names the version that it wants under the same key. The members that FastMCP writes are also read.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Results, errors, questions and capabilities of one revision in the form of another, for a gateway between them.
 
-Pure. What a revision does not know is left out or said in text; everything else passes unchanged, unknown members too.
+Pure. Members that a revision does not have are left out or put into text. All others pass unchanged, also unknown ones.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 JavaScript cuts texts within an emoji and writes half of a surrogate pair; Python writes `NaN` and `Infinity`; others
 write numbers beyond every range, or control characters within strings. The whole message is
-meant to be read all the same. What JSON cannot say becomes U+FFFD or null; an id is never repaired. Pure.
+still read. What JSON cannot say becomes U+FFFD or null; an id is never repaired. Pure.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ SKILLS_EXTENSION = f"{_PREFIX}skills"
 APPS_EXTENSION = f"{_PREFIX}ui"
 """The extension by which tools have pages that show their results (MCP Apps, SEP-1865)."""
 OF_EVERY_ERA = frozenset({SKILLS_EXTENSION, APPS_EXTENSION})
-"""The extensions that handshake revisions may declare, too."""
+"""The extensions that handshake revisions may also declare."""
 
 _TRACE_CONTEXT = ("traceparent", "tracestate", "baggage")
 """Keys without a prefix that OpenTelemetry's propagators read (SEP-414)."""

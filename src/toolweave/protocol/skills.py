@@ -1,7 +1,7 @@
 """Skills of a server (`io.modelcontextprotocol/skills`, SEP-2640): entries, names, URIs and digests; to and from JSON.
 
 A skill is a folder of files with a `SKILL.md`, whose frontmatter names and describes it; each file is a resource. An
-entry has the frontmatter as it stands in the file, and the digest and size of every file. Pure.
+entry has the frontmatter of the file unchanged, and the digest and size of every file. Pure.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ _MAX_KEPT_CHARACTERS = 1024
 
 
 def normal_uri(uri: str) -> str:
-    """Return the normal form of a URI; a text that is not a URI has one, too."""
+    """Return the normal form of a URI; a text that is not a URI also has one."""
     if len(uri) <= _MAX_KEPT_CHARACTERS:
         return _kept(uri)
     return _normal(uri)

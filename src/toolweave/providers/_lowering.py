@@ -263,7 +263,7 @@ class _Lowering:
         if lost is None:
             lost = []
         # The path holds the targets that are being inlined, from the root to here. Its length at the entry of this
-        # schema tells two cases apart: a target from before it is a recursion, one from after it is combined with
+        # schema separates two cases: a target from before it is a recursion, one from after it is combined with
         # itself, which adds nothing.
         entered = self._entered_at = len(self._path)
         self._level += 1
@@ -395,7 +395,7 @@ class _Lowering:
             if "$ref" not in node:
                 return node
             target = self._entered(str(node.pop("$ref")), where, lost)
-            # Since 2019-09 keywords beside `$ref` apply as well. Both are constraints, so they are joined like the
+            # Since 2019-09 keywords beside `$ref` also apply. Both are constraints, so they are joined like the
             # parts of an `allOf` instead of one replacing the other.
             if constrains(node):
                 node["allOf"] = [*listed(node, "allOf"), target]

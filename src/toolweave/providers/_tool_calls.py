@@ -27,7 +27,7 @@ async def run_call(toolset: Toolset, call: ToolCall, ctx: CallContext | None = N
 
 
 def telling(report: ProgressCallback) -> CallContext:
-    """Return the context of `calling`, whose progress is reported to a framework, too."""
+    """Return the context of `calling`, whose progress is also reported to a framework."""
     outer = ambient_context()
     first = outer.on_progress
     if first is None:

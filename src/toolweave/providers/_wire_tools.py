@@ -173,7 +173,7 @@ class ToolWriter:
             description. None for no bound.
         max_tools: Maximum number of tools in a request; the last ones are left out of a longer list. None for no bound.
         refused: The definitions that the provider refused in earlier requests.
-        any_api: Whether arguments get names that every other API accepts, too.
+        any_api: Whether arguments get names that every other API also accepts.
     """
 
     def __init__(

@@ -117,7 +117,7 @@ def _with_branch(known: JsonValue, part: JsonValue, keyword: str) -> SchemaNode:
 
 
 def _common(one: JsonValue, other: JsonValue) -> list[str]:
-    """Return the types of the first `type` that the second one has as well; an integer is a number."""
+    """Return the types of the first `type` that are also in the second one; an integer is a number."""
     others = set(types_of({"type": other}))
     if "number" in others:
         others.add("integer")

@@ -130,8 +130,8 @@ class _Estimate:
         self._measured = 0
         self._visited = 0
         self._known: dict[tuple[int, int], int] = {}
-        in_schema, _ = _longest_place(schema)
-        in_instance, depth = _longest_place(instance)
+        in_schema, _ = _size_of_places(schema)
+        in_instance, depth = _size_of_places(instance)
         place = in_instance + in_schema * (1 + depth)
         self._place = place if place > _COPIED_IN_A_STEP else 0
         """Characters of the longest place that an error may name, in the value and in the schema; 0 for few."""
@@ -219,7 +219,7 @@ def _pairs(keywords: _Keywords, value: JsonValue) -> Iterator[tuple[JsonValue, J
     yield from keywords.inside(value)
 
 
-def _longest_place(value: JsonValue) -> tuple[int, int]:
+def _size_of_places(value: JsonValue) -> tuple[int, int]:
     """Return the characters of the longest path to a value inside of a value, and the number of levels.
 
     Raises:

@@ -87,7 +87,7 @@ class RedisConnections:
 
     Attributes:
         users: The number of users of the connections.
-        ears: The listeners to signals.
+        listeners: The listeners to signals.
         server_since: The time of the event loop since when one and the same server has answered, as far as can be
             seen: no connection to it was lost, and the Sentinels named no other.
 

@@ -52,9 +52,9 @@ class SignalListener:
         return self._received()
 
     def _received(self) -> bool:
-        heard = self._event.is_set()
+        received = self._event.is_set()
         self._event = anyio.Event()
-        return heard
+        return received
 
     def notify(self) -> None:
         """Deliver a signal, from any thread."""

@@ -139,7 +139,7 @@ class CallContext(Value, Generic[StateT_co], frozen=True, kw_only=True, metaclas
 
         Args:
             names: Names, URIs and templates, or the beginning of some with a `*` at its end.
-            tags: Tags; what has one of them is meant, too.
+            tags: Tags; offers with one of them are also meant.
 
         Raises:
             ToolError: This caller has no session, or the server enables and disables nothing.

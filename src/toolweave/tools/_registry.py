@@ -166,7 +166,7 @@ class ToolRegistry(RoutingToolset):
         Args:
             name: The other name.
             target: The tool's name.
-            deprecated: Log a warning at the first use, and tell callers in each result; a text is added to both.
+            deprecated: Log a warning at the first use, and warn callers in each result; a text is added to both.
             sunset: The day in UTC from which on calls by the other name are refused; callers see a warning before. The
                 name is then deprecated. Of a time, its day counts.
 

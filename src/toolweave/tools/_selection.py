@@ -64,7 +64,7 @@ def check_hints(annotations: Mapping[str, object], where: str) -> None:
             if not isinstance(value, bool):
                 raise ValueError(f"{where}: {name} is true or false, not {value!r}")
             continue
-        # `destructive`, `read_only` and `readonlyhint` are meant as hints too.
+        # `destructive`, `read_only` and `readonlyhint` are also meant as hints.
         letters = name.replace("_", "").replace("-", "").lower().removesuffix("hint")
         near = nearest(letters, _BARE_HINTS, n=1, cutoff=0.8)
         if near:

@@ -224,7 +224,7 @@ class ResultCache(BaseToolset):
         return None
 
     def _keep(self, owner: str | None, result_id: str, text: str) -> None:
-        # Expired texts go first, whoever's they are. Then the caller with the most loses its oldest: a caller that
+        # Expired texts go first, those of all callers. Then the caller with the most loses its oldest: a caller that
         # fills the cache drops its own texts, not those of others.
         now = self._clock()
         for other in tuple(self._texts):

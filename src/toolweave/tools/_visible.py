@@ -34,7 +34,7 @@ def shown_text(text: str) -> str:
 
 
 def shown_schema(schema: JsonObject) -> Any:  # Any: the same type as it came
-    """Return a JSON Schema as a model may be given it, names and values too; nearly always the schema itself.
+    """Return a JSON Schema as a model may be given it, with its names and values; nearly always the schema itself.
 
     Raises:
         RecursionError: It is nested more deeply than any that a model is given.
@@ -53,7 +53,7 @@ def shown_spec(spec: ToolSpec) -> ToolSpec:
 
 
 def shown_value(value: Any) -> Any:  # Any: JSON
-    """Return structured content as a model may be given it, names and values too; nearly always the value itself.
+    """Return structured content as a model may be given it, with its names and values; nearly always the value itself.
 
     Raises:
         RecursionError: It is nested more deeply than any that a model is given.

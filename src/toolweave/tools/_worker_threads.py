@@ -31,7 +31,7 @@ try:
         threadlocals,
     )
 except ImportError:
-    # An anyio that keeps them elsewhere: functions run all the same, without `anyio.from_thread`.
+    # An anyio that keeps them elsewhere: functions still run, without `anyio.from_thread`.
     claim_worker_thread = get_async_backend = set_current_async_library = threadlocals = None
 
 _SHORT = 0.0001

@@ -257,7 +257,7 @@ def enhanced(toolset: Toolset, schema: Callable[[ToolSpec], JsonObject]) -> Base
 def transformed(
     toolset: Toolset, result: Callable[[ToolResult, ToolSpec], ToolResult | Awaitable[ToolResult]]
 ) -> BaseToolset:
-    """Return the toolset with every result put through `result`, error results too."""
+    """Return the toolset with every result put through `result`, also error results."""
 
     async def run(toolset: Toolset, call: ToolCall, ctx: CallContext, spec: ToolSpec) -> ToolResult:
         outcome = result(await toolset.call(call, ctx), spec)
