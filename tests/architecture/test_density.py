@@ -52,8 +52,11 @@ def test_casts_do_not_multiply_and_comments_do_not_go() -> None:
 
 @pytest.mark.slow
 def test_no_text_takes_up_a_word_that_the_standard_refuses() -> None:
-    grown = {place: found for place, found in refused_words().items() if found > KEPT["words"].get(place, 0)}
+    found = refused_words()
+    in_source = {place: count for place, count in found.items() if place.startswith("src: ") and count}
+    grown = {place: count for place, count in found.items() if count > KEPT["words"].get(place, 0)}
 
+    assert in_source == {}, "use the field's word; REFUSED lists the patterns"
     assert grown == {}, HOW
 
 
@@ -73,4 +76,5 @@ def test_the_figures_count_what_they_name() -> None:
 
 def test_words_are_looked_for_in_texts_and_names_alone() -> None:
     assert words_of_source('if a is None:\n    raise X("it is no URL")  # as it was told\n_MOST_LINES = 3\n') == 3
+    assert words_of_source('shown = f"{name} is none of {group}"\nassert "is None" in counter.most_common(1)\n') == 1
     assert words_of_page("It is none.\n\n```python\nif x is none: tell()\n```\n") == 1
