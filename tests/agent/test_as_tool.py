@@ -47,8 +47,6 @@ from toolweave.models import (
 from toolweave.serve import BearerAuth
 from toolweave.tools import Progress, Tool, ToolCall
 
-pytestmark = pytest.mark.anyio
-
 PATIENCE = 30.0
 
 

@@ -34,8 +34,6 @@ from toolweave.models import (
     tool_call,
 )
 
-pytestmark = pytest.mark.anyio
-
 PATIENCE = 30.0
 
 

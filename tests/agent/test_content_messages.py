@@ -10,8 +10,6 @@ import pytest
 from tests.agent.test_parted_messages import read, shown
 from toolweave.models import ToolMessage, UserMessage
 
-pytestmark = pytest.mark.anyio
-
 DATA = b"\x89PNG\r\n\x1a\n" + bytes(20)
 PNG = base64.b64encode(DATA).decode()
 

@@ -24,8 +24,6 @@ from toolweave.models import (
     tool_call,
 )
 
-pytestmark = pytest.mark.anyio
-
 PRICE = Price(input=1.0, output=2.0, cached=0.5)
 MANY = 1_000_000
 

@@ -20,8 +20,6 @@ from toolweave.jobs import Retention
 from toolweave.models import ModelRequest, ToolMessage
 from toolweave.state import MemoryStore, Store
 
-pytestmark = pytest.mark.anyio
-
 DAY = 86_400.0
 RUN = "the-run"
 

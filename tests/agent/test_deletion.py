@@ -13,8 +13,6 @@ from toolweave.agent import RunStatuses, SubmittedRun
 from toolweave.errors import RunError
 from toolweave.state import MemoryStore, SqliteStore, Store
 
-pytestmark = pytest.mark.anyio
-
 SECRET = "the-blue-giraffe"
 
 

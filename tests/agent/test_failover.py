@@ -13,7 +13,7 @@ from tests.redis_failover import Switch, redis_pair
 from toolweave import Agent, Backend, ScriptedModel, tool, tool_call
 from toolweave.models import ModelRequest, ToolCallPart, ToolMessage, UserMessage
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 RUNS, STEPS = 6, 10
 

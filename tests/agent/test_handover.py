@@ -19,8 +19,6 @@ from toolweave.agent import RunRecord, work_runs
 from toolweave.models import ModelRequest, ToolCallPart, ToolMessage
 from toolweave.tools import CallContext, FunctionTool
 
-pytestmark = pytest.mark.anyio
-
 
 class Work:
     """A tool whose calls end when the test lets them, and all that agents have read and done.

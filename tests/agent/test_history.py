@@ -27,8 +27,6 @@ from toolweave.models import (
 )
 from toolweave.state import MemoryStore
 
-pytestmark = pytest.mark.anyio
-
 TOO_LONG = {"error": {"message": "too long", "code": "context_length_exceeded", "type": "invalid_request_error"}}
 
 

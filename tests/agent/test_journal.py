@@ -17,8 +17,6 @@ from toolweave.agent._questions import NOTHING_ASKED, Asked
 from toolweave.errors import RunError, StoreError
 from toolweave.models import Finished, Message, ScriptedModel, ToolCallPart, ToolMessage, UserMessage, tool_call
 
-pytestmark = pytest.mark.anyio
-
 PATIENCE = 30.0
 
 

@@ -15,8 +15,6 @@ from toolweave.agent import RunStatuses
 from toolweave.errors import StoreError
 from toolweave.state import MemoryStore
 
-pytestmark = pytest.mark.anyio
-
 
 class Full(MemoryStore):
     """A store on a disk that can be full."""

@@ -12,8 +12,6 @@ from toolweave.agent import Limits
 from toolweave.errors import RunError
 from toolweave.models import AssistantMessage, Finished, ScriptedModel, TextPart, ToolMessage, Usage, tool_call
 
-pytestmark = pytest.mark.anyio
-
 PATIENCE = 30.0
 
 

@@ -65,7 +65,6 @@ CALL = ToolCallPart(id="c1", name="add", arguments={"a": 1})
 SECOND = ToolCallPart(id="c2", name="add", arguments={"a": None})
 
 
-@pytest.mark.anyio
 async def test_blocks_of_the_messages_api_are_calls_results_and_thoughts() -> None:
     thought = {"type": "thinking", "thinking": "hm", "signature": "s"}
     search: dict[str, Any] = {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {}}
@@ -108,7 +107,6 @@ async def test_blocks_of_the_messages_api_are_calls_results_and_thoughts() -> No
     ]
 
 
-@pytest.mark.anyio
 async def test_items_of_the_responses_api_are_one_turn_up_to_their_results() -> None:
     reasoning = {"type": "reasoning", "id": "r1", "encrypted_content": "zz", "summary": [{"text": "hm"}]}
     search = {"type": "web_search_call", "id": "w1", "status": "completed"}
@@ -142,7 +140,6 @@ async def test_items_of_the_responses_api_are_one_turn_up_to_their_results() -> 
     ]
 
 
-@pytest.mark.anyio
 async def test_objects_of_the_packages_of_openai_and_anthropic_are_read_as_their_members() -> None:
     from anthropic.types import ToolUseBlock
     from openai.types.chat import ChatCompletionMessage
@@ -167,7 +164,6 @@ async def test_objects_of_the_packages_of_openai_and_anthropic_are_read_as_their
     )
 
 
-@pytest.mark.anyio
 async def test_messages_of_langchain_are_read_as_objects_and_as_mappings() -> None:
     from langchain_core.messages import AIMessage, HumanMessage, messages_to_dict
     from langchain_core.messages import ToolMessage as Answer
@@ -201,7 +197,6 @@ async def test_messages_of_langchain_are_read_as_objects_and_as_mappings() -> No
     assert await read(messages_to_dict(history)) == expected
 
 
-@pytest.mark.anyio
 async def test_messages_of_pydantic_ai_are_read_as_objects_and_as_mappings() -> None:
     from pydantic_ai import messages as theirs
 

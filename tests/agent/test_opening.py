@@ -22,8 +22,6 @@ from toolweave.errors import ConfigError, DuplicateToolError
 from toolweave.models import ModelRequest, OpenAICompatibleModel, ScriptedModel, ToolMessage, tool_call
 from toolweave.tools import Toolset
 
-pytestmark = pytest.mark.anyio
-
 PATIENCE = 30.0
 
 

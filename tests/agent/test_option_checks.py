@@ -66,14 +66,12 @@ def test_a_model_that_is_none_is_refused() -> None:
         Agent(3)  # pyright: ignore[reportCallIssue, reportArgumentType]
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("attended", ["latter", "no", 2])
 async def test_a_run_is_not_attended_because_of_a_misspelt_word(attended: Any) -> None:
     with pytest.raises(ValueError, match="attended is True, False or 'later', not"):
         agent().send("hi", attended=attended)
 
 
-@pytest.mark.anyio
 async def test_a_misspelt_policy_of_one_resumed_run_is_refused() -> None:
     with pytest.raises(ValueError, match="on_unknown is 'error', 'ask' or 'rerun', not 'rreun'"):
         await agent(store=MemoryStore()).resume("a", on_unknown="rreun")  # pyright: ignore[reportArgumentType]

@@ -16,8 +16,6 @@ from toolweave.agent._output import Output
 from toolweave.errors import SchemaError
 from toolweave.models import ScriptedModel, UserMessage, tool_call
 
-pytestmark = pytest.mark.anyio
-
 
 class City(BaseModel):
     name: str

@@ -21,8 +21,6 @@ from toolweave.models import (
     UserMessage,
 )
 
-pytestmark = pytest.mark.anyio
-
 PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(20)).decode()
 
 

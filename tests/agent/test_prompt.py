@@ -14,8 +14,6 @@ from toolweave.models import AssistantMessage, Message, ScriptedModel, TextPart,
 from toolweave.testing import MemoryServer
 from toolweave.tools import ContentBlock, EmbeddedResource, File
 
-pytestmark = pytest.mark.anyio
-
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(20)
 
 

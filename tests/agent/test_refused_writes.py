@@ -17,7 +17,7 @@ from toolweave.agent import RunRecord
 from toolweave.models import ModelRequest, ToolCallPart, ToolMessage, UserMessage
 from toolweave.state import RedisStore
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 RUNS, STEPS = 4, 3
 

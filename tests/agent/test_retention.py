@@ -12,8 +12,6 @@ from toolweave.agent import RunStatuses, WaitingPolicy
 from toolweave.jobs import Retention
 from toolweave.state import MemoryStore, Store, iter_documents
 
-pytestmark = pytest.mark.anyio
-
 MARKERS = {"run-index"}
 """The collections whose documents are about no run."""
 

@@ -39,8 +39,6 @@ from toolweave.models import (
 )
 from toolweave.tools import CallContext
 
-pytestmark = pytest.mark.anyio
-
 PATIENCE = 30.0
 
 

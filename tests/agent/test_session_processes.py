@@ -16,8 +16,6 @@ from toolweave import Agent, Backend, ScriptedModel, tool, tool_call
 from toolweave.models import ModelRequest, UserMessage
 from toolweave.state import MemoryStore, Store, open_store
 
-pytestmark = pytest.mark.anyio
-
 PROCESSES, MESSAGES = 3, 4
 
 

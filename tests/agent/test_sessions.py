@@ -12,8 +12,6 @@ from toolweave.agent import ResultPolicy, Run
 from toolweave.agent._sessions import MemoryConversations, SessionStates
 from toolweave.models import ModelRequest, ScriptedModel, ToolMessage, UserMessage, tool_call
 
-pytestmark = pytest.mark.anyio
-
 PATIENCE = 30.0
 
 

@@ -10,8 +10,6 @@ from toolweave import Agent, ToolResult, tool
 from toolweave.agent import ResultPolicy, ToolFinished
 from toolweave.models import ModelRequest, ScriptedModel, ToolMessage, tool_call
 
-pytestmark = pytest.mark.anyio
-
 SMALL = ResultPolicy(max_chars=1000)
 
 

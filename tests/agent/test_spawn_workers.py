@@ -15,7 +15,7 @@ from toolweave.jobs import Backend
 from toolweave.models import ModelRequest, ScriptedModel, ToolMessage, UserMessage, tool_call
 from toolweave.state import MemoryStore
 
-pytestmark = [pytest.mark.anyio, pytest.mark.requirement("R103"), pytest.mark.slow]
+pytestmark = [pytest.mark.requirement("R103"), pytest.mark.slow]
 
 
 @pytest.fixture(params=PLACES)

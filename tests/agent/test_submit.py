@@ -16,8 +16,6 @@ from toolweave.jobs import Backend
 from toolweave.models import AssistantMessage, ModelRequest, ScriptedModel, ToolMessage, UserMessage, tool_call
 from toolweave.state import MemoryStore
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture(params=PLACES)
 def url(request: pytest.FixtureRequest, redis_server: RedisServer | None) -> str:

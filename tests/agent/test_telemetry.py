@@ -26,8 +26,6 @@ from toolweave.serve import create_mcp_server
 from toolweave.state import MemoryStore
 from toolweave.tools import CallContext
 
-pytestmark = pytest.mark.anyio
-
 BOUND = 60
 CONTENT = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"

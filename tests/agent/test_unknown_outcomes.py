@@ -14,7 +14,7 @@ from toolweave.jobs import Backend
 from toolweave.models import ModelRequest
 from toolweave.state import MemoryStore
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 
 class Payments:

@@ -23,7 +23,7 @@ from toolweave.models import ModelRequest, ToolMessage, UserMessage, tool_call
 from toolweave.state import MemoryStore, SqliteStore
 from toolweave.tools import tool
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 WRITES = 18

@@ -22,7 +22,7 @@ from toolweave.models import ModelRequest, ToolCallPart, ToolMessage, tool_call
 from toolweave.state import MemoryStore
 from toolweave.tools import ElicitationResult
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 WRITES = 21

@@ -18,8 +18,6 @@ from toolweave import Agent, Limits, ModelError, RunResult
 from toolweave.agent import TextDelta, TurnRestarted
 from toolweave.models import AssistantMessage, FallbackModel, Retry, ToolMessage
 
-pytestmark = pytest.mark.anyio
-
 call = fake_openai.call
 HELLO = "hello"
 

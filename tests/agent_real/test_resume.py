@@ -15,7 +15,7 @@ from tests.agent_real.killed_run import LINES, RUN, CountingStore, agent_of, eff
 from toolweave.agent import RunStatuses
 from toolweave.models import UserMessage
 
-pytestmark = [pytest.mark.anyio, pytest.mark.reference]
+pytestmark = pytest.mark.reference
 
 CHECKOUT = Path(__file__).resolve().parent.parent.parent
 WRITES = 12

@@ -18,7 +18,7 @@ from tests.agent_real.conftest import overheard, running
 from toolweave import Agent, tool
 from toolweave.agent import ApprovalGiven, ApprovalRequested, ToolFinished, ToolProgress, ToolStarted
 
-pytestmark = [pytest.mark.anyio, pytest.mark.reference]
+pytestmark = pytest.mark.reference
 
 SECONDS = 120
 PNG = b"iVBORw0KGgo"

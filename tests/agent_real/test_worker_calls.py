@@ -13,7 +13,7 @@ from tests.agent_real.conftest import running
 from tests.agent_real.worked import heard_in
 from tests.agent_real.workers import came_true, place
 
-pytestmark = [pytest.mark.anyio, pytest.mark.reference]
+pytestmark = pytest.mark.reference
 
 PNG = b"iVBORw0KGgo"
 """How every PNG begins, in base64."""

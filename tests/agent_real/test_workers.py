@@ -13,7 +13,7 @@ from tests.agent_real.workers import Place, came_true, place
 from toolweave.agent import RunRecord, RunStatuses
 from toolweave.models import AssistantMessage, UserMessage
 
-pytestmark = [pytest.mark.anyio, pytest.mark.reference, pytest.mark.requirement("R103")]
+pytestmark = [pytest.mark.reference, pytest.mark.requirement("R103")]
 
 WRITES = 16
 """How often a worker writes to the store for the run below when nobody kills it."""

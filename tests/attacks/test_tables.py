@@ -13,7 +13,7 @@ from experiments.attacks import guests, servers, sign_ins
 from experiments.attacks.playing import CHECKOUT, NONE, Peer
 from experiments.attacks.report import PEERS, ROWS, marks, read_table, worse
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 OURS, SDK = Peer("toolweave", sys.executable), Peer("sdk", sys.executable)
 GATEWAY = Peer("toolweave-gateway", sys.executable)
 EACH_OF_OURS = pytest.mark.parametrize("peer", [OURS, GATEWAY], ids=lambda peer: peer.name)

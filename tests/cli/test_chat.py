@@ -161,7 +161,6 @@ def test_a_conversation_goes_on_under_its_name(cli: Cli, folder: Path) -> None:
         assert terminal.end() == 0
 
 
-@pytest.mark.anyio
 async def test_a_models_calls_are_told_and_its_answer_is_printed(folder: Path, config: Path) -> None:
     turns = (
         chat_turn(
@@ -388,7 +387,6 @@ def test_a_call_by_hand_is_stopped_by_the_interrupt_key(folder: Path) -> None:
         assert terminal.end() == 0
 
 
-@pytest.mark.anyio
 async def test_prompts_and_resources_of_servers_are_sent_to_the_model(folder: Path) -> None:
     config = write_config(folder, {"echo": echo_command()})
 

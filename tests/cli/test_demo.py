@@ -91,7 +91,6 @@ async def words() -> AsyncGenerator[McpConnection]:
         yield connection
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(
     "server, name, arguments, steps, text",
     [
@@ -111,7 +110,6 @@ async def test_progress_comes_before_the_answer_over_http_and_in_process(
     assert seen[-1].total == steps
 
 
-@pytest.mark.anyio
 async def test_the_notebook_remembers_what_is_added() -> None:
     async with connect_mcp(notes_server(pause=0)) as notes:
         assert (await notes.call_tool("add_note", {"text": "new"})).structured_content == {"number": 4, "text": "new"}
@@ -119,7 +117,6 @@ async def test_the_notebook_remembers_what_is_added() -> None:
         assert (await notes.call_tool("index_notes")).structured_content == {"words": 14, "different": 10}
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(
     "name, arguments, expected",
     [
@@ -136,7 +133,6 @@ async def test_a_demo_tools_fault_is_an_error_result(name: str, arguments: dict[
     assert expected in result["content"][0]["text"]
 
 
-@pytest.mark.anyio
 async def test_a_demo_server_knows_its_own_era_only_and_answers_wrong_requests_with_the_protocols_codes() -> None:
     async def code(raw: Raw, method: str, **params: Any) -> int:
         return (await raw.ask(raw.request(method, params)))["error"]["code"]
@@ -155,7 +151,6 @@ async def test_a_demo_server_knows_its_own_era_only_and_answers_wrong_requests_w
 
 
 @pytest.mark.slow
-@pytest.mark.anyio
 @pytest.mark.parametrize("name", ["notes", "numbers", "words"])
 async def test_a_demo_server_over_stdio_starts_without_the_sdk_and_pydantic(name: str) -> None:
     program = f"import runpy, sys; runpy.run_module('toolweave.cli.demo.{name}', run_name='__main__')"
@@ -166,7 +161,6 @@ async def test_a_demo_server_over_stdio_starts_without_the_sdk_and_pydantic(name
     assert done.stderr.decode().strip() == "[]"
 
 
-@pytest.mark.anyio
 async def test_a_demo_server_reports_progress_only_when_asked() -> None:
     async with raw_client(notes_server(pause=0), LEGACY) as raw:
         for meta in ({}, {"_meta": {"progressToken": "t"}}):

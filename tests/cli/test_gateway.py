@@ -16,8 +16,6 @@ from tests.cli.conftest import Cli
 from tests.gateway.running import gateway, spoken, until, upstream, write_gateway_config
 from toolweave import connect_mcp
 
-pytestmark = pytest.mark.anyio
-
 BOUND = 90
 NUMBERS = [sys.executable, "-m", "toolweave.cli.demo.numbers"]
 

@@ -126,7 +126,6 @@ def test_a_new_file_holds_an_entry_with_nothing_relative_in_it(cli: Cli, code: P
 
 @pytest.mark.slow
 @linux
-@pytest.mark.anyio
 @pytest.mark.requirement("D26")
 @pytest.mark.parametrize(
     "editor, what", [*((editor, "package:tools") for editor in EDITORS), ("vscode", "notes.py"), ("cursor", "--config")]
@@ -348,7 +347,6 @@ def test_what_cannot_be_served_is_not_installed(code: Path, home: Path) -> None:
 
 @pytest.mark.slow
 @linux
-@pytest.mark.anyio
 async def test_an_entry_runs_nothing_of_the_directory_that_an_editor_starts_it_in(
     code: Path, home: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -449,7 +447,6 @@ def test_a_new_name_is_another_entry(cli: Cli, code: Path, home: Path) -> None:
 
 @pytest.mark.slow
 @linux
-@pytest.mark.anyio
 @pytest.mark.parametrize("editor", ["claude", "vscode", "codex", "opencode"])
 async def test_a_gateway_is_started_by_an_editor_and_takes_the_place_of_what_served_the_config_before(
     cli: Cli, folder: Path, home: Path, editor: str

@@ -77,7 +77,6 @@ async def names_of(config: Any) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.anyio
 @pytest.mark.skipif("sys.platform != 'linux'", reason="platform: the editors keep their files elsewhere")
 @pytest.mark.parametrize("editor", EDITOR_FILES)
 @pytest.mark.parametrize("command", ["gateway", "serve"])

@@ -18,8 +18,6 @@ from toolweave import connect_mcp, connect_mcp_servers
 from toolweave.config import load_config, parse_server, reveal
 from toolweave.errors import ConfigError
 
-pytestmark = pytest.mark.anyio
-
 Cli = Callable[..., Done]
 
 BOUND = 90

@@ -447,7 +447,6 @@ def bundle(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.anyio
 @linux
 async def test_a_client_without_references_starts_the_server_through_toolweave(bundle: Path, home: Path) -> None:
     done = toolweave(

@@ -19,7 +19,7 @@ from tests.cli.served import SERVE, serve_entry, serving
 from toolweave import ProtocolError, connect_mcp
 from toolweave.errors import AuthRequiredError
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 Cli = Callable[..., Done]
 

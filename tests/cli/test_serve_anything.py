@@ -19,7 +19,7 @@ from tests.cli.command import toolweave
 from tests.cli.served import serve_entry, serving
 from toolweave import connect_mcp
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 BOUND = 60
 

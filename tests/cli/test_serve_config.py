@@ -16,7 +16,7 @@ from tests.servers.fixtures import fault_command
 from toolweave import McpConnection, ProtocolError, ToolsChanged, connect_mcp
 from toolweave.connect import ListChanged, ResourceUpdated
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 BOUND = 90
 NOTES = [sys.executable, "-m", "toolweave.cli.demo.notes"]

@@ -14,7 +14,7 @@ from tests.cli.served import SERVE, serve_entry
 from toolweave import McpConnection, connect_mcp
 from toolweave.cli._serve.reload import Sources
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 Cli = Callable[..., Done]
 

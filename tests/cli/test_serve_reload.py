@@ -22,7 +22,7 @@ from toolweave.cli._serve.relay import ReloadRelay
 from toolweave.cli._serve.reload import Sources
 from toolweave.connect import ElicitationRequest, ListChanged, ResourceUpdated
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 BOUND = 90
 ERAS = ["legacy", "2026-07-28"]

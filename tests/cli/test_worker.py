@@ -95,7 +95,6 @@ def test_the_environment_names_the_backend_of_all_commands(folder: Path, redis_u
     assert toolweave("runs", "list", "--json").json == {"runs": []}
 
 
-@pytest.mark.anyio
 async def test_a_served_task_is_done_by_a_worker(folder: Path, redis_url: str) -> None:
     program = (
         "import os\nfrom toolweave import Backend, create_mcp_server\n"

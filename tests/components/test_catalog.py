@@ -110,7 +110,6 @@ def test_every_function_of_a_copied_file_is_typed_and_every_module_says_its_job(
 
 
 @pytest.mark.slow
-@pytest.mark.anyio
 @pytest.mark.requirement("R107")
 async def test_the_server_runs_as_copied_over_stdio(tmp_path: Path) -> None:
     copied(tmp_path, "mcp-server")
@@ -141,7 +140,6 @@ def http_server(tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.anyio
 @pytest.mark.requirement("R107")
 async def test_the_server_runs_as_copied_over_http(http_server: str) -> None:
     with anyio.fail_after(60):
@@ -258,7 +256,6 @@ def test_the_copied_client_puts_functions_beside_the_servers_tools(tmp_path: Pat
 
 
 @pytest.mark.slow
-@pytest.mark.anyio
 @pytest.mark.requirement("R107")
 async def test_the_copied_client_uses_the_copied_server(tmp_path: Path) -> None:
     copied(tmp_path, "mcp-server")

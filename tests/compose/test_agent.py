@@ -34,8 +34,6 @@ from toolweave.agent import RunFinished
 from toolweave.connect import Channel
 from toolweave.models import ModelRequest, OpenAICompatibleModel, ScriptedModel, ToolMessage, UserMessage, tool_call
 
-pytestmark = pytest.mark.anyio
-
 
 class CountedServer(ToolServer):
     """A server that counts how often it was entered, and how often it is entered now."""

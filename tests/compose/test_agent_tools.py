@@ -18,8 +18,6 @@ from toolweave import (
 )
 from toolweave.testing import MemoryServer
 
-pytestmark = pytest.mark.anyio
-
 SERVER = """
 from toolweave import create_mcp_server
 

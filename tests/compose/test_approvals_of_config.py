@@ -16,8 +16,6 @@ from toolweave.gateway import create_gateway
 from toolweave.middleware import OfferSelection, UserApproval
 from toolweave.models import ScriptedModel, ToolCallPart, ToolMessage, tool_call
 
-pytestmark = pytest.mark.anyio
-
 
 @tool(annotations={"readOnlyHint": True})
 def look() -> str:

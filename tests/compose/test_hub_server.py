@@ -10,8 +10,6 @@ import pytest
 from toolweave import Hub, McpConnection, McpServer, TextContent, connect_mcp, create_mcp_server
 from toolweave.compose import hub_server
 
-pytestmark = pytest.mark.anyio
-
 
 def offering(text: str, *, listed: bool = True) -> McpServer:
     server = create_mcp_server(name="s", version="1")

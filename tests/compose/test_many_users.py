@@ -26,8 +26,6 @@ from toolweave.models import ScriptedModel, tool_call
 from toolweave.oauth import MemoryTokenStore, OAuth, TokenKey, TokenRecord, resource_of
 from toolweave.serve import BearerAuth, Identity
 
-pytestmark = pytest.mark.anyio
-
 ISSUER = "https://as.example"
 
 

@@ -37,8 +37,6 @@ from toolweave import (
 from toolweave.compose import attach
 from toolweave.models import ModelRequest, ScriptedModel, ToolMessage, tool_call
 
-pytestmark = pytest.mark.anyio
-
 
 def files(**settings: Any) -> ToolServer:
     return ToolServer("files", ["read", "write", "delete"], **settings)

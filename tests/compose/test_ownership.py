@@ -57,8 +57,6 @@ from toolweave.tools import (
     transformed,
 )
 
-pytestmark = pytest.mark.anyio
-
 Lent: TypeAlias = McpConnection | Hub
 Use: TypeAlias = Callable[[Lent], Awaitable[None]]
 """Uses what it is given twice, and lets it go."""

@@ -29,7 +29,6 @@ from toolweave import (
 from toolweave.models import ScriptedModel, ToolMessage, tool_call
 from toolweave.serve import BearerAuth
 
-pytestmark = pytest.mark.anyio
 ADA, BOB = "ada-0123456789abcdef", "bob-0123456789abcdef"
 
 

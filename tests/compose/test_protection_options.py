@@ -45,7 +45,6 @@ from toolweave.serve import (
 from toolweave.state import MemoryStore
 from toolweave.tools import combined, filtered
 
-pytestmark = pytest.mark.anyio
 SECRET = "hunter2-hunter2-hunter2"
 ISSUER = "https://login.example"
 AUDIENCE = "https://api.example/mcp"

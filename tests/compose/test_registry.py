@@ -18,8 +18,6 @@ from toolweave import (
 )
 from toolweave.models import ScriptedModel, ToolMessage, tool_call
 
-pytestmark = pytest.mark.anyio
-
 
 def get_weather(city: str) -> str:
     """Say what the weather is like."""

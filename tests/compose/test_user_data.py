@@ -22,8 +22,6 @@ from toolweave.oauth import FileTokenStore, SharedTokenStore
 from toolweave.serve import McpServer, create_mcp_server
 from toolweave.state import MemoryStore, Store
 
-pytestmark = pytest.mark.anyio
-
 ADA, BOB = "ada-lovelace", "bob"
 MODERN = "2026-07-28"
 

@@ -24,8 +24,6 @@ from toolweave import (
 from toolweave.models import ToolMessage, tool_call
 from toolweave.serve import directory
 
-pytestmark = pytest.mark.anyio
-
 
 def add(a: int, b: int) -> int:
     """Add two numbers."""

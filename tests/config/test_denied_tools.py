@@ -16,8 +16,6 @@ from toolweave.config import LoadedConfig, ServerConfig, default_config, load_co
 from toolweave.errors import ConfigError, ToolError
 from toolweave.serve import create_mcp_server
 
-pytestmark = pytest.mark.anyio
-
 ALL = ("add", "boom", "look")
 
 

@@ -138,7 +138,6 @@ def test_a_tool_that_is_switched_off_is_not_offered_and_calls_one_after_the_othe
         read(tools={"wipe": {"aproval_mode": "prompt"}})
 
 
-@pytest.mark.anyio
 async def test_what_is_not_applied_is_a_warning_of_a_hub(tmp_path: Path) -> None:
     path = tmp_path / "mcp.json"
     path.write_text(json.dumps({"mcpServers": {"a": {"command": "no-such-program", "trust": False}}}))

@@ -16,8 +16,6 @@ from toolweave.config import LoadedConfig, ServerConfig, load_config, parse_serv
 from toolweave.errors import ToolError
 from toolweave.serve import create_mcp_server
 
-pytestmark = pytest.mark.anyio
-
 
 class Words(NamedTuple):
     """The file of a program, its section for servers, and its words for filters.

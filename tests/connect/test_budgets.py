@@ -26,7 +26,6 @@ from toolweave import (
 from toolweave.connect import ElicitationRequest, SamplingRequest
 from toolweave.gateway import create_gateway
 
-pytestmark = pytest.mark.anyio
 ERAS = pytest.mark.parametrize("era", ["legacy", MODERN])
 TASK: Json = {"taskId": "t", "status": "working"}
 

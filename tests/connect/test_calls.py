@@ -29,8 +29,6 @@ from toolweave import (
 )
 from toolweave.protocol.meta import PROTOCOL_VERSION
 
-pytestmark = pytest.mark.anyio
-
 
 def config(command: list[str], **settings: Any) -> Json:
     return {"command": command[0], "args": command[1:], **settings}

@@ -16,8 +16,6 @@ from tests.servers.fixtures import echo_command, fault_command, http_server
 from toolweave import ProtocolError, Tool, ToolsChanged, connect_mcp
 from toolweave.connect import ConnectionState
 
-pytestmark = pytest.mark.anyio
-
 
 def tool(name: str, **members: Any) -> Json:
     return {"name": name, "inputSchema": {"type": "object"}, **members}

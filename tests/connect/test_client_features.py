@@ -33,7 +33,6 @@ from toolweave.connect import (
     SamplingResult,
 )
 
-pytestmark = pytest.mark.anyio
 everywhere = pytest.mark.parametrize(("kind", "version"), MATRIX)
 WITHOUT_STREAM = {"http-json"}
 """A legacy server that answers in JSON asks on the stream of its session."""

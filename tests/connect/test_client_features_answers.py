@@ -25,8 +25,6 @@ from toolweave import Callbacks, ConnectionLostError, ImageContent, ProtocolErro
 from toolweave.connect import ConnectionState, ElicitationRequest, ElicitationResult, SamplingRequest, SamplingResult
 from toolweave.testing import MemoryServer
 
-pytestmark = pytest.mark.anyio
-
 
 def scripted(question: Json, answers: list[Json]) -> ChannelServer:
     """Return a legacy server that asks one question after its handshake."""

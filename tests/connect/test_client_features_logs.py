@@ -21,8 +21,6 @@ from tests.connect.targets import (
 from toolweave import Callbacks, ProtocolError
 from toolweave.connect import ConnectionState, LogMessage
 
-pytestmark = pytest.mark.anyio
-
 
 @EACH_WAY
 async def test_log_messages_come_in_order_from_the_wanted_severity_on(kind: str, version: str) -> None:

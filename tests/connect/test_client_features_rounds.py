@@ -14,7 +14,6 @@ from tests.connect.targets import MODERN, ChannelServer, Json, connected, servin
 from toolweave import Callbacks, CallContext, ProtocolError, RequestTimeoutError, ToolCall
 from toolweave.connect import ElicitationRequest, ElicitationResult
 
-pytestmark = pytest.mark.anyio
 KINDS = ("stdio", "http-json", "http-sse", "channel")
 each_kind = pytest.mark.parametrize("kind", KINDS)
 COMPLETE: Json = {"resultType": "complete", "content": [{"type": "text", "text": "done"}]}

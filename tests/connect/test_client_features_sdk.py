@@ -15,7 +15,7 @@ from tests.servers.sdk_asking import asking
 from toolweave import Callbacks, ProtocolError
 from toolweave.connect import ElicitationRequest, LogMessage, SamplingRequest, SamplingResult
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 MATRIX = [
     (kind, era)
     for kind in ("stdio", "http")

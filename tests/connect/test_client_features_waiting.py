@@ -11,8 +11,6 @@ from tests.connect.targets import ASKS, EACH_WAY, ChannelServer, Json, connected
 from toolweave import Callbacks, McpConnection, RequestTimeoutError
 from toolweave.connect import ElicitationRequest
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.mark.slow
 @EACH_WAY

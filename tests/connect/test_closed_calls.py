@@ -12,7 +12,7 @@ import pytest
 from toolweave import CallContext, McpTools, ToolCall, ToolResult, connect_mcp
 from toolweave.tools import Progress, Toolset
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 BOTH_ERAS = pytest.mark.parametrize("protocol", ["2025-11-25", "2026-07-28"])
 SERVER = """
 import sys, anyio

@@ -18,8 +18,6 @@ from tests.definitions.changing_server import definition, write
 from toolweave import ConfigError, ConnectError, ServerConfig, connect_mcp
 from toolweave.config import ResourceLimits, Sandbox
 
-pytestmark = pytest.mark.anyio
-
 SERVER = Path(__file__).parents[1] / "definitions" / "changing_server.py"
 
 

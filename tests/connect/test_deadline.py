@@ -123,7 +123,6 @@ def test_a_cancellation_from_outside_always_wins_and_an_expired_deadline_leaves_
         assert wait.how == "expired"
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("bound", ["timeout", "wait_for"])
 async def test_a_bound_of_asyncio_that_ends_with_the_deadline_wins(bound: str) -> None:
     expired: list[bool] = []
@@ -148,7 +147,6 @@ async def test_a_bound_of_asyncio_that_ends_with_the_deadline_wins(bound: str) -
     assert task.cancelling() == before
 
 
-@pytest.mark.anyio
 async def test_a_deadline_within_a_deadline_ends_the_outer_one_only_when_that_is_over() -> None:
     task = asyncio.current_task()
     assert task is not None
@@ -173,7 +171,6 @@ async def test_a_deadline_within_a_deadline_ends_the_outer_one_only_when_that_is
 
 
 @pytest.mark.slow
-@pytest.mark.anyio
 @pytest.mark.parametrize("first", ["scope", "deadline"])
 @pytest.mark.parametrize(
     ("method", "arguments"),

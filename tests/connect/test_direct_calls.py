@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from tests.connect.sent_calls import WAYS, Way, outcome_of, posted
 from tests.connect.targets import Json, connected, eventually
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 SERVER = r"""
 import json, os, sys, time

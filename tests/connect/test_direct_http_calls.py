@@ -22,7 +22,7 @@ from toolweave import McpConnection
 from toolweave.errors import ServerError
 from toolweave.testing.servers.http_wire import Exchange
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 Answer = Callable[[Exchange, Json, str], Awaitable[None]]
 """Answers a call: the exchange, the message, and the text of the answer that a well-behaved server would give."""

@@ -18,8 +18,6 @@ from toolweave import ConnectError, ConnectionLostError, Hub, ProtocolError, con
 from toolweave.connect import ConnectionState
 from toolweave.testing.servers import http_server, stdio_server_command
 
-pytestmark = pytest.mark.anyio
-
 LEGACY = "2025-11-25"
 CHANGES = [("legacy", "modern"), ("modern", "legacy"), ("dual", "legacy"), ("dual", "modern"), ("legacy", "dual")]
 EACH_CHANGE = pytest.mark.parametrize(("before", "after"), CHANGES)

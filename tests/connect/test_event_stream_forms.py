@@ -9,8 +9,6 @@ import pytest
 from tests.connect.scripted import Exchange, HttpScript, legacy_answer, listening, modern_answer
 from tests.connect.targets import Json, connected, initialized
 
-pytestmark = pytest.mark.anyio
-
 FORMS: dict[str, str] = {
     "plain": "event: message\ndata: ANSWER\n\n",
     "without an event": "data: ANSWER\n\n",

@@ -14,8 +14,6 @@ from tests.servers.fixtures import echo_command, fault_command
 from toolweave import ConnectError, ToolsChanged, connect_mcp
 from toolweave.connect import ConnectionState, StateChanged
 
-pytestmark = pytest.mark.anyio
-
 
 def states_of(changes: list[StateChanged]) -> list[str]:
     return [change.state.value for change in changes]

@@ -15,8 +15,6 @@ from toolweave import ConnectionLostError, McpConnection, ToolError, ToolsChange
 from toolweave.connect import ConnectionState, ListChanged, ResourceUpdated
 from toolweave.testing import MemoryServer
 
-pytestmark = pytest.mark.anyio
-
 everywhere = pytest.mark.parametrize(("kind", "version"), MATRIX)
 kinds = pytest.mark.parametrize("kind", ["stdio", "http-sse"])
 LONG = ("--ttl-ms", 3_600_000)

@@ -18,8 +18,6 @@ from toolweave import AuthRequiredError, ProtocolError, RequestTimeoutError, Too
 from toolweave.connect import ConnectionState, ResourceUpdated
 from toolweave.testing.servers.protocol import PREFIX, Peer
 
-pytestmark = pytest.mark.anyio
-
 TOOLS_CHANGED = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
 
 

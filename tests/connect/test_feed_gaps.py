@@ -11,7 +11,6 @@ from tests.connect.scripted import Exchange, HttpScript, listening
 from tests.connect.targets import Json, connected, eventually, initialized
 from toolweave.connect import ResourceUpdated
 
-pytestmark = pytest.mark.anyio
 CAPABILITIES: Json = {"tools": {"listChanged": True}, "resources": {"subscribe": True}}
 CHANGED = json.dumps({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
 

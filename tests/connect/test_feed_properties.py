@@ -133,7 +133,6 @@ def test_cursors_that_repeat_or_never_end_come_to_an_end(lead: int, loop: int, e
     assert len(listing.problems) == 1
 
 
-@pytest.mark.anyio
 async def test_a_cursor_that_is_refused_twice_is_an_error() -> None:
     asked: list[Any] = []
 

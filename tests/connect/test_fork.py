@@ -15,7 +15,7 @@ from tests.serve.serving import served_http
 from toolweave import tool
 from toolweave.serve import create_mcp_server
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 SERVER = """
 from toolweave import create_mcp_server, tool

@@ -65,7 +65,6 @@ def test_any_cutting_of_any_lines_gives_the_same_messages_and_counts_the_same_ju
     assert process.junk_lines == sum(kind == "junk" for kind, *_ in lines)
 
 
-@pytest.mark.anyio
 async def test_a_message_of_100_megabytes_that_comes_in_small_pieces_is_put_together_in_linear_time() -> None:
     piece, count = b"x" * 4096, 25_000
     process = ServerProcess()
@@ -234,7 +233,6 @@ def test_any_answers_in_any_order_settle_each_request_once(answers: list[tuple[A
     assert late >= len(answers) - wanted
 
 
-@pytest.mark.anyio
 async def test_calls_of_one_turn_of_the_event_loop_share_writes_and_the_server_can_begin_meanwhile() -> None:
     pipe = Pipe()
 
@@ -246,7 +244,6 @@ async def test_calls_of_one_turn_of_the_event_loop_share_writes_and_the_server_c
     assert [message["params"]["number"] for message in pipe.sent] == list(range(1, 17))
 
 
-@pytest.mark.anyio
 async def test_a_single_call_is_written_at_once() -> None:
     pipe = Pipe()
     written: list[int] = []
@@ -258,7 +255,6 @@ async def test_a_single_call_is_written_at_once() -> None:
     assert written == [1]
 
 
-@pytest.mark.anyio
 @pytest.mark.requirement("R69")
 @pytest.mark.parametrize("how", ["broken", "ended"])
 async def test_requests_that_were_still_ours_when_the_server_went_were_provably_not_sent(how: str) -> None:
@@ -304,7 +300,6 @@ for line in sys.stdin:
 """
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("how", ["0", "1", "4", "noise"])
 async def test_json_that_is_printed_over_several_lines_is_put_together(how: str) -> None:
     entry = {"command": sys.executable, "args": ["-c", SPREADS, how], "protocol": "legacy"}
@@ -347,7 +342,6 @@ for text in sys.stdin:
 """
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(
     "form", ["LINE", " LINE ", "INFO: LINE", "[12:00] {worker} sent: LINE", "\x1b[32mINFO\x1b[0m LINE"]
 )
@@ -357,7 +351,6 @@ async def test_messages_are_read_that_stand_on_one_line_or_behind_the_head_of_a_
         assert [(await connection.call_tool("t")).text for _ in range(2)] == ["}{ whole", "}{ whole"]
 
 
-@pytest.mark.anyio
 async def test_what_stands_behind_the_head_of_a_log_record_is_never_taken_for_a_request_or_a_foreign_answer() -> None:
     entry = {"command": sys.executable, "args": ["-c", ON_ONE_LINE, "echo: LINE", "log"], "protocol": "legacy"}
     async with connected(entry) as connection:
@@ -378,7 +371,6 @@ def test_what_holds_more_than_objects_is_left_as_it_is(text: bytes) -> None:
     assert objects_in(text) == [text]
 
 
-@pytest.mark.anyio
 async def test_json_over_several_lines_that_never_ends_is_bounded() -> None:
     program = SPREADS.replace("print(json.dumps(answer", "[print('{,') for _ in range(5000)]; print(json.dumps(answer")
     entry = {"command": sys.executable, "args": ["-c", program, "1"], "max_message_bytes": 10_000, "protocol": "legacy"}

@@ -26,7 +26,6 @@ from toolweave import ConfigError, ConnectError, McpConnection, connect_mcp
 from toolweave.config import Timeouts
 from toolweave.connect import ConnectionState
 
-pytestmark = pytest.mark.anyio
 QUICK_PROBE = Timeouts(connect=15, probe=0.2, close=1)
 
 

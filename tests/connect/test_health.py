@@ -13,7 +13,7 @@ from tests.connect.targets import MODERN, ChannelServer, Json, connected, error,
 from toolweave import ConnectionLostError, RequestTimeoutError
 from toolweave.connect import ConnectionState, Silent
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 SERVER = """
 import json, os, pathlib, sys, time

@@ -18,8 +18,6 @@ from tests.connect.targets import ChannelServer, Json, connected, initialized
 from toolweave import ProtocolError
 from toolweave.protocol.lenient_messages import without_deep_entries
 
-pytestmark = pytest.mark.anyio
-
 HEAVY: dict[str, Callable[[int], bytes]] = {
     "a string that never ends, of escaped quotes": lambda size: b"[" * 1200 + b'"' + b'\\"' * (size // 2),
     "a string that never ends, of backslashes": lambda size: b"[" * 1200 + b'"' + b"\\" * (size + 1),

@@ -13,7 +13,6 @@ from toolweave import AuthRequiredError, ConnectError, McpConnection, ProtocolEr
 from toolweave.config import Auth
 from toolweave.connect import ConnectionState
 
-pytestmark = pytest.mark.anyio
 TOKEN = "s3cr3t-t0k3n-0123456789"
 
 

@@ -13,8 +13,6 @@ from tests.connect.scripted import Exchange, HttpScript, listening, modern_answe
 from tests.connect.targets import Json, connected
 from toolweave import ErrorKind, ProtocolError, RequestTimeoutError
 
-pytestmark = pytest.mark.anyio
-
 
 class Once(HttpScript):
     """Answers the first call with `raw` bytes; the later ones well."""

@@ -20,7 +20,6 @@ from tests.servers.fixtures import http_server
 from toolweave import AuthRequiredError, ConnectError, ProtocolError, connect_mcp
 from toolweave.connect import AuthChallenge, ConnectionState
 
-pytestmark = pytest.mark.anyio
 TOKEN = "s3cr3t-t0k3n-0123456789"
 ERAS: dict[str, Script] = {"modern": modern_answer, "legacy": initialized(legacy_answer)}
 

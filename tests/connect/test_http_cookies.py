@@ -13,8 +13,6 @@ from tests.connect.scripted import DONE, Exchange, HttpScript, legacy_answer, li
 from tests.connect.targets import Json, connected, initialized
 from toolweave.connect._wire.endpoint import Cookies
 
-pytestmark = pytest.mark.anyio
-
 URL = "https://api.example.com/mcp/v1"
 
 

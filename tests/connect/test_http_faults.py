@@ -27,8 +27,6 @@ from toolweave.connect import ConnectionState
 from toolweave.errors import ServerError
 from toolweave.testing.servers import HTTP_FAULTS
 
-pytestmark = pytest.mark.anyio
-
 
 class Case(NamedTuple):
     """What one fault looks like: what its error says, and the kind of error of a call; None where nothing is lost."""

@@ -27,8 +27,6 @@ from toolweave.connect._http_errors import HttpSettings
 from toolweave.connect._session import ClientHandlers
 from toolweave.connect._wire.http import HttpWire, http_wire
 
-pytestmark = pytest.mark.anyio
-
 
 def legacy(special: Special | None = None, **options: Any) -> HttpScript:
     return HttpScript(initialized(legacy_answer, **options), special)

@@ -24,7 +24,6 @@ from toolweave.errors import ServerError
 from toolweave.http import HttpClient
 from toolweave.protocol.sse import EventParser
 
-pytestmark = pytest.mark.anyio
 MEGABYTE = 1_000_000
 
 

@@ -24,8 +24,6 @@ from toolweave.http import HttpClient, Socket, TransportError
 from toolweave.protocol.headers import argument_headers, encode_value, mirrored_arguments, mirroring_problem
 from toolweave.protocol.sse import EventParser, ServerSentEvent
 
-pytestmark = pytest.mark.anyio
-
 
 def pieces_of(data: bytes, cuts: list[int]) -> list[bytes]:
     places = [0, *sorted(cut % (len(data) + 1) for cut in cuts), len(data)]

@@ -14,7 +14,6 @@ from tests.connect.scripted import Exchange, HttpScript, listening, modern_answe
 from tests.connect.targets import Json, connected
 from toolweave import ConnectError, ProtocolError, connect_mcp
 
-pytestmark = pytest.mark.anyio
 TOKEN = "s3cr3t-t0k3n-0123456789"
 
 

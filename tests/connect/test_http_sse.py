@@ -26,7 +26,6 @@ from toolweave import (
 )
 from toolweave.connect import ConnectionState
 
-pytestmark = pytest.mark.anyio
 TOKEN = "s3cr3t-t0k3n-0123456789"
 
 Taken = Callable[[Exchange, Json], Awaitable[bool]]

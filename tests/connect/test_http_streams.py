@@ -21,8 +21,6 @@ from tests.connect.targets import Json, connected, eventually, initialized
 from toolweave import AuthRequiredError, ErrorKind, McpConnection, ProtocolError, connect_mcp
 from toolweave.connect import ConnectionState
 
-pytestmark = pytest.mark.anyio
-
 
 def legacy(special: Special) -> HttpScript:
     return HttpScript(initialized(legacy_answer), special)

@@ -10,8 +10,6 @@ from tests.connect.scripted import DONE, Exchange, HttpScript, legacy_answer, li
 from tests.connect.targets import ChannelServer, Json, connected, initialized
 from toolweave.errors import ServerError
 
-pytestmark = pytest.mark.anyio
-
 ARABIC = str.maketrans("0123456789", "".join(chr(0x660 + digit) for digit in range(10)))
 OURS = {"as it is": "{0}", "as text": '"{0}"', "a fraction": "{0}.0", "an exponent": "{0}e0"}
 NOT_OURS = {

@@ -28,8 +28,6 @@ from toolweave import (
 from toolweave.config import register_transport_name
 from toolweave.connect import Channel, memory_channels, register_transport
 
-pytestmark = pytest.mark.anyio
-
 
 async def use_high_level(connection: McpConnection) -> None:
     assert connection.protocol_version == MODERN

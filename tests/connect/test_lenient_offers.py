@@ -9,8 +9,6 @@ import pytest
 from tests.connect.targets import ChannelServer, Json, connected, initialized
 from toolweave import ProtocolError
 
-pytestmark = pytest.mark.anyio
-
 OBJECT: Json = {"type": "object"}
 SCHEMA: Json = {"type": "object", "properties": {"a": {"type": "integer"}}}
 TOOL: Json = {"name": "t", "inputSchema": OBJECT}

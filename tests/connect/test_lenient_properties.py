@@ -149,7 +149,6 @@ def answering(answers: dict[str, Any]) -> ChannelServer:
     return ChannelServer(initialized(script))
 
 
-@pytest.mark.anyio
 @settings(max_examples=1)
 @given(st.data())
 async def test_valid_results_leave_no_problem_on_a_connection(data: st.DataObject) -> None:
@@ -177,7 +176,6 @@ ODD: dict[str, tuple[Any, str, bool]] = {
 }
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("case", ODD)
 async def test_a_nearly_valid_result_is_a_value_and_a_problem(case: str) -> None:
     answer, text, failed = ODD[case]
@@ -190,7 +188,6 @@ async def test_a_nearly_valid_result_is_a_value_and_a_problem(case: str) -> None
         assert connection.problems == (f"{problem} (2 times)",)
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("answer", [{}, {"resultType": "complete"}, None])
 async def test_a_result_that_says_nothing_is_an_error(answer: Any) -> None:
     async with connected(answering({"x": answer})) as connection:

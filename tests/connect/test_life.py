@@ -30,8 +30,6 @@ from toolweave import (
 from toolweave.config import server_config
 from toolweave.connect import Channel, ConnectionState, StateChanged, register_transport
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.mark.requirement("R15", "R17")
 async def test_an_awaited_connection_stays_open_until_it_is_closed() -> None:

@@ -15,8 +15,6 @@ from tests.servers.sdk_server import low_level
 from toolweave import ConfigError, connect_mcp
 from toolweave.connect import _transports
 
-pytestmark = pytest.mark.anyio
-
 SLOW = "import time\ntime.sleep({seconds})\nfrom toolweave.connect._sdk import in_process_channel\n"
 EXHAUSTED = """
 import anyio, os, resource, sys

@@ -99,7 +99,6 @@ def test_loops_in_several_threads_do_not_disturb_each_other() -> None:
     assert not any(group_lives(group) for group in groups)
 
 
-@pytest.mark.anyio
 async def test_tools_may_be_called_from_a_thread_with_a_loop_of_its_own() -> None:
     async with connect_mcp(echo_command()) as connection:
 
@@ -146,7 +145,6 @@ async def in_thread(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         return await anyio.to_thread.run_sync(lambda: asyncio.run(work(), debug=True), abandon_on_cancel=True)
 
 
-@pytest.mark.anyio
 @pytest.mark.requirement("R17")
 async def test_a_connection_is_asked_and_closed_from_another_threads_loop() -> None:
     connection = await connect_mcp(echo_command())

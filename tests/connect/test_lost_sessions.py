@@ -11,8 +11,6 @@ from tests.connect.targets import Json, connected, initialized
 from toolweave import AuthRequiredError, ConnectionLostError, ProtocolError
 from toolweave.oauth import AuthChallenge
 
-pytestmark = pytest.mark.anyio
-
 ERROR = b'{"jsonrpc":"2.0","id":null,"error":{"code":-32001,"message":"Session not found"}}'
 LOST = {
     "401": (401, b"Unauthorized: Session not found"),

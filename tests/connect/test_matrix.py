@@ -14,7 +14,7 @@ from toolweave import Progress, ProtocolError, ToolsChanged
 from toolweave.connect import ConnectionState
 from toolweave.tools import EmbeddedResource
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 everywhere = pytest.mark.parametrize(("kind", "version"), MATRIX)
 WITHOUT_PROGRESS = {"http-json"}
 """A JSON answer has no room for notifications before it."""

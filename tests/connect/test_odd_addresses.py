@@ -13,8 +13,6 @@ from toolweave import Callbacks, McpConnection, ToolweaveError
 from toolweave.connect import ElicitationRequest, ElicitationResult
 from toolweave.gateway import create_gateway
 
-pytestmark = pytest.mark.anyio
-
 GOOD = "https://a.test/x?y=1#z"
 ASKING = """
 import json, sys

@@ -8,8 +8,6 @@ from tests.connect.scripted import Exchange, HttpScript, listening
 from tests.connect.targets import ChannelServer, Json, connected, error, initialized
 from toolweave import ConnectError, ProtocolError, connect_mcp
 
-pytestmark = pytest.mark.anyio
-
 REFUSALS: dict[str, tuple[Json, str]] = {
     "the list of the specification's example": (
         error(-32602, "Unsupported protocol version", {"supported": ["2024-11-05"], "requested": "1.0.0"}),

@@ -24,7 +24,7 @@ from toolweave.connect._stdio.process import ServerProcess, spawn
 from toolweave.connect._stdio.process_tree import escapee_lives, escapees_of, signal_escapees
 from toolweave.connect._stdio.reaper import Reaper
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 QUICK = {"probe": 1.0, "close": 0.5}
 STUBBORN = ("ignores_sigterm", "ignores_eof", "grandchild_holds_pipes", "closes_stdout_but_lives")
 

@@ -19,8 +19,6 @@ from tests.servers.fixtures import echo_command
 from toolweave import Callbacks, McpConnection, Progress
 from toolweave.connect import ElicitationResult
 
-pytestmark = pytest.mark.anyio
-
 SOURCE = str(Path(toolweave.__file__).parent)
 CALLER: ContextVar[str] = ContextVar("caller", default="nobody")
 

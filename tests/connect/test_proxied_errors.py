@@ -12,8 +12,6 @@ from toolweave.errors import ConfigError, ModelError
 from toolweave.models import ModelRequest, OpenAICompatibleModel, UserMessage, complete
 from toolweave.openapi import openapi_tools
 
-pytestmark = pytest.mark.anyio
-
 PAGE = b"<html><title>502 Bad Gateway</title></html>"
 
 

@@ -6,14 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import anyio
-import pytest
 
 from tests.connect.targets import MODERN, ChannelServer, Json, connected, eventually, initialized
 from toolweave import Callbacks, CallContext, McpConnection, ToolCall
 from toolweave.connect import ElicitationRequest, ask_caller
 from toolweave.tools import ElicitationResult
 
-pytestmark = pytest.mark.anyio
 FORM: Json = {"mode": "form", "message": "Who?", "requestedSchema": {"type": "object", "properties": {}}}
 TOOLS: Json = {"tools": [{"name": "ask", "inputSchema": {"type": "object"}}]}
 

@@ -14,8 +14,6 @@ from tests.connect.targets import ChannelServer, Json, connected, initialized
 from toolweave import CallContext, ErrorKind, ToolCall
 from toolweave.providers import AnthropicTools, OpenAIChatTools
 
-pytestmark = pytest.mark.anyio
-
 SCHEMA: Json = {
     "type": "object",
     "properties": {

@@ -16,8 +16,6 @@ import pytest
 from tests.gateway.leaky_server import forms
 from toolweave import Hub, ServerConfig, ToolweaveError, connect_mcp
 
-pytestmark = pytest.mark.anyio
-
 SECRET = 'z1SECRET"z/2z-987654+Q'
 SERVER = str(Path(__file__).with_name("repeating_server.py"))
 

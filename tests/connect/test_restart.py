@@ -29,8 +29,6 @@ from toolweave.connect import ConnectionState, StateChanged
 from toolweave.connect._restart import ConnectionLoss, GiveUp, RestartPolicy, RetryAfter
 from toolweave.errors import ServerError
 
-pytestmark = pytest.mark.anyio
-
 
 async def ready_again(connection: McpConnection, restarts: int) -> None:
     await eventually(lambda: connection.restarts == restarts and connection.state is ConnectionState.READY)

@@ -18,8 +18,6 @@ from toolweave.errors import ToolExecutionError
 from toolweave.testing import MemoryServer
 from toolweave.tools import AudioContent, EmbeddedResource, ResourceLink, UnknownContent
 
-pytestmark = pytest.mark.anyio
-
 PLAIN = base64.b64encode(bytes(range(256))).decode()
 
 

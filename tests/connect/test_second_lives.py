@@ -16,8 +16,6 @@ from toolweave.connect import ConnectionState, StateChanged
 from toolweave.errors import ServerError
 from toolweave.testing import FakeClock
 
-pytestmark = pytest.mark.anyio
-
 
 def reopened(target: Any, clock: FakeClock | None = None) -> McpConnection:
     """Return a connection by hand, which its tests enter twice."""

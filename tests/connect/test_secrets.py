@@ -18,8 +18,6 @@ from toolweave.config import is_loopback
 from toolweave.connect._stdio.environment import inherited_environment
 from toolweave.errors import ConnectError, ServerError
 
-pytestmark = pytest.mark.anyio
-
 ARGUMENTS = {
     "a variable of a container": ["-e", "DATABASE_URL=postgres://app:S3CR3T99@db/prod"],
     "a variable in one word": ["--env=DATABASE_URL=postgres://app:S3CR3T99@db/prod"],

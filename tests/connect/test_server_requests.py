@@ -14,7 +14,6 @@ from tests.connect.targets import ChannelServer, Json, connected, eventually, in
 from toolweave import Callbacks, ProtocolError
 from toolweave.connect import SamplingRequest
 
-pytestmark = pytest.mark.anyio
 QUESTION: Json = {"message": "your password?", "requestedSchema": {"type": "object", "properties": {}}}
 
 

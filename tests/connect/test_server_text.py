@@ -13,8 +13,6 @@ from tests.connect.targets import ChannelServer, Json, connected, error, initial
 from toolweave import ConnectError, Hub, ProtocolError, ToolError, ToolweaveError, connect_mcp
 from toolweave.errors import printable
 
-pytestmark = pytest.mark.anyio
-
 FORGED = "\x1b]0;pwned\x07\nWARNING toolweave: forged line\r\nERROR x\u2028ERROR y\x85\x9b31m"
 ACTING = [chr(code) for code in (*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029) if chr(code) not in "\t\n"]
 

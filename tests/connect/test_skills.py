@@ -16,8 +16,6 @@ from toolweave.errors import SkillError
 from toolweave.protocol.skills import MAX_SKILL_BYTES, content_digest
 from toolweave.serve import ResourcesChanged, SkillSource
 
-pytestmark = pytest.mark.anyio
-
 ROOT = "skill://pdf/"
 URI = f"{ROOT}SKILL.md"
 MANIFEST = "---\nname: pdf\ndescription: Reads PDF files.\n---\nSee [forms](references/FORMS.md).\n"

@@ -13,7 +13,7 @@ from tests.servers.fixtures import echo_command, fault_command, http_server
 from toolweave import RequestTimeoutError, connect_mcp
 from toolweave.connect import ConnectionState
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 LEGACY = "2025-11-25"
 BUSY = "end = time.process_time() + 2.0\nwhile time.process_time() < end: pass"

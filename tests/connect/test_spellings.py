@@ -11,8 +11,6 @@ from tests.connect.targets import ChannelServer, Json, connected, error, initial
 from toolweave import ImageContent, ProtocolError, ToolResult
 from toolweave.tools import EmbeddedResource, ResourceLink
 
-pytestmark = pytest.mark.anyio
-
 TEXT: Json = {"type": "text", "text": "x"}
 OBJECT: Json = {"type": "object"}
 SCHEMA: Json = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}

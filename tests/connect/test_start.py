@@ -13,8 +13,6 @@ from tests.servers.fixtures import echo_command, fault_command
 from toolweave import CallContext, ConfigError, ConnectError, ToolCall, connect_mcp
 from toolweave.connect import register_transport
 
-pytestmark = pytest.mark.anyio
-
 
 def target(*options: object, **settings: object) -> dict[str, object]:
     command, *args = echo_command(*options)

@@ -16,8 +16,6 @@ from toolweave.connect import ConnectionState
 from toolweave.errors import ServerError
 from toolweave.testing.servers import STDIO_FAULTS
 
-pytestmark = pytest.mark.anyio
-
 
 @dataclass
 class Case:

@@ -26,7 +26,6 @@ from toolweave.connect import ConnectionState, StateChanged
 from toolweave.connect._restart import RestartPolicy
 from toolweave.testing import FakeClock
 
-pytestmark = pytest.mark.anyio
 POLICY = RestartPolicy()
 
 

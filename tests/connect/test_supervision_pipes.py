@@ -17,8 +17,6 @@ from toolweave import CallContext, ErrorKind, McpConnection, RequestTimeoutError
 from toolweave.connect import ConnectionState
 from toolweave.connect._stdio.process import ServerProcess
 
-pytestmark = pytest.mark.anyio
-
 PROGRAM = """
 import json, os, sys, time
 

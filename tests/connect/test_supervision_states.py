@@ -157,7 +157,6 @@ def test_an_illegal_change_is_refused() -> None:
     assert (owner.state, changes) == (ConnectionState.IDLE, [])
 
 
-@pytest.mark.anyio
 async def test_a_task_that_was_left_behind_cannot_revive_a_closed_connection() -> None:
     changes: list[StateChanged] = []
     owner = an_owner(changes.append)

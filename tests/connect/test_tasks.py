@@ -23,7 +23,6 @@ from toolweave.connect import ElicitationRequest
 from toolweave.testing import MemoryServer
 from toolweave.tools import CallContext
 
-pytestmark = pytest.mark.anyio
 TASK: Json = {
     "taskId": "t",
     "status": "completed",

@@ -19,7 +19,7 @@ from tests.console.test_tasks import KEYS, TASKED, calling, submit
 from tests.gateway.running import RunningGateway, until
 from tests.gateway.scale.fleet import Client, Fleet, fleet_of
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 MODERN = "2026-07-28"
 MOODY = """

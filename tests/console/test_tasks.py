@@ -24,7 +24,7 @@ from toolweave.connect import Callbacks
 from toolweave.errors import ToolweaveError
 from toolweave.protocol.client_requests import ElicitationRequest
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 BOUND = 60
 TASKED = str(Path(__file__).with_name("tasked.py"))

@@ -13,7 +13,7 @@ from tests.contract.differences import FROM_THE_CLIENT, Difference, differences
 from tests.contract.plays import MODERN, ROOT, play_ours, play_the_sdk, stage
 from tests.contract.transcript import Json, Transcript
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 TRANSPORTS = ("stdio", "http")
 NEWEST_LEGACY = "2025-11-25"

@@ -14,8 +14,6 @@ from toolweave.definitions import ArgumentRule, ShapeRule, shaped
 from toolweave.schema import Validator
 from toolweave.tools import BaseToolset, CallContext, ToolCall, ToolResult, ToolSnapshot, ToolSpec
 
-pytestmark = pytest.mark.anyio
-
 Json = dict[str, Any]
 NAMES: list[str] = ["a", "b", "c", "d"]
 VALUES: list[Any] = [0, 1, "x", True, None]

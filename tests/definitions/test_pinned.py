@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from toolweave import ErrorKind, ToolRegistry, ToolsChanged, tool
 from toolweave.definitions import PinnedServer, Pins, ServerIdentity, pinned
-
-pytestmark = pytest.mark.anyio
 
 
 def offering(**descriptions: str) -> ToolRegistry:

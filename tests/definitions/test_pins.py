@@ -275,7 +275,6 @@ def test_the_lock_stands_beside_the_config_unless_the_entry_says_where(tmp_path:
     assert lock_path(servers["b"]) == folder / "other.lock"
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(
     "schema",
     [

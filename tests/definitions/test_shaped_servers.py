@@ -23,8 +23,6 @@ from toolweave.middleware import AccessRule, AccessRules
 from toolweave.serve import ApiKey, ApiKeyAuth
 from toolweave.tools import as_toolset
 
-pytestmark = pytest.mark.anyio
-
 Json = dict[str, Any]
 KEY = "key-of-ada-0123456789"
 SERVER = """

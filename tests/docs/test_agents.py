@@ -114,7 +114,6 @@ async def attempts_at(kind: str) -> int:
     return sent
 
 
-@pytest.mark.anyio
 async def test_a_failure_is_retried_where_the_table_says_so() -> None:
     table = {code_spans(row[0])[0]: row[1] for row in rows("docs/models.md", "When a model cannot answer")}
     text = " ".join((ModelError.__doc__ or "").split())

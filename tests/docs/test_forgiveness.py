@@ -125,7 +125,6 @@ def test_a_switch_is_an_option_or_nothing_for_a_reason(row: Repair) -> None:
     assert all(one in known for one, known in named)
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("row", RESULTS, ids=lambda row: row[0])
 async def test_a_result_is_an_error_if_its_owner_wants_no_repairs(row: list[str]) -> None:
     async with connected(entry(answering(row[0]), repair_messages=False)) as connection:
@@ -133,7 +132,6 @@ async def test_a_result_is_an_error_if_its_owner_wants_no_repairs(row: list[str]
             await connection.call_tool("t")
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("is_repaired", [True, False])
 async def test_null_beside_a_result_is_read_unless_its_owner_wants_no_repairs(is_repaired: bool) -> None:
     sent = json.dumps({"content": [{"type": "text", "text": "made"}]})
@@ -147,7 +145,6 @@ async def test_null_beside_a_result_is_read_unless_its_owner_wants_no_repairs(is
                 await connection.call_tool("t")
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("row", RESULTS, ids=lambda row: row[0])
 async def test_a_result_is_read_as_the_page_says(row: list[str]) -> None:
     sent, text, failed = row

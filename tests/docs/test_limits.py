@@ -14,7 +14,7 @@ from tests.leftovers import descendants, processes
 from toolweave import connect_mcp, connect_mcp_servers
 from toolweave.schema import schema_to_model
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 NUMBERS: dict[str, Any] = {"command": sys.executable, "args": ["-m", "toolweave.cli.demo.numbers"]}
 ADD = {"values": [1, 2]}

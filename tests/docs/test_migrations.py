@@ -14,8 +14,6 @@ from tests.docs.pages import CHECKOUT, SNIPPETS, tables
 from tests.docs.public_names import code_spans, unknown_names
 from tests.docs.side_by_side import foreign_python, printed
 
-pytestmark = pytest.mark.anyio
-
 FOLDER = SNIPPETS / "migrating"
 THEIRS = sorted(FOLDER.glob("*_theirs.py"))
 PAGES = sorted((CHECKOUT / "docs").glob("migrate-*.md"))

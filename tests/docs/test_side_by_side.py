@@ -11,8 +11,6 @@ import pytest
 from tests.docs.pages import CHECKOUT
 from tests.docs.side_by_side import FOLDER, SERVERS, TASKS, code_lines, foreign_python, printed, served
 
-pytestmark = pytest.mark.anyio
-
 PAGE = CHECKOUT / "docs" / "side-by-side.md"
 
 

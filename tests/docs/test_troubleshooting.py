@@ -15,8 +15,6 @@ from toolweave import Agent, ToolRegistry, connect_mcp, tool
 from toolweave.config import server_config
 from toolweave.models import model_from
 
-pytestmark = pytest.mark.anyio
-
 PAGE = (CHECKOUT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
 MESSAGES = [text.rstrip("\n") for text in re.findall(r"^```text\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)]
 NOBODY = "http://127.0.0.1:9/mcp"

@@ -25,8 +25,6 @@ from toolweave.errors import RunError
 from toolweave.export import langchain_tools, openai_agents_tools, pydantic_ai_toolset
 from toolweave.state import MemoryStore, Store
 
-pytestmark = pytest.mark.anyio
-
 
 class Till:
     """A model that makes these turns, and the tools that it calls; `done` holds what they did."""

@@ -22,8 +22,6 @@ from toolweave.durability import DurableAgent, durable
 from toolweave.export import langchain_tools
 from toolweave.state import MemoryStore
 
-pytestmark = pytest.mark.anyio
-
 GO: dict[str, Any] = {"messages": [("user", "go")]}
 
 

@@ -24,8 +24,6 @@ from toolweave.export import langchain_tools
 from toolweave.jobs import Job
 from toolweave.state import Change, MemoryStore, Store
 
-pytestmark = pytest.mark.anyio
-
 GO: dict[str, Any] = {"messages": [("user", "go")]}
 
 

@@ -34,8 +34,6 @@ from toolweave.export import openai_agents_tools
 from toolweave.jobs import Job
 from toolweave.state import MemoryStore
 
-pytestmark = pytest.mark.anyio
-
 QUIET = {"run_config": RunConfig(tracing_disabled=True)}
 
 

@@ -43,8 +43,6 @@ from toolweave.export import calling, pydantic_ai_toolset
 from toolweave.state import MemoryStore, Store
 from toolweave.tools import IDEMPOTENCY_KEY
 
-pytestmark = pytest.mark.anyio
-
 Turn = list[ToolCallPart] | str | Exception
 
 

@@ -17,8 +17,6 @@ from toolweave import CallContext
 from toolweave.providers import AnthropicTools
 from toolweave.tools import EmbeddedResource
 
-pytestmark = pytest.mark.anyio
-
 TOOL = TypeAdapter[Any](ToolParam)
 RESULT = TypeAdapter[Any](ToolResultBlockParam)
 

@@ -38,8 +38,6 @@ from toolweave.export import (
 from toolweave.providers import AnthropicTools
 from toolweave.tools import Progress, combined, filtered, prefixed
 
-pytestmark = pytest.mark.anyio
-
 QUIET = RunConfig(tracing_disabled=True)
 EXPENSIVE: list[ConfirmCalls] = ["destructive", lambda call, spec: call.arguments.get("euros", 0) > 100]
 """Policies that ask for `pay` with 500 euros, and not for `look`."""

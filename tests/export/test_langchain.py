@@ -19,8 +19,6 @@ from toolweave import CallContext, ToolRegistry, Toolset, connect_mcp, tool
 from toolweave.errors import ToolExecutionError
 from toolweave.export import calling, langchain_tools
 
-pytestmark = pytest.mark.anyio
-
 
 def by_name(toolset: Toolset, **options: Any) -> dict[str, BaseTool]:
     return {one.name: one for one in langchain_tools(toolset, **options)}

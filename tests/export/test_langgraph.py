@@ -15,8 +15,6 @@ from langgraph.prebuilt import ToolNode
 from tests.export.offers import Rendezvous, registry
 from toolweave.export import langchain_tools
 
-pytestmark = pytest.mark.anyio
-
 
 def call(name: str, call_id: str = "c1", **args: Any) -> dict[str, Any]:
     return {"type": "tool_call", "name": name, "args": args, "id": call_id}

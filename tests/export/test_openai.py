@@ -25,8 +25,6 @@ from tests.tools.doubles import Scripted, spec
 from toolweave import CallContext, ToolRegistry, tool
 from toolweave.providers import OpenAIChatTools, OpenAIResponsesTools
 
-pytestmark = pytest.mark.anyio
-
 RESPONSES_TOOL = TypeAdapter[Any](FunctionToolParam)
 CHAT_TOOL = TypeAdapter[Any](ChatCompletionFunctionToolParam)
 OUTPUT = TypeAdapter[Any](FunctionCallOutput)

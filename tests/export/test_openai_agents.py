@@ -18,8 +18,6 @@ from tests.tools.doubles import Scripted, spec
 from toolweave import ToolRegistry, Toolset, tool
 from toolweave.export import openai_agents_tools
 
-pytestmark = pytest.mark.anyio
-
 QUIET = RunConfig(tracing_disabled=True)
 
 

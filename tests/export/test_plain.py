@@ -21,8 +21,6 @@ from toolweave import ToolResult, connect_mcp, tool
 from toolweave.errors import ToolExecutionError
 from toolweave.export import plain_functions
 
-pytestmark = pytest.mark.anyio
-
 
 def by_name(functions: list[Callable[..., Any]]) -> dict[str, Callable[..., Any]]:
     return {one.__name__: one for one in functions}

@@ -17,8 +17,6 @@ from tests.tools.doubles import Scripted, spec
 from toolweave import ToolRegistry, Toolset, tool
 from toolweave.export import pydantic_ai_toolset
 
-pytestmark = pytest.mark.anyio
-
 
 class Turns:
     """A model that makes these calls, then ends, and keeps what it was offered."""

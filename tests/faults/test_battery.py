@@ -25,7 +25,7 @@ from toolweave.connect import ConnectionState
 from toolweave.gateway import Gateway, create_gateway
 from toolweave.testing.servers import HTTP_FAULTS, STDIO_FAULTS
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 TOGETHER = 12
 """Rows that share a hub."""

@@ -122,7 +122,6 @@ def test_the_defences_and_the_rows_are_known() -> None:
     assert {name for absent in DEFENCES.values() for name in absent} == ABSENCES.keys()
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("mode", LOST)
 async def test_without_restarts_the_next_call_is_seen_to_fail(mode: str, tmp_path: Path) -> None:
     row = next(row for row in ROWS if row.name == mode)
@@ -134,7 +133,6 @@ async def test_without_restarts_the_next_call_is_seen_to_fail(mode: str, tmp_pat
     assert [line for line in said if line.startswith("the next call: error ")]
 
 
-@pytest.mark.anyio
 async def test_with_a_bound_shorter_than_its_start_a_server_is_seen_to_be_lost(tmp_path: Path) -> None:
     row = next(row for row in ROWS if row.name == "slow_start")
     with serving(row, "stdio-legacy", tmp_path) as target:
@@ -145,7 +143,6 @@ async def test_with_a_bound_shorter_than_its_start_a_server_is_seen_to_be_lost(t
     assert "no connection" in kinds(said)
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(("setting", "broken"), [({}, []), ({"validate_output": "off"}, ["violates", "omits"])])
 async def test_without_the_check_of_results_what_breaks_its_schema_comes_through(
     setting: dict[str, str], broken: list[str]
@@ -159,7 +156,6 @@ async def test_without_the_check_of_results_what_breaks_its_schema_comes_through
 
 
 @pytest.mark.slow
-@pytest.mark.anyio
 async def test_without_bounds_every_hang_is_seen(tmp_path: Path) -> None:
     hangs = ["hang_call", "stopped_mid_call", "slow_drip", "partial_line_then_hang", "endless_line"]
     rows = {row.name: row for row in ROWS if row.name in hangs}

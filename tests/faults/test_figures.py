@@ -15,8 +15,6 @@ from tests.servers.fixtures import echo_command
 from toolweave import CallContext, McpConnection, ToolCall, ToolResult, connect_mcp, connect_mcp_servers
 from toolweave.testing.servers import http_fault_server, stdio_fault_command
 
-pytestmark = pytest.mark.anyio
-
 MODERN = ("--version", "2026-07-28")
 ERAS = [("--version", "2025-11-25"), MODERN]
 BOUND = 120.0

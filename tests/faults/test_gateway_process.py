@@ -10,7 +10,7 @@ import pytest
 from experiments.faults.gateway_groups import chosen, played_together
 from experiments.faults.rows import COMBOS, ROWS, Combo, runs
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 PLAYED: dict[str, Combo] = {
     "bom": "stdio-modern",

@@ -92,7 +92,6 @@ def test_default_settings_have_a_column_of_their_own() -> None:
     assert line.endswith("| hang, process | ✓ |")
 
 
-@pytest.mark.anyio
 async def test_default_settings_are_no_settings_at_all() -> None:
     client = Defaults(stdio_server_command(), 0.001)
     await client.open()

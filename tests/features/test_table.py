@@ -14,7 +14,6 @@ from experiments.features.rows import ROWS
 OUTCOMES = read()
 
 
-@pytest.mark.anyio
 @pytest.mark.slow
 @pytest.mark.parametrize("row", ROWS)
 async def test_ours_does_what_the_table_says(row: str, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from toolweave import connect_mcp
 from toolweave.errors import AuthRequiredError, ConfigError, ConnectError, ServerError
 from toolweave.gateway import GatewayAdmin
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 BOUND = 120
 

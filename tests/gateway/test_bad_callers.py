@@ -17,8 +17,6 @@ from toolweave.gateway import create_gateway
 from toolweave.middleware import AccessRule, AccessRules
 from toolweave.serve import BearerAuth
 
-pytestmark = pytest.mark.anyio
-
 Json = dict[str, Any]
 TOKENS = {"alice-0123456789abcdef": "alice", "mallory-0123456789abc": "mallory"}
 ALICE, MALLORY = ({"Authorization": f"Bearer {token}"} for token in TOKENS)

@@ -23,8 +23,6 @@ from toolweave.errors import ConfigError
 from toolweave.gateway import GatewayManager, GatewayOptions, create_gateway, load_gateway_config
 from toolweave.serve import ApiKey, ApiKeyAuth, ApiKeys, BearerAuth, JwtAuth
 
-pytestmark = pytest.mark.anyio
-
 BOUND = 60
 KEY_OF_CI, KEY_OF_ADA = "key-of-ci-0123456789", "key-of-ada-0123456789"
 URL = "http://127.0.0.1:8000/mcp"

@@ -25,7 +25,7 @@ from tests.serve.carriers import EACH_ERA
 from tests.serve.company import Browser
 from toolweave import Callbacks, McpConnection, ProtocolError, connect_mcp
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 BOUND = 60
 LIST_CHANGED = "notifications/tools/list_changed"

@@ -18,7 +18,7 @@ from toolweave import CallContext, McpServer, create_mcp_server
 from toolweave.gateway import Gateway, create_gateway
 from toolweave.serve import ApiKey, ApiKeyAuth
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 ERAS = pytest.mark.parametrize("era", [HANDSHAKE, MODERN])
 UPSTREAMS = pytest.mark.parametrize("upstream", ["legacy", "auto"])

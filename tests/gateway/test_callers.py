@@ -20,8 +20,6 @@ from toolweave.gateway import create_gateway
 from toolweave.serve import BearerAuth
 from toolweave.testing import MemoryServer
 
-pytestmark = pytest.mark.anyio
-
 TOKENS = {"alice-0123456789abcdef": "alice", "mallory-0123456789abc": "mallory"}
 ALICE, MALLORY = ({"Authorization": f"Bearer {token}"} for token in TOKENS)
 ABLE: Json = {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {}, "sampling": {}, "roots": {}}}

@@ -12,7 +12,7 @@ from tests.gateway.relayed import MODERN, UPSTREAMS, Json, answer_of, calling, g
 from toolweave import Callbacks, McpConnection
 from toolweave.connect import ElicitationRequest, SamplingRequest, SamplingResult
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 ERAS = [("2025-06-18", MODERN), ("2025-11-25", "2025-11-25"), (MODERN, "2025-11-25"), (MODERN, MODERN)]
 LEVELS = ("debug", "info", "error", "critical")

@@ -11,7 +11,6 @@ from toolweave import McpServer, create_mcp_server
 from toolweave.gateway import create_gateway
 from toolweave.testing import MemoryServer
 
-pytestmark = pytest.mark.anyio
 ERAS = pytest.mark.parametrize("version", [LEGACY, MODERN])
 INFO = "io.modelcontextprotocol/serverInfo"
 

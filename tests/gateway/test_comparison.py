@@ -13,8 +13,6 @@ from toolweave.config import server_config
 from toolweave.gateway import compare_through, create_gateway
 from toolweave.testing import MemoryServer
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_nothing_of_a_strange_server_is_lost_for_a_client_of_its_era(era: str) -> None:

@@ -16,8 +16,6 @@ from tests.connect.targets import eventually
 from tests.gateway.running import gateway, until, upstream, write_gateway_config
 from toolweave.gateway import GatewayManager, GatewayOptions
 
-pytestmark = pytest.mark.anyio
-
 BOUND = 60
 AUTH = {"api_keys": {"ada": {"sha256": "a" * 64}}}
 RULES = [{"name": "rate_limit", "calls": 100, "seconds": 60}]

@@ -19,7 +19,6 @@ from toolweave.gateway import Gateway, GatewayManager, create_gateway, load_gate
 from toolweave.middleware import AccessRule, AccessRules
 from toolweave.serve import app
 
-pytestmark = pytest.mark.anyio
 EACH_ERA = pytest.mark.parametrize("version", [LEGACY, MODERN])
 FINDS = ["search_tools", "call_tool"]
 

@@ -16,8 +16,6 @@ from toolweave import ProtocolError, connect_mcp, create_mcp_server
 from toolweave.errors import ToolError
 from toolweave.gateway import GatewayManager, GatewayOptions
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture
 def reader(monkeypatch: pytest.MonkeyPatch) -> Generator[InMemoryMetricReader]:

@@ -17,7 +17,7 @@ from tests.gateway.relayed import CALLERS, EACH_CALLER, MODERN, Json, calling, g
 from tests.servers.fixtures import echo_command, http_server, relay_command
 from toolweave import Callbacks, McpConnection
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 ERAS = ("legacy", "modern", "dual")
 CHANGES = [(one, other) for one in ERAS for other in ERAS if one != other]

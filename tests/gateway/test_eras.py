@@ -19,8 +19,6 @@ from toolweave.errors import RequestError
 from toolweave.protocol.meta import PROTOCOL_VERSION
 from toolweave.testing import MemoryServer
 
-pytestmark = pytest.mark.anyio
-
 HANDSHAKES = [one for one in CALLERS if one != MODERN]
 SCRIPT = Path(__file__).with_name("era_server.py")
 FORM: Json = {"type": "object", "properties": {"name": {"type": "string"}}}

@@ -37,7 +37,7 @@ from toolweave.middleware import (
 )
 from toolweave.serve import BearerAuth, HttpLimits
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 VERSIONS = [MODERN, "2025-11-25", "2025-03-26"]
 EACH_ERA = pytest.mark.parametrize("version", VERSIONS)

@@ -18,7 +18,7 @@ from toolweave.connect import ConnectionState
 from toolweave.errors import ProtocolError
 from toolweave.gateway import create_gateway
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 BOUND = 120
 ERAS = ["2025-11-25", "2026-07-28"]

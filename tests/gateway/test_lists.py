@@ -14,7 +14,6 @@ from toolweave import McpServer, ToolweaveError, connect_mcp, create_mcp_server
 from toolweave.gateway import create_gateway
 from toolweave.testing import MemoryServer
 
-pytestmark = pytest.mark.anyio
 ERAS = pytest.mark.parametrize("version", [LEGACY, MODERN])
 
 

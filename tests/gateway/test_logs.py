@@ -18,7 +18,6 @@ from toolweave.serve import HttpLimits
 from toolweave.testing import MemoryServer
 from toolweave.testing.servers import stdio_server_command
 
-pytestmark = pytest.mark.anyio
 PAIRS = pytest.mark.parametrize(
     ("version", "protocol"), [(MODERN, MODERN), (LEGACY, "legacy"), (MODERN, "legacy"), (LEGACY, MODERN)]
 )

@@ -11,8 +11,6 @@ from toolweave import CallContext
 from toolweave.errors import RequestError
 from toolweave.serve import create_mcp_server
 
-pytestmark = pytest.mark.anyio
-
 
 async def work(ctx: CallContext) -> str:
     await ctx.progress(1, total=2)

@@ -14,7 +14,7 @@ from tests.serve.raw import Raw
 from toolweave.gateway import create_gateway
 from toolweave.protocol.meta import SERVER_INFO
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 PAIRS = pytest.mark.parametrize(
     ("era", "transport", "version"),

@@ -14,8 +14,6 @@ from tests.serve.talking import Talk, talking
 from toolweave import CallContext, create_mcp_server
 from toolweave.errors import RequestError
 
-pytestmark = pytest.mark.anyio
-
 CALL: Json = {"name": "elicit", "arguments": {}}
 FORM: Json = {"action": "accept", "content": {"name": "Ada"}}
 

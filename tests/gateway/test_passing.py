@@ -15,8 +15,6 @@ from toolweave.errors import RequestError
 from toolweave.gateway import create_gateway
 from toolweave.testing import MemoryServer
 
-pytestmark = pytest.mark.anyio
-
 
 def through_gateway(server: MemoryServer, **options: Any) -> Any:
     return create_gateway({"up": {"server": server, "tool_prefix": "", **options}})

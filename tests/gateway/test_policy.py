@@ -19,8 +19,6 @@ from toolweave.gateway import Gateway, create_gateway
 from toolweave.middleware import AccessRule, AccessRules, AuditLog, RateLimit, UserApproval
 from toolweave.serve import Middleware
 
-pytestmark = pytest.mark.anyio
-
 ADA = token_of("ada", "read", team="blue")
 KINDS = {
     "tools/list": ("tools", "name"),

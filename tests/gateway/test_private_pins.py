@@ -17,7 +17,7 @@ from toolweave.definitions import PinnedServer, Pins, ServerIdentity
 from toolweave.errors import RequestError
 from toolweave.gateway import GatewayManager
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 CHANGED = "notifications/tools/list_changed"
 

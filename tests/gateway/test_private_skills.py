@@ -17,7 +17,7 @@ from toolweave.errors import RequestError
 from toolweave.gateway import Gateway
 from toolweave.serve import ApiKey, ApiKeyAuth
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 ABLE: Json = {"elicitation": {}}
 SKILL = "skill://more/SKILL.md"

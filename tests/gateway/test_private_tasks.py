@@ -20,7 +20,7 @@ from toolweave.gateway import Gateway, Replicas
 from toolweave.serve import ApiKey, ApiKeyAuth
 from toolweave.state import MemoryStore
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 HANDSHAKE = "2025-11-25"
 KEYS = ["k" * 32]

@@ -12,7 +12,7 @@ import pytest
 from tests.gateway.running import gateway, until, upstream, write_gateway_config
 from toolweave import connect_mcp
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 BOUND = 120
 

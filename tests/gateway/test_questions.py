@@ -12,8 +12,6 @@ from toolweave import Callbacks, CallContext, McpConnection, ProtocolError, conn
 from toolweave.connect import ElicitationRequest, SamplingRequest, SamplingResult
 from toolweave.gateway import create_gateway
 
-pytestmark = pytest.mark.anyio
-
 ANYTHING = Callbacks(
     elicitation=lambda request: {"name": "Ada"} if request.mode == "form" else {},
     sampling=lambda request: "Fine.",

@@ -17,8 +17,6 @@ from tests.serve.serving import served_app
 from toolweave import ProtocolError, connect_mcp
 from toolweave.gateway import GatewayManager
 
-pytestmark = pytest.mark.anyio
-
 BOUND = 60
 KEY = "key-of-ci-0123456789"
 ADMIN = "an-admin-token-of-the-tests"

@@ -19,7 +19,7 @@ from toolweave import ProtocolError, connect_mcp
 from toolweave.errors import ServerError
 from toolweave.gateway import GatewayManager
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 BOUND = 120
 

@@ -19,7 +19,7 @@ from toolweave import McpServer, connect_mcp, create_mcp_server
 from toolweave.gateway import Gateway, create_gateway
 from toolweave.middleware import AccessRule, AccessRules
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 EACH_VERSION = pytest.mark.parametrize("version", [MODERN, "2025-11-25"])
 EACH_UPSTREAM = pytest.mark.parametrize(

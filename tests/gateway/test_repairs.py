@@ -11,7 +11,7 @@ from tests.gateway.upstreams import strange
 from tests.serve.serving import served_http
 from toolweave.gateway import create_gateway
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("version", [MODERN, "2025-11-25"])

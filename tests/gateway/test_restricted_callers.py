@@ -15,7 +15,6 @@ from toolweave import McpServer, create_mcp_server
 from toolweave.errors import RequestError
 from toolweave.gateway import Gateway, create_gateway
 
-pytestmark = pytest.mark.anyio
 ERAS = pytest.mark.parametrize("version", [LEGACY, MODERN])
 
 

@@ -15,8 +15,6 @@ from toolweave import Callbacks
 from toolweave.schema import Validator
 from toolweave.testing import MemoryServer
 
-pytestmark = pytest.mark.anyio
-
 OBJECTS = ("model", "data_class", "typed_dict", "mapping", "objects")
 NUMBERS = {"type": "array", "items": {"type": "integer"}}
 NODE: Json = {"anyOf": [{"type": "object"}, {"type": "array"}]}

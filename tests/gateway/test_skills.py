@@ -13,7 +13,6 @@ from toolweave.gateway import create_gateway
 from toolweave.middleware import AccessRule, AccessRules
 from toolweave.serve import skills
 
-pytestmark = pytest.mark.anyio
 EXTENSION = "io.modelcontextprotocol/skills"
 REFUNDS = "skill://refunds/SKILL.md"
 EACH_PAIR = pytest.mark.parametrize(("caller", "era"), [(a, b) for a in (LEGACY, MODERN) for b in ("legacy", MODERN)])

@@ -18,7 +18,6 @@ from toolweave.errors import ConfigError
 from toolweave.gateway import Gateway, create_gateway, load_gateway_config
 from toolweave.state import MemoryStore
 
-pytestmark = pytest.mark.anyio
 ABLE: Json = {"elicitation": {}, "extensions": {"io.modelcontextprotocol/tasks": {}}}
 ENDED = ("completed", "failed", "cancelled")
 EACH_UPSTREAM = pytest.mark.parametrize("protocol", ["2025-11-25", MODERN])

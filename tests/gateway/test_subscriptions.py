@@ -13,7 +13,6 @@ from toolweave import Hub
 from toolweave.gateway import create_gateway
 from toolweave.testing import MemoryServer
 
-pytestmark = pytest.mark.anyio
 ERAS = pytest.mark.parametrize("version", [LEGACY, MODERN])
 UPSTREAM_ERAS = pytest.mark.parametrize("protocol", ["legacy", MODERN])
 ACKNOWLEDGED = "notifications/subscriptions/acknowledged"

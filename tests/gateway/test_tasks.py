@@ -17,8 +17,6 @@ from toolweave.errors import RequestError
 from toolweave.gateway import Gateway, create_gateway
 from toolweave.serve import CallNext, Request
 
-pytestmark = pytest.mark.anyio
-
 TASKS = "io.modelcontextprotocol/tasks"
 ABLE: Json = {"elicitation": {}, "extensions": {TASKS: {}}}
 ENDED = ("completed", "failed", "cancelled")

@@ -16,8 +16,6 @@ from toolweave.gateway import create_gateway
 from toolweave.middleware import AccessRule, AccessRules
 from toolweave.serve import ApiKey, ApiKeyAuth, CallNext, Request, ScopeRules
 
-pytestmark = pytest.mark.anyio
-
 BOUND = 30
 
 

@@ -15,8 +15,6 @@ from toolweave import ProtocolError, connect_mcp
 from toolweave.errors import ConfigError
 from toolweave.gateway import load_gateway_config
 
-pytestmark = pytest.mark.anyio
-
 BOUND = 120
 ERAS = ["legacy", "2026-07-28"]
 

@@ -16,7 +16,6 @@ import pytest
 
 from toolweave.http import HttpClient, Socket, TransportError
 
-pytestmark = pytest.mark.anyio
 linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux counts the bytes that were not received")
 BODY = b"x" * 300
 REQUEST = b"POST /mcp HTTP/1.1\r\nhost: server\r\ncontent-length: 300\r\n\r\n" + BODY

@@ -21,7 +21,6 @@ from tests.http.hosts import named, swallowing
 from toolweave import RequestTimeoutError
 from toolweave.http import HttpClient, TransportError
 
-pytestmark = pytest.mark.anyio
 MEGABYTE = 1_000_000
 
 

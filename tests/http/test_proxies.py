@@ -20,7 +20,6 @@ from tests.servers.fixtures import http_server
 from toolweave import ConnectError, connect_mcp
 from toolweave.http import HttpProxy, http_proxy_for, proxy_for
 
-pytestmark = pytest.mark.anyio
 TOKEN = "s3cr3t-t0k3n-0123456789"
 PASSWORD = "p@ss/w:rd?"
 ERAS = {"modern": modern_answer, "legacy": initialized(legacy_answer)}

@@ -13,8 +13,6 @@ from toolweave import CallContext, ErrorKind, Progress, ToolCall
 from toolweave.connect import ConnectionState
 from toolweave.errors import ToolExecutionError
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.mark.requirement("R40", "C1", "R41")
 @pytest.mark.parametrize("name", ["b_add", "b:add", "b/add"])

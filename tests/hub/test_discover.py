@@ -10,8 +10,6 @@ from toolweave import ConfigError, ConnectError, RequestTimeoutError, ToolRegist
 from toolweave.connect import ConnectionState
 from toolweave.hub import DiscoveredTools
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.mark.requirement("R30", "R28", "R15")
 async def test_the_tools_of_a_server_are_there_in_one_step_and_end_with_the_block() -> None:

@@ -13,7 +13,7 @@ from tests.servers.fixtures import http_server
 from toolweave import CallContext, Hub, ToolResult, connect_mcp_servers
 from toolweave.testing.servers import HTTP_FAULTS, STDIO_FAULTS
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 NEVER_UP = {
     *("bogus_version", "dies_after_initialize", "dies_at_initialize", "exits_at_once", "hang_initialize"),

@@ -12,8 +12,6 @@ from tests.hub.fleet import BOUND, echo
 from toolweave import Hub, McpConnection, ProtocolError, connect_mcp, connect_mcp_servers
 from toolweave.connect import ConnectionState, StateChanged
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_a_listener_hears_of_servers_that_are_there_and_of_those_that_come_later() -> None:
     seen: list[tuple[str, ConnectionState]] = []

@@ -11,8 +11,6 @@ from tests.hub.fleet import BOUND, alive, echo, eventually, fault, opened, pid_o
 from toolweave import CallContext, ConnectionClosedError, ErrorKind, Hub, ToolResult, connect_mcp_servers
 from toolweave.connect import ConnectionState
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.mark.slow
 @pytest.mark.requirement("R63", "R20")

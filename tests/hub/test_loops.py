@@ -28,7 +28,6 @@ async def opened() -> Hub:
     return await connect_mcp_servers({"a": ToolServer("a", ["x"]).config()})
 
 
-@pytest.mark.anyio
 async def test_a_hub_is_used_changed_and_closed_from_another_threads_loop() -> None:
     hub, more = await opened(), ToolServer("b", ["y"])
     assert (await in_thread(lambda: hub.execute("a_x"))).text == "a|x"

@@ -14,8 +14,6 @@ from toolweave import McpConnection, ServerConfig
 from toolweave.connect import ConnectionState
 from toolweave.hub._starting import StartLimiter
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.mark.slow
 async def test_no_more_servers_start_at_once_than_the_limit_and_all_of_them_do(tmp_path: Path) -> None:

@@ -24,7 +24,6 @@ def names_of(hub: Hub) -> dict[str, str]:
     return {spec.name: f"{spec.server}|{spec.original_name}" for spec in hub.snapshot()}
 
 
-@pytest.mark.anyio
 @pytest.mark.requirement("R40", "C1", "D15", "C20")
 async def test_the_same_tools_of_two_servers_do_not_collide() -> None:
     a, b = ToolServer("a", ["echo", "add"]), ToolServer("b", ["echo", "add"])
@@ -32,7 +31,6 @@ async def test_the_same_tools_of_two_servers_do_not_collide() -> None:
         assert names_of(hub) == {"a_echo": "a|echo", "a_add": "a|add", "b_echo": "b|echo", "b_add": "b|add"}
 
 
-@pytest.mark.anyio
 @pytest.mark.requirement("C20", "D15")
 async def test_a_taken_name_is_renamed_by_default_and_told_once(caplog: pytest.LogCaptureFixture) -> None:
     a, b = ToolServer("a", ["x", "a_x"]), ToolServer("b", ["x", "y"])
@@ -47,7 +45,6 @@ async def test_a_taken_name_is_renamed_by_default_and_told_once(caplog: pytest.L
     assert told == ["server 'b': tool 'x' is named 'b_x': the name 'x' is taken"]
 
 
-@pytest.mark.anyio
 @pytest.mark.requirement("C20")
 async def test_a_taken_name_is_left_out_when_that_is_wished() -> None:
     a, b = ToolServer("a", ["x"]), ToolServer("b", ["x", "y"])
@@ -57,7 +54,6 @@ async def test_a_taken_name_is_left_out_when_that_is_wished() -> None:
         assert b.called == []
 
 
-@pytest.mark.anyio
 async def test_names_that_only_collide_when_put_together_are_told_apart() -> None:
     a, b = ToolServer("a", ["b_c", "c"]), ToolServer("a_b", ["c"])
     async with opened({"a": a.config(), "a_b": b.config()}) as hub:
@@ -66,7 +62,6 @@ async def test_names_that_only_collide_when_put_together_are_told_apart() -> Non
         assert (await hub.execute("a_b_c")).text == "a|b_c"
 
 
-@pytest.mark.anyio
 @pytest.mark.requirement("C1")
 async def test_a_server_that_is_added_renames_nobody() -> None:
     a, b = ToolServer("a", ["x"]), ToolServer("b", ["x"])
@@ -78,7 +73,6 @@ async def test_a_server_that_is_added_renames_nobody() -> None:
         assert (changes[-1].removed, changes[-1].changed) == ((), ())
 
 
-@pytest.mark.anyio
 @pytest.mark.requirement("C1")
 async def test_the_configs_order_decides_over_names_whoever_comes_up_first(tmp_path: Path) -> None:
     gate = tmp_path / "gate"
@@ -96,7 +90,6 @@ async def test_the_configs_order_decides_over_names_whoever_comes_up_first(tmp_p
         await hub.close()
 
 
-@pytest.mark.anyio
 @pytest.mark.requirement("C1")
 async def test_a_server_that_comes_late_is_the_one_that_is_renamed(tmp_path: Path) -> None:
     gate = tmp_path / "gate"
@@ -110,7 +103,6 @@ async def test_a_server_that_comes_late_is_the_one_that_is_renamed(tmp_path: Pat
         assert any("'slow_echo'" in warning for warning in hub.warnings)
 
 
-@pytest.mark.anyio
 @pytest.mark.requirement("C1", "C20")
 @pytest.mark.parametrize("prefix", [None, ""])
 async def test_no_server_takes_over_anothers_name_at_run_time(prefix: str | None) -> None:
@@ -139,7 +131,6 @@ async def test_no_server_takes_over_anothers_name_at_run_time(prefix: str | None
         assert hub.warnings == []
 
 
-@pytest.mark.anyio
 @pytest.mark.requirement("C1")
 async def test_the_name_of_a_tool_that_is_gone_is_nobody_elses() -> None:
     a, b = ToolServer("a", ["x"]), ToolServer("b", [])
@@ -160,7 +151,6 @@ async def test_the_name_of_a_tool_that_is_gone_is_nobody_elses() -> None:
         assert ["'b_x'" in warning for warning in hub.warnings] == [True]
 
 
-@pytest.mark.anyio
 @pytest.mark.requirement("C1")
 async def test_names_stay_when_servers_are_taken_out_and_come_back() -> None:
     a, b = ToolServer("a", ["x"]), ToolServer("b", ["x"])
@@ -176,7 +166,6 @@ async def test_names_stay_when_servers_are_taken_out_and_come_back() -> None:
         assert (await held.execute()).text == "a|x"
 
 
-@pytest.mark.anyio
 @pytest.mark.requirement("C1", "R40")
 async def test_no_tool_is_named_like_the_alias_of_another_servers() -> None:
     evil, bank = ToolServer("my", ["bank:pay", "bank/pay"]), ToolServer("bank", ["pay"])
@@ -191,7 +180,6 @@ async def test_no_tool_is_named_like_the_alias_of_another_servers() -> None:
         assert len(hub.warnings) == 2
 
 
-@pytest.mark.anyio
 async def test_a_server_that_is_left_out_stays_so_while_the_name_is_anothers() -> None:
     a, b = ToolServer("a", ["x"]), ToolServer("b", ["x", "y"])
     async with opened({"a": a.config(tool_prefix=""), "b": b.config(tool_prefix="", on_conflict="skip")}) as hub:
@@ -201,7 +189,6 @@ async def test_a_server_that_is_left_out_stays_so_while_the_name_is_anothers() -
 
 
 @pytest.mark.slow
-@pytest.mark.anyio
 @pytest.mark.requirement("C3")
 async def test_starting_many_servers_names_and_compares_each_tool_once(monkeypatch: pytest.MonkeyPatch) -> None:
     servers, tools = 60, 20

@@ -16,8 +16,6 @@ from toolweave.config import LoadedConfig
 from toolweave.connect import ConnectionState
 from toolweave.errors import DuplicateToolError
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.mark.requirement("R64", "C3", "R69")
 async def test_failures_are_skipped_logged_and_kept(caplog: pytest.LogCaptureFixture) -> None:

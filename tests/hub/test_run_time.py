@@ -31,8 +31,6 @@ from toolweave import (
 from toolweave.connect import ConnectionState
 from toolweave.errors import DuplicateToolError, ServerError
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.mark.requirement("R18", "D1", "R36")
 async def test_a_server_is_added_and_an_open_one_is_returned_as_it_is() -> None:

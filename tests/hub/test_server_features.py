@@ -12,8 +12,6 @@ from toolweave import ConnectionClosedError, ErrorKind, Hub, ProtocolError, Tool
 from toolweave import sync as blocking
 from toolweave.serve import McpServer
 
-pytestmark = pytest.mark.anyio
-
 
 def server(name: str) -> McpServer:
     """Return a server of a tool, a prompt and a resource template, whose answers have its name."""

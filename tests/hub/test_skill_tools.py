@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import anyio
-import pytest
 
 from toolweave import Agent, Hub, McpServer, connect_mcp, create_mcp_server
 from toolweave.connect import Skill
@@ -13,8 +12,6 @@ from toolweave.errors import ErrorKind
 from toolweave.hub import SkillTools, skill_tools
 from toolweave.models import ScriptedModel, tool_call
 from toolweave.serve import skills
-
-pytestmark = pytest.mark.anyio
 
 
 def write(folder: Path, text: str) -> None:

@@ -16,8 +16,6 @@ from tests.servers.fixtures import echo_command
 from toolweave import ErrorKind, Hub, RequestTimeoutError, connect_mcp_servers
 from toolweave.connect import ConnectionState
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.mark.slow
 @pytest.mark.requirement("R20", "D20")

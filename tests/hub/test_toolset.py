@@ -18,8 +18,6 @@ from toolweave import (
 )
 from toolweave.tools import as_toolset, changes, combined, filtered, prefixed, renamed
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.mark.requirement("R48", "R29", "R50")
 async def test_iterating_the_snapshot_gives_definitions() -> None:

@@ -35,7 +35,6 @@ def words(launch: ServerLaunch) -> list[str]:
     return [entry["command"], *entry["args"]]
 
 
-@pytest.mark.anyio
 async def test_a_bundle_is_unpacked_and_its_server_runs_with_what_was_answered(tmp_path: Path) -> None:
     bundle = ServerBundle(made_bundle())
     launch = launched(bundle, tmp_path, key=["hunter2"], folders=[str(tmp_path / "a"), "/b"])

@@ -13,8 +13,6 @@ from tests.install.served import PATH, Reply, ServedRegistry
 from toolweave.errors import ConfigError, ErrorKind, RegistryError
 from toolweave.install import OFFICIAL_REGISTRY, McpRegistry
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.mark.parametrize("one", ENTRIES, ids=lambda one: one["server"]["name"])
 def test_the_entries_of_these_tests_are_those_that_the_published_schema_allows(one: dict[str, Any]) -> None:

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from toolweave.errors import StoreError
 from toolweave.jobs._lease import Lease, ask_to_cancel
 from toolweave.state import MemoryStore
-
-pytestmark = pytest.mark.anyio
 
 
 class Undeletable(MemoryStore):

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import anyio
-import pytest
 
 from toolweave.jobs._backoff import Backoff
-
-pytestmark = pytest.mark.anyio
 
 
 async def test_waits_grow_up_to_a_second_and_begin_anew_after_a_change() -> None:

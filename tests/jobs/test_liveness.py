@@ -15,7 +15,7 @@ from tests.jobs.places import client_of
 from toolweave.jobs import Backend, Job
 from toolweave.state import MemoryStore
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 STREAM, GROUP = "toolweave:letters:stream", "docket-workers"
 WORKER = """

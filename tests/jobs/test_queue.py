@@ -18,8 +18,6 @@ from toolweave.errors import StoreError
 from toolweave.jobs import Backend, Handler, Job, Reschedule
 from toolweave.state import MemoryStore
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture(params=PLACES)
 def url(request: pytest.FixtureRequest, redis_server: RedisServer | None) -> str:

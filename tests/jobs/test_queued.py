@@ -15,8 +15,6 @@ from toolweave.agent import RunStatuses
 from toolweave.jobs import Backend, QueuedJobs
 from toolweave.state import MemoryStore, SqliteStore, Store
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture(params=["memory", "sqlite", "redis"])
 def backend(request: pytest.FixtureRequest, tmp_path: Path, redis_server: RedisServer | None) -> Backend:

@@ -16,8 +16,6 @@ from tests.jobs.places import client_of
 from toolweave.jobs import Backend, Job
 from toolweave.state import MemoryStore
 
-pytestmark = pytest.mark.anyio
-
 
 class Evil:
     """Makes a folder when it is unpickled."""

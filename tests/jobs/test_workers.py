@@ -22,7 +22,7 @@ from toolweave.jobs import Backend
 from toolweave.models import AssistantMessage, ScriptedModel
 from toolweave.state import iter_documents
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 CHECKOUT = Path(__file__).resolve().parent.parent.parent
 

@@ -16,8 +16,6 @@ from toolweave.errors import ConfigError, RequestError
 from toolweave.middleware import AccessRule, AccessRules
 from toolweave.serve import McpServer, create_mcp_server
 
-pytestmark = pytest.mark.anyio
-
 ADA = token_of("ada", "read", team="blue", realm={"roles": ["admin", "user"]}, level=3)
 BOB = token_of("bob", "read", "write", team="red")
 

@@ -16,8 +16,6 @@ from toolweave.middleware import OfferSelection, UserApproval
 from toolweave.serve import McpServer, create_mcp_server
 from toolweave.tools import CallContext
 
-pytestmark = pytest.mark.anyio
-
 LEGACY = "2025-11-25"
 ACCEPT: Json = {"action": "accept", "content": {}}
 KEY = "toolweave.approval"

@@ -22,8 +22,6 @@ from toolweave.errors import RequestError
 from toolweave.middleware import AccessRules, AuditLog, Timing, UserApproval
 from toolweave.serve import create_mcp_server
 
-pytestmark = pytest.mark.anyio
-
 ADA = token_of("ada")
 
 

@@ -23,8 +23,6 @@ from toolweave.middleware import (
     middleware_from_config,
 )
 
-pytestmark = pytest.mark.anyio
-
 Json = dict[str, Any]
 
 

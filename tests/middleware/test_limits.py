@@ -14,8 +14,6 @@ from toolweave.errors import RequestError
 from toolweave.middleware import CallBudget, MemoryLimits, OfferSelection, RateLimit, SizeLimits
 from toolweave.serve import McpServer
 
-pytestmark = pytest.mark.anyio
-
 ADA, BOB = token_of("ada"), token_of("bob")
 
 

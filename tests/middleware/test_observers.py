@@ -9,8 +9,6 @@ from tests.middleware.company import caller, company, token_of
 from toolweave.errors import RequestError
 from toolweave.middleware import Observers, RequestEnd
 
-pytestmark = pytest.mark.anyio
-
 ADA = token_of("ada")
 
 

@@ -16,8 +16,6 @@ from toolweave.middleware import OfferSelection, Redaction
 from toolweave.serve import McpServer, create_mcp_server, prompt, resource
 from toolweave.tools import CallContext
 
-pytestmark = pytest.mark.anyio
-
 MAIL = "ada@example.org"
 MASKED = "[redacted email]"
 EMAIL = Redaction(patterns={"email": ""})

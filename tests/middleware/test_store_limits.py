@@ -15,8 +15,6 @@ from tests.state.proxy import Proxy
 from toolweave.middleware import RateLimit, StoreLimits, middleware_from_config
 from toolweave.state import MemoryStore, RedisStore, Store, open_store
 
-pytestmark = pytest.mark.anyio
-
 DAY = 86_400
 
 

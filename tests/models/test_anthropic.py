@@ -47,8 +47,6 @@ from toolweave.protocol.content import (
 )
 from toolweave.tools import ToolResult, ToolSpec
 
-pytestmark = pytest.mark.anyio
-
 HELLO = [UserMessage.of("hello")]
 ADD = ToolSpec(
     name="math.add",

@@ -14,8 +14,6 @@ from toolweave.models._base import ModelRequest, ModelSettings, StreamedText
 from toolweave.models._messages import UserMessage
 from toolweave.models._retry import NO_RETRY
 
-pytestmark = pytest.mark.anyio
-
 AT_ONCE = Retry(attempts=3, first=0)
 HELLO = [UserMessage.of("hello")]
 

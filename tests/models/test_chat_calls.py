@@ -15,8 +15,6 @@ from toolweave.models._messages import UserMessage
 from toolweave.models._retry import NO_RETRY
 from toolweave.tools import ToolSpec
 
-pytestmark = pytest.mark.anyio
-
 OFFERED = [ToolSpec(name=name, input_schema={"type": "object"}) for name in ("wipe", "get", "get_weather", "gone")]
 WHOLE = '{"path":"a"}'
 

@@ -11,8 +11,6 @@ from toolweave.models._base import Finished, ModelEvent, ModelRequest, StreamedT
 from toolweave.models._messages import AssistantMessage, Message, ToolCallPart, ToolMessage, ToolOutcome, UserMessage
 from toolweave.tools import ToolResult, ToolSpec
 
-pytestmark = pytest.mark.anyio
-
 READ = ToolSpec(
     name="fs_read_file",
     aliases=("fs:read_file",),

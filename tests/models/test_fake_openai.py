@@ -10,8 +10,6 @@ from openai import AsyncOpenAI, BadRequestError
 from tests.models.fake_openai import KEY, call, chat_turn, fake_openai, responses_turn
 from tests.models.openai_rules import Refused, check_chat, check_responses
 
-pytestmark = pytest.mark.anyio
-
 USER = {"role": "user", "content": "x"}
 NO_PARAMETERS: dict[str, Any] = {"type": "object", "properties": {}}
 

@@ -11,8 +11,6 @@ from toolweave.models import FallbackModel, ScriptedModel, complete
 from toolweave.models._base import Finished, ModelEvent, ModelRequest, StreamedText, StreamRestarted
 from toolweave.models._messages import AssistantMessage, TextPart, UserMessage
 
-pytestmark = pytest.mark.anyio
-
 HELLO = ModelRequest(messages=[UserMessage.of("hello")])
 
 

@@ -27,8 +27,6 @@ from toolweave.models._messages import UserMessage
 from toolweave.models._openai import OpenAICompatibleModel
 from toolweave.models._retry import NO_RETRY, Retry
 
-pytestmark = pytest.mark.anyio
-
 HELLO = ModelRequest(messages=[UserMessage.of("hello")])
 AT_ONCE = Retry(attempts=3, first=0)
 

@@ -15,8 +15,6 @@ from toolweave.models._base import Finished, ModelEvent, ModelRequest, StreamedT
 from toolweave.models._messages import ThinkingPart, UserMessage
 from toolweave.models._retry import NO_RETRY
 
-pytestmark = pytest.mark.anyio
-
 Model = OpenAICompatibleModel | AnthropicModel
 APIS = ("chat", "responses", "anthropic")
 SPLIT: dict[str, tuple[str, str]] = {

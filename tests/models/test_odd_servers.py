@@ -32,8 +32,6 @@ from toolweave.models._messages import (
 from toolweave.models._retry import NO_RETRY
 from toolweave.tools import ToolResult
 
-pytestmark = pytest.mark.anyio
-
 HELLO: list[Message] = [UserMessage.of("hello")]
 AGAIN: list[Message] = [
     *HELLO,

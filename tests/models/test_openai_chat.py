@@ -38,8 +38,6 @@ from toolweave.models._retry import NO_RETRY
 from toolweave.protocol.content import AudioContent, EmbeddedResource, ImageContent, TextContent
 from toolweave.tools import ToolResult, ToolSpec
 
-pytestmark = pytest.mark.anyio
-
 PNG = base64.b64encode(b"\x89PNG\r\n\x1a\nrest").decode()
 HELLO = [UserMessage.of("hello")]
 ADD = ToolSpec(

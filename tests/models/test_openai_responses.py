@@ -39,8 +39,6 @@ from toolweave.models._retry import NO_RETRY
 from toolweave.protocol.content import ImageContent, TextContent
 from toolweave.tools import ToolResult, ToolSpec
 
-pytestmark = pytest.mark.anyio
-
 PNG = base64.b64encode(b"\x89PNG\r\n\x1a\nrest").decode()
 HELLO = [UserMessage.of("hello")]
 ADD = ToolSpec(name="math.add", input_schema={"type": "object", "properties": {"a": {"type": "integer"}}})

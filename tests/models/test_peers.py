@@ -8,8 +8,6 @@ from tests.agent.wires import Wire
 from tests.models.peers import RULES, played, table_on_the_page
 from tests.models.run_rules import RUNS
 
-pytestmark = pytest.mark.anyio
-
 CELLS = [
     pytest.param(rule, wire, id=f"{rule}: {wire}", marks=[pytest.mark.slow] if told.is_slow else [])
     for rule, told in RUNS.items()

@@ -16,8 +16,6 @@ from toolweave.models import OpenAICompatibleModel, Retry
 from toolweave.models._retry import NO_RETRY
 from toolweave.tools import ToolSpec
 
-pytestmark = pytest.mark.anyio
-
 
 def model_at(url: str, retry: Retry = NO_RETRY) -> OpenAICompatibleModel:
     return OpenAICompatibleModel(url, model="m", api_key=fake_openai.KEY, retry=retry)

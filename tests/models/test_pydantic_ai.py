@@ -46,8 +46,6 @@ from toolweave.models._pydantic_ai import our_message, wire_history
 from toolweave.protocol.content import AudioContent, ImageContent, ResourceLink, TextContent
 from toolweave.tools import ToolResult, ToolSpec
 
-pytestmark = pytest.mark.anyio
-
 HELLO = [UserMessage.of("hello")]
 ADD = ToolSpec(
     name="math.add",

@@ -37,8 +37,6 @@ from toolweave.models import (
 from toolweave.providers import MODEL_APIS, ToolRules
 from toolweave.tools import ToolSpec
 
-pytestmark = pytest.mark.anyio
-
 ODD: dict[str, Any] = {
     "type": "object",
     "properties": {

@@ -14,8 +14,6 @@ from toolweave.models._messages import ThinkingPart, ToolCallPart, ToolMessage, 
 from toolweave.models._retry import NO_RETRY
 from toolweave.tools import ToolResult
 
-pytestmark = pytest.mark.anyio
-
 Event = dict[str, Any]
 HELLO = UserMessage.of("hello")
 

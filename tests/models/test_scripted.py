@@ -24,8 +24,6 @@ from toolweave.models import (
 )
 from toolweave.models._scripted import ScriptedModel, tool_call
 
-pytestmark = pytest.mark.anyio
-
 REQUEST = ModelRequest(messages=(UserMessage.of("hi"),))
 
 

@@ -18,8 +18,6 @@ from toolweave.models._base import ModelRequest, ModelSettings
 from toolweave.models._messages import UserMessage
 from toolweave.models._retry import NO_RETRY
 
-pytestmark = pytest.mark.anyio
-
 HEADER = "sk-header-0123456789"
 QUERY = "AIza-query-0123456789"
 HELLO = ModelRequest(messages=[UserMessage.of("hello")], settings=ModelSettings(timeout=0.5))

@@ -28,8 +28,6 @@ from toolweave import ModelError
 from toolweave.models import Finished, ModelRequest, Retry, UserMessage
 from toolweave.tools import ToolSpec
 
-pytestmark = pytest.mark.anyio
-
 TOOLS = [ToolSpec(name=name, input_schema={"type": "object"}) for name in ("wipe", "get")]
 
 

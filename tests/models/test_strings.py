@@ -19,8 +19,6 @@ from toolweave.models import CommandModel, FallbackModel, ScriptedModel, complet
 from toolweave.models._base import Model, ModelRequest
 from toolweave.models._messages import UserMessage
 
-pytestmark = pytest.mark.anyio
-
 HELLO = ModelRequest(messages=[UserMessage.of("hello")])
 VARIABLES = (
     *("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "OPENAI_API_KEY", "OPENAI_BASE_URL", "OLLAMA_HOST"),

@@ -167,7 +167,6 @@ def test_a_request_of_more_tools_than_the_api_takes_has_the_first_of_them() -> N
     assert len(elsewhere.definitions) == 130
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("wire", ["chat", "anthropic"])
 async def test_strict_tools_that_a_server_refuses_are_sent_without_from_then_on(wire: Any) -> None:
     asked: list[bool] = []

@@ -18,8 +18,6 @@ from toolweave.models._messages import AssistantMessage, Message, ToolMessage, T
 from toolweave.models._retry import NO_RETRY
 from toolweave.tools import ToolResult
 
-pytestmark = pytest.mark.anyio
-
 HELLO = UserMessage.of("hello")
 START: dict[str, Any] = {"type": "message_start", "message": {"content": [], "usage": {"input_tokens": 1}}}
 STOPPED = {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 1}}

@@ -17,8 +17,6 @@ from tests.models.http_server import Answer, Received, error_answer, serve
 from toolweave import Agent, ImageContent, ModelError, RunResult
 from toolweave.models import AnthropicModel, ModelSettings, ProviderTool
 
-pytestmark = pytest.mark.anyio
-
 PNG = base64.b64encode(b"\x89PNG\r\n\x1a\nrest").decode()
 REFUSALS = (
     "This response_format type is unavailable now",

@@ -21,7 +21,6 @@ from toolweave.oauth._addresses import kind_of_address
 from toolweave.oauth._challenges import parse_challenges
 from toolweave.oauth._fetch import FetchFailed, GuardedFetch
 
-pytestmark = pytest.mark.anyio
 INNER = "https://10.0.0.5/x"
 
 

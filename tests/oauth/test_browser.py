@@ -17,8 +17,6 @@ from toolweave.errors import AuthRequiredError
 from toolweave.oauth import AuthorizationResponse, BrowserUserAgent, DevicePrompt, RedirectListener
 from toolweave.oauth._browser import can_open_browser, plain_url
 
-pytestmark = pytest.mark.anyio
-
 PAGE = "https://as.example/authorize?client_id=a&state=right"
 
 

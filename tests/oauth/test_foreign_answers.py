@@ -15,7 +15,7 @@ from toolweave import AuthRequiredError
 from toolweave.config import Secret
 from toolweave.oauth import sign_in
 
-pytestmark = [pytest.mark.anyio, pytest.mark.requirement("R27")]
+pytestmark = pytest.mark.requirement("R27")
 
 MACHINE: dict[str, Any] = {"grant": "client_credentials", "client_id": "me", "user_agent": None}
 FORM = "application/x-www-form-urlencoded"

@@ -16,7 +16,7 @@ from toolweave import AuthRequiredError
 from toolweave.config import Secret
 from toolweave.oauth import MemoryTokenStore, OAuth, TokenRecord
 
-pytestmark = [pytest.mark.anyio, pytest.mark.requirement("R27")]
+pytestmark = pytest.mark.requirement("R27")
 
 SCRIPT = str(Path(__file__).with_name("foreign_servers.py"))
 

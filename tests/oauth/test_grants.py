@@ -17,7 +17,6 @@ from toolweave import AuthRequiredError, ConfigError, connect_mcp
 from toolweave.config import OAuth
 from toolweave.oauth import sign_in
 
-pytestmark = pytest.mark.anyio
 JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 KEYS = {"ES256": ec.generate_private_key(ec.SECP256R1()), "RS256": rsa.generate_private_key(65537, 2048)}
 

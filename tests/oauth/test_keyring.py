@@ -20,8 +20,6 @@ from tests.racing import outputs_of_racers
 from toolweave.errors import StoreError
 from toolweave.oauth import FileTokenStore, KeyringTokenStore, MachineTokenStore
 
-pytestmark = pytest.mark.anyio
-
 
 class PlaintextKeyring(DictKeyring):
     """A keyring that is a file without encryption, as `keyrings.alt` has one."""

@@ -17,8 +17,6 @@ from tests.oauth.token_stores import a_key, a_record
 from toolweave.errors import StoreError
 from toolweave.oauth import FileTokenStore
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:

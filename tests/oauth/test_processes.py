@@ -12,7 +12,7 @@ import pytest
 from tests.oauth.world import world
 from toolweave.oauth import FileTokenStore, sign_in
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 BOUND_SECONDS = 120
 PROGRAM = """
 import asyncio, sys

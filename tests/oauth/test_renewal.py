@@ -14,8 +14,6 @@ from toolweave import AuthRequiredError, ConnectError, connect_mcp
 from toolweave.errors import StoreError
 from toolweave.oauth import MemoryTokenStore, TokenKey, TokenRecord, sign_in
 
-pytestmark = pytest.mark.anyio
-
 
 async def signed_in(here: World) -> TokenRecord:
     """Sign in, as another process has done it."""

@@ -15,8 +15,6 @@ from tests.oauth.world import another_host, basic, form_of, refuse, world
 from toolweave import AuthRequiredError, ConnectError, connect_mcp
 from toolweave.oauth import TokenKey, resource_of, sign_in, sign_out
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_one_word_is_enough_to_sign_in_at_a_server_that_registers_clients() -> None:
     async with world() as here, connected(here.target()) as connection:

@@ -17,8 +17,6 @@ from tests.racing import outputs_of_racers
 from toolweave.errors import StoreError
 from toolweave.oauth import FileTokenStore
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:

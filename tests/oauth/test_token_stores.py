@@ -17,8 +17,6 @@ from toolweave.errors import StoreError
 from toolweave.oauth import FileTokenStore, KeyringTokenStore, SharedTokenStore, TokenKey, TokenStore
 from toolweave.state import MemoryStore, RedisStore, SqliteStore
 
-pytestmark = pytest.mark.anyio
-
 KINDS = ["file", "encrypted file", "keyring", "memory", "sqlite", "redis"]
 
 Again: TypeAlias = Callable[[], TokenStore]

@@ -20,8 +20,6 @@ from toolweave.errors import ConfigError, ErrorKind
 from toolweave.openapi import OpenApiOptions, openapi_tools
 from toolweave.tools import CallContext
 
-pytestmark = pytest.mark.anyio
-
 ECHO = {
     "get": operation(operationId="get", parameters=[{"name": "q", "in": "query", "schema": {"type": "string"}}]),
     "post": operation(

@@ -21,7 +21,6 @@ from toolweave.errors import ConfigError, ErrorKind
 from toolweave.openapi import NEXT_PAGE_META, OpenApiOptions, openapi_tools
 from toolweave.tools import CallContext, Progress, ToolResult, ToolsChanged, as_toolset
 
-pytestmark = pytest.mark.anyio
 Serve = Callable[[dict[str, Any]], tuple[MockApi, str]]
 Json = dict[str, Any]
 TEXT = {"type": "string"}

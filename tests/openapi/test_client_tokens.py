@@ -20,7 +20,6 @@ from toolweave.config import OAuth
 from toolweave.errors import ConfigError, ErrorKind
 from toolweave.openapi import openapi_tools
 
-pytestmark = pytest.mark.anyio
 Serve = Callable[[dict[str, Any]], tuple[MockApi, str]]
 CLIENT: dict[str, Any] = {"client_id": "me", "client_secret": "a-long-secret"}
 

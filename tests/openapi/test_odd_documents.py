@@ -13,8 +13,6 @@ from toolweave import connect_mcp, create_mcp_server
 from toolweave.openapi import openapi_tools
 from toolweave.schema import Validator
 
-pytestmark = pytest.mark.anyio
-
 Serve = Callable[[dict[str, Any]], tuple[MockApi, str]]
 MADE = {
     "type": "object",

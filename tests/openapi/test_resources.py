@@ -16,8 +16,6 @@ from toolweave import McpConnection, connect_mcp, create_mcp_server
 from toolweave.errors import ProtocolError
 from toolweave.openapi import openapi_tools
 
-pytestmark = pytest.mark.anyio
-
 Serve = Callable[[dict[str, Any]], tuple[MockApi, str]]
 PNG = b"\x89PNG\r\n\x1a\n"
 

@@ -17,8 +17,6 @@ from tests.openapi.documents import document, operation
 from toolweave.errors import ConfigError
 from toolweave.openapi import openapi_tools
 
-pytestmark = pytest.mark.anyio
-
 
 async def pet(request: Request) -> Response:
     """Return a pet.

@@ -12,8 +12,6 @@ import pytest
 from tests.openapi.mock_api import MockApi
 from toolweave.openapi import OpenApiOptions, openapi_tools
 
-pytestmark = pytest.mark.anyio
-
 Api = Callable[[dict[str, Any]], tuple[MockApi, str]]
 
 PETS: dict[str, Any] = {

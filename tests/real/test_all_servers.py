@@ -18,7 +18,7 @@ from tests.real.raw_wire import RawListing, RawWireError, canonical
 from toolweave import connect_mcp
 from toolweave.errors import ServerError
 
-pytestmark = [pytest.mark.anyio, pytest.mark.real, pytest.mark.data]
+pytestmark = [pytest.mark.real, pytest.mark.data]
 
 DETACHED = {"mobile": "mobilecli"}
 """Servers whose tools start a daemon in a session of its own, which is meant to outlive them."""

@@ -21,7 +21,7 @@ from toolweave.gateway import create_gateway
 from toolweave.oauth import MemoryTokenStore
 from toolweave.serve import ApiKey, ApiKeyAuth
 
-pytestmark = [pytest.mark.anyio, pytest.mark.reference, pytest.mark.slow]
+pytestmark = [pytest.mark.reference, pytest.mark.slow]
 
 SCRIPT = str(Path(__file__).with_name("protected_servers.py"))
 PYTHONS = {"ours": sys.executable, "sdk": sys.executable, "fastmcp": str(INSTALLED / "fastmcp" / "bin" / "python")}

@@ -13,7 +13,7 @@ from toolweave import connect_mcp
 from toolweave.errors import ProtocolError
 from toolweave.tools import EmbeddedResource, ImageContent, Progress, ResourceLink, TextContent
 
-pytestmark = [pytest.mark.anyio, pytest.mark.reference]
+pytestmark = pytest.mark.reference
 
 PNG = b"\x89PNG\r\n\x1a\n"
 

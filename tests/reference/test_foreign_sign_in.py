@@ -22,7 +22,7 @@ from toolweave import create_mcp_server
 from toolweave.serve import OAuthServer, Upstream
 from toolweave.state import MemoryStore
 
-pytestmark = [pytest.mark.anyio, pytest.mark.reference, pytest.mark.slow]
+pytestmark = [pytest.mark.reference, pytest.mark.slow]
 
 HERE = Path(__file__).parent
 CLIENTS = {"python-sdk": sys.executable, "fastmcp": str(INSTALLED / "fastmcp" / "bin" / "python")}

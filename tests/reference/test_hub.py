@@ -14,7 +14,7 @@ from tests.reference.servers import BROKEN
 from toolweave import connect_mcp_servers
 from toolweave.errors import ConnectError
 
-pytestmark = [pytest.mark.anyio, pytest.mark.reference]
+pytestmark = pytest.mark.reference
 
 Entries = Mapping[str, dict[str, Any]]
 

@@ -18,7 +18,7 @@ from tests.openapi.sampling import sample
 from toolweave.errors import ErrorKind
 from toolweave.openapi import OpenApiOptions, openapi_tools
 
-pytestmark = [pytest.mark.reference, pytest.mark.anyio]
+pytestmark = pytest.mark.reference
 
 SEED = 32
 SAMPLED = 120

@@ -17,7 +17,7 @@ from tests.reference.servers import INSTALLED
 from toolweave.errors import ErrorKind
 from toolweave.openapi import OpenApiOptions, openapi_tools
 
-pytestmark = [pytest.mark.reference, pytest.mark.anyio]
+pytestmark = pytest.mark.reference
 
 README = "@readme/oas-examples"
 DOCUMENTS: dict[str, tuple[int, int]] = {  # tools, and operations that are left out

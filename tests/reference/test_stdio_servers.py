@@ -15,7 +15,7 @@ from toolweave import connect_mcp
 from toolweave.errors import ConnectError, ProtocolError
 from toolweave.tools import AudioContent, ImageContent, TextContent
 
-pytestmark = [pytest.mark.anyio, pytest.mark.reference]
+pytestmark = pytest.mark.reference
 
 Entries = Mapping[str, dict[str, Any]]
 

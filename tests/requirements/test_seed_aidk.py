@@ -32,8 +32,6 @@ from toolweave.connect import Channel, ConnectionState, StateChanged, register_t
 from toolweave.schema import schema_to_model
 from toolweave.tools import enhanced, filtered, renamed, transformed
 
-pytestmark = pytest.mark.anyio
-
 
 def full(name: str, **more: Any) -> McpFullConfig:
     """Return the design's full config for a stdio server."""

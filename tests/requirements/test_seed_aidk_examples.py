@@ -21,7 +21,6 @@ from toolweave import (
 from toolweave.config import merge_config, normalize_config
 from toolweave.models import ScriptedModel, ToolMessage, UserMessage, tool_call
 
-pytestmark = pytest.mark.anyio
 TOKEN = "s3ss10n-t0k3n-0123456789"
 FILES = ("read_file", "write_file", "list_directory")
 

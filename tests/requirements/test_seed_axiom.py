@@ -26,8 +26,6 @@ from toolweave import (
     tool,
 )
 
-pytestmark = pytest.mark.anyio
-
 
 @tool(title="Spawn subtasks", annotations={"readOnlyHint": False})
 def spawn(

@@ -25,8 +25,6 @@ from toolweave.config import McpConfig, McpHttpConfig, McpStdioConfig
 from toolweave.errors import ToolExecutionError
 from toolweave.tools import as_toolset
 
-pytestmark = pytest.mark.anyio
-
 
 def stdio(*options: object) -> McpStdioConfig:
     """Return the config of the design's first example, with our server."""

@@ -15,8 +15,6 @@ from toolweave.connect import ConnectionState
 from toolweave.errors import DuplicateToolError
 from toolweave.tools import as_toolset
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.mark.requirement("R5", "R8")
 @pytest.mark.parametrize("inside", [False, True], ids=["headers beside the transport", "headers inside it"])

@@ -16,8 +16,6 @@ from tests.hub.fleet import BOUND, ToolServer, absent, alive, echo, fault, opene
 from toolweave import ConfigError, ToolRegistry, ToolResult, connect_mcp, connect_mcp_servers, load_config
 from toolweave.connect import ConnectionState
 
-pytestmark = pytest.mark.anyio
-
 EXAMPLE = """
 {"tools": {
   "mcp_servers": {

@@ -39,8 +39,6 @@ from toolweave.connect import LogMessage
 from toolweave.errors import SchemaError
 from toolweave.serve import HttpOptions
 
-pytestmark = pytest.mark.anyio
-
 BOUND = 60
 ERAS = ["2025-06-18", "2025-11-25", "2026-07-28"]
 

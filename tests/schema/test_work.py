@@ -169,7 +169,6 @@ HEAVY: dict[str, tuple[Json, Any, str]] = {
 
 
 @pytest.mark.parametrize(("schema", "value", "said"), HEAVY.values(), ids=list(HEAVY))
-@pytest.mark.anyio
 async def test_an_answer_whose_check_would_take_very_long_is_refused_with_a_reason(
     schema: Json, value: Any, said: str
 ) -> None:

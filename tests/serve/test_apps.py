@@ -15,8 +15,6 @@ from toolweave.models import ScriptedModel
 from toolweave.providers import OpenAIResponsesTools
 from toolweave.serve import AppCsp, AppPage, app
 
-pytestmark = pytest.mark.anyio
-
 EXTENSION = "io.modelcontextprotocol/ui"
 TYPE = "text/html;profile=mcp-app"
 URI = "ui://notes/board"

@@ -12,7 +12,6 @@ from tests.serve.offered import Doings, doing_server
 from tests.serve.serving import served_app, served_http
 from toolweave.serve._http.origins import Origins
 
-pytestmark = pytest.mark.anyio
 PAGE = "https://evil.example"
 ACAO = "access-control-allow-origin"
 

@@ -29,7 +29,6 @@ from toolweave.serve._changes import PROMPTS, RESOURCES, TOOLS
 from toolweave.serve._http.app import HttpLimits
 from toolweave.serve._http.asgi import read_body
 
-pytestmark = pytest.mark.anyio
 HOUSEHOLD = {"shutdown_seconds": 2}
 
 

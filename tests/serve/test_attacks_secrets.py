@@ -20,7 +20,6 @@ from toolweave.serve import BearerAuth, JwtAuth, create_mcp_server
 from toolweave.serve._offers.files import directory
 from toolweave.tools import CallContext
 
-pytestmark = pytest.mark.anyio
 TOKEN = "alice-0123456789abcdef"
 
 

@@ -26,7 +26,6 @@ from toolweave.serve import BearerAuth, MemoryEventStore, create_mcp_server
 from toolweave.serve._http.app import HttpLimits
 from toolweave.tools import CallContext
 
-pytestmark = pytest.mark.anyio
 ALICE = {"Authorization": "Bearer alice-0123456789abcdef"}
 MALLORY = {"Authorization": "Bearer mallory-0123456789abc"}
 AUTH = BearerAuth(tokens={"alice-0123456789abcdef": "alice", "mallory-0123456789abc": "mallory"})

@@ -18,8 +18,6 @@ from tests.serve.issuer import AUDIENCE, KEY, STRANGER, as_jwk, running_issuer
 from toolweave.errors import ConfigError
 from toolweave.serve import JwtAuth
 
-pytestmark = pytest.mark.anyio
-
 SECRET = "k" * 64
 ISSUER = "https://login.example"
 V1 = "https://sts.example/tenant/"

@@ -22,7 +22,6 @@ from tests.serve.serving import served_http
 from toolweave.serve import BearerAuth, Dpop, Identity
 from toolweave.state import MemoryStore
 
-pytestmark = pytest.mark.anyio
 MINE = ec.generate_private_key(ec.SECP256R1())
 OTHERS = ec.generate_private_key(ec.SECP256R1())
 OF_RSA = rsa.generate_private_key(public_exponent=65537, key_size=2048)

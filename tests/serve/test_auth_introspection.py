@@ -22,7 +22,7 @@ from toolweave.errors import ConfigError
 from toolweave.serve import HttpLimits, Identity, IntrospectionAuth
 from toolweave.serve._auth.refusal import IssuerUnavailable
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 SECRET = "s3cret: of the server"
 GOOD: dict[str, Any] = {"active": True, "aud": AUDIENCE, "client_id": "app", "sub": "u-1", "scope": "read call"}
 

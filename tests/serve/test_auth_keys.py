@@ -20,7 +20,7 @@ from tests.serve.serving import served_http
 from toolweave.serve import JwtAuth
 from toolweave.serve._auth.refusal import IssuerUnavailable
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 _PAUSE = "toolweave.serve._auth.issuer_keys.PublishedKeys.PAUSE_SECONDS"
 _FRESH = "toolweave.serve._auth.issuer_keys.PublishedKeys.FRESH_SECONDS"
 

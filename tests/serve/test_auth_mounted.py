@@ -25,7 +25,7 @@ from toolweave.serve._auth.token_auth import TokenAuth
 from toolweave.serve._http.app import HttpApp
 from toolweave.state import MemoryStore
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 PAGES = (
     "/.well-known/oauth-authorization-server",

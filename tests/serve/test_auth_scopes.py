@@ -15,7 +15,6 @@ from toolweave import connect_mcp, tool
 from toolweave.errors import ConfigError
 from toolweave.serve import BearerAuth, Identity, McpServer, ScopeRules, create_mcp_server, prompt, resource
 
-pytestmark = pytest.mark.anyio
 ALL = ["notes:write", "notes:delete"]
 
 

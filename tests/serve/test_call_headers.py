@@ -9,8 +9,6 @@ from tests.serve.serving import served_http
 from toolweave import CallContext, connect_mcp, create_mcp_server
 from toolweave.serve import BearerAuth, McpServer
 
-pytestmark = pytest.mark.anyio
-
 TOKEN = "a-token-of-16-chars"
 SENT = {
     "x-tenant-id": "acme",

@@ -19,8 +19,6 @@ from toolweave.errors import RequestError, SchemaError
 from toolweave.serve import McpServer, create_mcp_server
 from toolweave.tools import CallContext, ToolCall, ToolRegistry, ToolSnapshot, ToolSpec
 
-pytestmark = pytest.mark.anyio
-
 
 class Point(BaseModel):
     x: int

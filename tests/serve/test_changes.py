@@ -17,8 +17,6 @@ from toolweave.serve._request import Client, Json, Request
 from toolweave.serve._subscriptions import Listen
 from toolweave.tools import ToolRegistry
 
-pytestmark = pytest.mark.anyio
-
 TOOLS = "notifications/tools/list_changed"
 PROMPTS = "notifications/prompts/list_changed"
 RESOURCES = "notifications/resources/list_changed"

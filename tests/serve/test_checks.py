@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-import pytest
 from pydantic import GetJsonSchemaHandler
 
 from toolweave import ErrorKind, connect_mcp, tool
@@ -17,8 +16,6 @@ from toolweave.connect import McpConnection
 from toolweave.schema import Validator
 from toolweave.serve import McpServer, create_mcp_server
 from toolweave.tools import BaseToolset, CallContext, ToolCall, ToolRegistry, ToolResult, ToolSnapshot
-
-pytestmark = pytest.mark.anyio
 
 CHECKS = (Validator.is_valid, Validator.problems)
 

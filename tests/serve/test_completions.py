@@ -15,8 +15,6 @@ from toolweave.errors import RequestError, SchemaError
 from toolweave.serve import Completed, McpServer, create_mcp_server
 from toolweave.tools import CallContext
 
-pytestmark = pytest.mark.anyio
-
 Json = dict[str, Any]
 PROMPT = {"type": "ref/prompt", "name": "greet"}
 TEMPLATE = {"type": "ref/resource", "uri": "notes://{id}"}

@@ -16,7 +16,7 @@ from tests.serve.raw import ENVELOPE, LEGACY, MODERN, Json, Piped, running_progr
 from toolweave import ProtocolError, connect_mcp
 from toolweave.protocol.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", LEGACY, MODERN)
 LOOPS = ("ours", "sdk")

@@ -19,8 +19,6 @@ from toolweave.serve._endpoint import Endpoint
 from toolweave.serve._request import Method, Request
 from toolweave.testing import MemoryServer
 
-pytestmark = pytest.mark.anyio
-
 VERSIONS = [MODERN, "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"]
 EACH_ERA = pytest.mark.parametrize("version", [LEGACY, MODERN])
 

@@ -16,8 +16,6 @@ from toolweave import tool
 from toolweave.serve import McpServer, create_mcp_server
 from toolweave.serve._http.deciding_headers import COMPARED, JUDGED, ROUTING, SINGLE, JudgedHeaders, KeptVerdicts
 
-pytestmark = pytest.mark.anyio
-
 LEGACY = "2025-11-25"
 REFUSED: dict[bytes, tuple[str, dict[str, int]]] = {
     b"accept": ("text/html", {MODERN: 406, LEGACY: 406}),

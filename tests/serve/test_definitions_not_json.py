@@ -17,8 +17,6 @@ from toolweave.gateway import create_gateway
 from toolweave.serve import McpServer, create_mcp_server, prompt, resource
 from toolweave.tools import BaseToolset, CallContext, ToolCall, ToolResult, ToolsChanged, ToolSnapshot, ToolSpec, tool
 
-pytestmark = pytest.mark.anyio
-
 _LISTS = (("tools/list", "tools"), ("prompts/list", "prompts"), ("resources/list", "resources"))
 
 

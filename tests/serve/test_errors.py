@@ -29,8 +29,6 @@ from toolweave.agent import RunFinished, ToolFinished
 from toolweave.compose import hub_server
 from toolweave.testing import MemoryServer
 
-pytestmark = pytest.mark.anyio
-
 EXPECTED = ("DUPLICATE", ErrorKind.DENIED, {"of": [1, None]}, True, "there is one already")
 
 

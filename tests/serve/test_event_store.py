@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from toolweave.serve import MemoryEventStore
-
-pytestmark = pytest.mark.anyio
 
 
 async def kept(store: MemoryEventStore, after: str) -> list[str] | None:

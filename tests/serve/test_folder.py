@@ -15,8 +15,6 @@ from toolweave import CallContext, create_mcp_server, tool
 from toolweave.errors import RequestError
 from toolweave.serve import McpServer, ServedFolder, folder, prompt, resource
 
-pytestmark = pytest.mark.anyio
-
 PNG = b"\x89PNG\r\n\x1a\n\x00\xff"
 TOOL = '''
 from toolweave import tool

@@ -20,8 +20,6 @@ from tests.serve.serving import served_http
 from toolweave import tool
 from toolweave.serve import McpServer, create_mcp_server
 
-pytestmark = pytest.mark.anyio
-
 
 def numbers() -> McpServer:
     @tool

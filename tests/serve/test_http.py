@@ -29,7 +29,6 @@ from toolweave.serve._http.limits import HttpLimits
 from toolweave.serve._http.options import CompleteHttpOptions, HttpOptions
 from toolweave.serve._http.response import HTTP_STATUS
 
-pytestmark = pytest.mark.anyio
 GOOD = json.loads(call_body("add", {"a": 1, "b": 2}))
 
 

@@ -25,7 +25,6 @@ from toolweave.errors import ConfigError
 from toolweave.serve import BearerAuth, Dpop, Identity, JwtAuth, ScopeRules, create_mcp_server
 from toolweave.tools import CallContext
 
-pytestmark = pytest.mark.anyio
 TOKEN = "alice-0123456789abcdef"
 OTHER = "bobby-0123456789abcdef"
 LISTED = {TOKEN: "alice", OTHER: "bob"}

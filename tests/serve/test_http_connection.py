@@ -14,8 +14,6 @@ from tests.serve.offered import Doings, doing_server
 from tests.serve.serving import served_http
 from toolweave.serve._http.app import HttpLimits
 
-pytestmark = pytest.mark.anyio
-
 GARBAGE = b"\x00 is not a request\r\n\r\n"
 
 

@@ -33,7 +33,6 @@ from toolweave.serve._http.app import HttpLimits
 from toolweave.serve._http.http_server import serve_http
 from toolweave.tools import ToolRegistry
 
-pytestmark = pytest.mark.anyio
 PROGRAM = Path(__file__).with_name("http_process.py")
 
 

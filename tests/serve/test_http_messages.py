@@ -28,8 +28,6 @@ from toolweave import CallContext, ToolError, create_mcp_server, tool
 from toolweave.gateway import create_gateway
 from toolweave.serve import McpServer
 
-pytestmark = pytest.mark.anyio
-
 VERSIONS = ["2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"]
 LIST = call_body("", method="tools/list")
 PREFIX = "io.modelcontextprotocol/"

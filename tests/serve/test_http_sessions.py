@@ -17,8 +17,6 @@ from tests.serve.serving import served_http
 from toolweave import CallContext, tool
 from toolweave.serve import HttpLimits, McpServer, MemoryEventStore, create_mcp_server
 
-pytestmark = pytest.mark.anyio
-
 
 def message(method: str, key: int | str | None = 2, **params: Any) -> bytes:
     """Return a request, or a notification without a key."""

@@ -9,8 +9,6 @@ from tests.serve.offered import doing_server
 from tests.serve.serving import served_http
 from toolweave.serve import MemoryEventStore
 
-pytestmark = pytest.mark.anyio
-
 ECHO = b'{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "echo", "arguments": {"value": "x"}}}'
 
 

@@ -16,8 +16,6 @@ from toolweave.errors import RequestError
 from toolweave.serve._http.app import HttpLimits
 from toolweave.serve._http.response import PostResponse, ResponseLimits
 
-pytestmark = pytest.mark.anyio
-
 
 async def begin(stream: SocketStream, url: str, tool: str, **options: Any) -> None:
     body = call_body(tool, **options)

@@ -21,8 +21,6 @@ from toolweave.serve._endpoint import Endpoint
 from toolweave.serve._subscriptions import Listen
 from toolweave.tools import ToolRegistry
 
-pytestmark = pytest.mark.anyio
-
 ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 TOOLS = "notifications/tools/list_changed"
 PROMPTS = "notifications/prompts/list_changed"

@@ -14,8 +14,6 @@ from toolweave.errors import RequestError
 from toolweave.serve import McpServer, create_mcp_server
 from toolweave.tools import CallContext
 
-pytestmark = pytest.mark.anyio
-
 LEGACY = "2025-11-25"
 MODERN = "2026-07-28"
 LEVEL = "io.modelcontextprotocol/logLevel"

@@ -33,8 +33,6 @@ from toolweave.serve import (
 )
 from toolweave.tools import CallContext
 
-pytestmark = pytest.mark.anyio
-
 Json = dict[str, Any]
 
 

@@ -13,8 +13,6 @@ from toolweave import Callbacks, CallContext, ToolRegistry, create_mcp_server, t
 from toolweave.errors import ProtocolError, RequestError
 from toolweave.serve import BearerAuth, CallNext, McpServer, Request, ResourcesChanged
 
-pytestmark = pytest.mark.anyio
-
 
 def weather(**options: Any) -> McpServer:
     server = create_mcp_server("weather", state={"sky": "blue"}, **options)

@@ -14,8 +14,6 @@ from toolweave.errors import ProtocolError, ServerError, ToolError
 from toolweave.middleware import AccessRule, AccessRules
 from toolweave.serve import McpServer
 
-pytestmark = pytest.mark.anyio
-
 BOUND = 60
 
 

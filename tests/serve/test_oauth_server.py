@@ -19,7 +19,7 @@ from toolweave.errors import ConfigError
 from toolweave.serve import ClientRules, OAuthClient, OAuthServer, Upstream
 from toolweave.state import MemoryStore
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 CURVE = ec.generate_private_key(ec.SECP256R1())
 EVIL = "https://evil.example/callback"
 

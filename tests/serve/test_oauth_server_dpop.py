@@ -15,7 +15,7 @@ from toolweave import connect_mcp
 from toolweave.oauth import MemoryTokenStore, OAuth
 from toolweave.serve import Dpop
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 MINE = ec.generate_private_key(ec.SECP256R1())
 OTHER = ec.generate_private_key(ec.SECP256R1())
 DEMANDED = Dpop(required=True, algorithms=["ES256"])

@@ -17,7 +17,6 @@ from toolweave.errors import RequestError
 from toolweave.serve import McpServer, create_mcp_server
 from toolweave.tools import CallContext, ToolResult
 
-pytestmark = pytest.mark.anyio
 HALF = "caf\udce9.txt"  # the form in which `os.listdir` returns a name that is not UTF-8
 WAYS = pytest.mark.parametrize("way", ["modern", "legacy", "inprocess"])
 Json = dict[str, Any]

@@ -17,8 +17,6 @@ from toolweave.serve import McpServer, create_mcp_server
 from toolweave.serve._http.layered import LazyReply
 from toolweave.tools import CallContext
 
-pytestmark = pytest.mark.anyio
-
 
 @tool
 async def echo(a: Any = None, b: Any = None, deep: Any = None) -> dict[str, Any]:

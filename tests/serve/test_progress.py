@@ -19,8 +19,6 @@ from toolweave.serve._progress import BURST, ProgressStream
 from toolweave.serve._task_spawner import ServingGroups
 from toolweave.tools import CallContext, ProgressReporter
 
-pytestmark = pytest.mark.anyio
-
 METHOD = "notifications/progress"
 
 

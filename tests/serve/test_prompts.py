@@ -17,8 +17,6 @@ from toolweave.errors import RequestError, SchemaError
 from toolweave.serve import McpServer, PromptsChanged, PromptTurn, create_mcp_server, prompt
 from toolweave.tools import AudioContent, CallContext, EmbeddedResource, File, ResourceLink
 
-pytestmark = pytest.mark.anyio
-
 PNG = b"\x89PNG\r\n\x1a\n"
 Json = dict[str, Any]
 

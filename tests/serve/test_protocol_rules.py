@@ -19,8 +19,6 @@ from toolweave.protocol.uris import web_address_problem
 from toolweave.serve import McpServer, create_mcp_server
 from toolweave.tools import CallContext, tool
 
-pytestmark = pytest.mark.anyio
-
 ODD_ADDRESSES = [
     "not a url",
     "javascript:alert(1)",

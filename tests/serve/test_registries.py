@@ -20,8 +20,6 @@ from toolweave import (
 from toolweave.errors import DuplicateToolError, SchemaError
 from toolweave.testing import MemoryServer
 
-pytestmark = pytest.mark.anyio
-
 
 @tool
 def a() -> str:

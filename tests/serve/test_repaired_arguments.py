@@ -11,8 +11,6 @@ import pytest
 from toolweave import McpConnection, ProtocolError, connect_mcp, create_mcp_server
 from toolweave.serve import CallNext, Request
 
-pytestmark = pytest.mark.anyio
-
 VERSIONS = ["2025-06-18", "2026-07-28"]
 
 

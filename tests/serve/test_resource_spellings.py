@@ -16,8 +16,6 @@ from toolweave.gateway import create_gateway
 from toolweave.middleware import AccessRule, AccessRules
 from toolweave.serve import McpServer, Middleware, create_mcp_server
 
-pytestmark = pytest.mark.anyio
-
 SPELLINGS = [
     ("file:///docs/caf%C3%A9/a.txt", "file a.txt"),
     ("file:///docs/caf%c3%a9/a.txt", "file a.txt"),

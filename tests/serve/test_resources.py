@@ -18,8 +18,6 @@ from toolweave.errors import ErrorKind, RequestError, SchemaError
 from toolweave.serve import McpServer, ResourcesChanged, create_mcp_server, resource
 from toolweave.tools import AudioContent, CallContext, EmbeddedResource, File
 
-pytestmark = pytest.mark.anyio
-
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 8
 Json = dict[str, Any]
 

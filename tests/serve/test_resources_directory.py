@@ -17,8 +17,6 @@ from toolweave import ProtocolError
 from toolweave.errors import RequestError
 from toolweave.serve import McpServer, create_mcp_server, directory
 
-pytestmark = pytest.mark.anyio
-
 PNG = b"\x89PNG\r\n\x1a\n"
 
 

@@ -249,7 +249,6 @@ def test_no_uri_at_all_gives_a_value_that_leaves_a_directory(uri: str) -> None:
             assert not leaves_directory(value)
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("revision", ["2025-06-18", "2026-07-28"])
 async def test_a_resource_with_a_query_is_read_with_what_the_uri_has_of_it(revision: str) -> None:
     server = create_mcp_server("s")

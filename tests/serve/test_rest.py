@@ -19,8 +19,6 @@ from toolweave.serve import BearerAuth, McpServer, ScopeRules, create_mcp_server
 from toolweave.serve._http.app import HttpLimits
 from toolweave.tools import CallContext
 
-pytestmark = pytest.mark.anyio
-
 TOKENS = {"reader-token-0001": "reader", "writer-token-0001": "writer"}
 
 

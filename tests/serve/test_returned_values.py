@@ -16,8 +16,6 @@ from toolweave import ErrorKind, create_mcp_server, tool
 from toolweave.schema import Validator
 from toolweave.tools import File
 
-pytestmark = pytest.mark.anyio
-
 MODERN = "2026-07-28"
 REVISIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", MODERN)
 EACH_REVISION = pytest.mark.parametrize("revision", REVISIONS)

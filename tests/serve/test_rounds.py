@@ -16,8 +16,6 @@ from toolweave.serve._request import Json
 from toolweave.serve._request_context import HandlerRunner
 from toolweave.tools import CallContext, Elicitation, Roots, Sampling
 
-pytestmark = pytest.mark.anyio
-
 NAME = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
 SAID = {"role": "assistant", "content": {"type": "text", "text": "Paris"}, "model": "m"}
 

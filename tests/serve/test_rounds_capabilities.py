@@ -12,8 +12,6 @@ from toolweave.serve import McpServer, create_mcp_server
 from toolweave.serve._request import Json
 from toolweave.tools import CallContext, Elicitation, Roots, Sampling
 
-pytestmark = pytest.mark.anyio
-
 
 def serve(*tools: Any) -> McpServer:
     return create_mcp_server(name="asks", version="1", tools=list(tools))

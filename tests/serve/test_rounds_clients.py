@@ -19,8 +19,6 @@ from toolweave.serve import McpServer, create_mcp_server
 from toolweave.serve._request_context import HandlerRunner
 from toolweave.tools import CallContext, Elicitation, Roots, Sampling, SamplingMessage
 
-pytestmark = pytest.mark.anyio
-
 LEGACY = "2025-11-25"
 
 

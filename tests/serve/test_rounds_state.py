@@ -15,8 +15,6 @@ from toolweave.serve._request import Json, Request
 from toolweave.serve._request_state import StateSigner
 from toolweave.tools import CallContext
 
-pytestmark = pytest.mark.anyio
-
 OLD = b"o" * 32
 NEW = "n" * 32
 ANSWERS = {"q": {"action": "accept", "content": {"name": "Ada"}}}

@@ -12,8 +12,6 @@ import pytest
 
 from toolweave import connect_mcp, create_mcp_server
 
-pytestmark = pytest.mark.anyio
-
 PROGRAM = """
 from toolweave import create_mcp_server
 

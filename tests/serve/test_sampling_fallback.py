@@ -14,8 +14,6 @@ from toolweave.models import AssistantMessage, Finished, ModelRequest, SamplingM
 from toolweave.serve import McpServer
 from toolweave.tools import Elicitation, Sampling
 
-pytestmark = pytest.mark.anyio
-
 
 @tool
 async def summarize(text: str, ctx: CallContext) -> str:

@@ -21,8 +21,6 @@ from toolweave.connect import CardRemote, ServerCard, find_server_cards
 from toolweave.errors import ConfigError
 from toolweave.serve import ApiKey, ApiKeyAuth, BearerAuth
 
-pytestmark = pytest.mark.anyio
-
 CARD_TYPE = "application/mcp-server-card+json"
 CATALOG = "/.well-known/ai-catalog.json"
 VERSIONS = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"]

@@ -12,7 +12,7 @@ from tests.serve.company import Browser, Company, company, query_of
 from toolweave import connect_mcp, create_mcp_server, tool
 from toolweave.oauth import AuthorizationResponse, DevicePrompt, MemoryTokenStore, OAuth, RedirectListener
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 
 class Ada:

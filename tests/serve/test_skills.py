@@ -18,8 +18,6 @@ from toolweave.middleware import AccessRule, AccessRules
 from toolweave.protocol.skills import MAX_SKILL_FILES
 from toolweave.serve import skill, skills
 
-pytestmark = pytest.mark.anyio
-
 EXTENSION = "io.modelcontextprotocol/skills"
 REFUNDS = "skill://billing/refunds/SKILL.md"
 

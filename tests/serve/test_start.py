@@ -17,7 +17,7 @@ import pytest
 from toolweave.serve import create_mcp_server
 from toolweave.tools import ToolRegistry
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 VISITS = """
 import http.client, json, os, signal, sys, threading

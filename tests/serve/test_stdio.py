@@ -19,7 +19,7 @@ from tests.serve.raw import LEGACY, MODERN, Piped, running_program, speaking
 from toolweave import connect_mcp
 from toolweave.serve._duplex.stdio import MAX_MESSAGE_BYTES
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 EACH_ERA = pytest.mark.parametrize("version", [LEGACY, MODERN])
 PROGRAM = [sys.executable, "-m", "tests.serve.program"]
 

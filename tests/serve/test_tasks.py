@@ -21,7 +21,7 @@ from toolweave.serve._tasks import TaskSupport
 from toolweave.state import MemoryStore
 from toolweave.tools import CallContext, Elicitation
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 TASKS = "io.modelcontextprotocol/tasks"
 NAME = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}

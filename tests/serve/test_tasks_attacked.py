@@ -16,8 +16,6 @@ from toolweave.serve._tasks.remote import RemoteTasks
 from toolweave.serve._tasks.store import REFUSED_SECONDS, TASK_NOTES, TASKS, StoreSemaphore, TaskStore
 from toolweave.state import Change, Document, MemoryStore, RedisStore
 
-pytestmark = pytest.mark.anyio
-
 FULL = "no more tasks can be taken on now; try again later"
 
 

@@ -25,8 +25,6 @@ from toolweave.serve._tools import Tools
 from toolweave.state import MemoryStore
 from toolweave.tools import CallContext, Elicitation, ToolRegistry
 
-pytestmark = pytest.mark.anyio
-
 EXTENSION = "io.modelcontextprotocol/tasks"
 DECLARED: dict[str, Any] = {"extensions": {EXTENSION: {}}}
 NAME = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}

@@ -35,7 +35,7 @@ from toolweave.tools import CallContext
 
 __all__ = ["backends"]  # a fixture
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 
 async def begun(talk: Talk, tool: str, era: str, **arguments: Any) -> str:

@@ -26,8 +26,6 @@ from toolweave.serve._tools import Tools
 from toolweave.state import RedisStore
 from toolweave.tools import ToolRegistry
 
-pytestmark = pytest.mark.anyio
-
 
 @asynccontextmanager
 async def worker_process(url: str, folder: Path) -> AsyncGenerator[Callable[[], Awaitable[None]]]:

@@ -11,8 +11,6 @@ from toolweave.errors import DuplicateToolError, ProtocolError
 from toolweave.serve import McpServer, prompt, resource
 from toolweave.tools import combined, prefixed
 
-pytestmark = pytest.mark.anyio
-
 
 @tool(name="add", version="1.9", tags={"sums", "old"})
 def add_two(a: int, b: int) -> int:

@@ -15,8 +15,6 @@ from toolweave import CallContext, McpConnection, ToolError, connect_mcp, create
 from toolweave.errors import ProtocolError
 from toolweave.serve import BearerAuth, McpServer, directory, prompt, resource
 
-pytestmark = pytest.mark.anyio
-
 
 @tool
 async def login(word: str, ctx: CallContext) -> str:

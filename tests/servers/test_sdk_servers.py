@@ -10,8 +10,6 @@ from mcp.client.client import ConnectMode
 from tests.servers.fixtures import running, sdk_command
 from tests.servers.sdk_server import high_level, low_level
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def test_the_high_level_server_answers_in_process(mode: ConnectMode) -> None:

@@ -25,8 +25,6 @@ from tests.state.refusing import RefusingProxy
 from toolweave.errors import StoreError
 from toolweave.state import Document, RedisStore, open_store
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.mark.slow
 async def test_an_open_store_continues_at_the_new_primary_after_a_planned_failover(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from tests.racing import outputs_of_racers
 from toolweave.state import open_store
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 COUNT_UP = """
 import anyio, sys

@@ -13,8 +13,6 @@ import pytest
 from tests.redis_server import RedisServer
 from toolweave.state import MemoryStore, RedisStore, SqliteStore, Store, listening, signal
 
-pytestmark = pytest.mark.anyio
-
 NEVER = 3_600.0
 
 

@@ -21,8 +21,6 @@ from toolweave.errors import StoreError
 from toolweave.state import SqliteStore
 from toolweave.state._migrations import APPLICATION_ID, MIGRATIONS
 
-pytestmark = pytest.mark.anyio
-
 WRITE_FOR_EVER = """
 import anyio, sys
 from toolweave.state import SqliteStore

@@ -14,8 +14,6 @@ import pytest
 from toolweave.errors import StoreError
 from toolweave.state import SqliteStore
 
-pytestmark = pytest.mark.anyio
-
 FORKED = """
 import anyio, os, signal, sys, threading
 from toolweave.state import SqliteStore

@@ -16,8 +16,6 @@ from toolweave.models import ModelRequest
 from toolweave.state import SqliteStore
 from toolweave.state._migrations import open_database
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_writes_of_many_tasks_are_one_transaction(tmp_path: Path) -> None:
     path = tmp_path / "store.db"

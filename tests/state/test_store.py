@@ -19,8 +19,6 @@ from toolweave.state import Document, MemoryStore, RedisStore, SqliteStore, Stor
 from toolweave.state._sqlite import default_path
 from toolweave.state._store import ListableStore
 
-pytestmark = pytest.mark.anyio
-
 
 class Clock:
     """A time that moves when it is told to."""

@@ -28,8 +28,6 @@ from toolweave.config import Auth
 from toolweave.testing import MemoryServer, Replay, http_fault_server, http_server, record, replay, stdio_server_command
 from toolweave.testing._cassette import masked, read_cassette, same, write_cassette
 
-pytestmark = pytest.mark.anyio
-
 VERSIONS = ("2025-11-25", "2026-07-28")
 JSON = st.recursive(
     st.none()

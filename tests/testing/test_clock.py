@@ -9,8 +9,6 @@ from toolweave import ConnectionLostError, McpConnection, ServerConfig
 from toolweave.connect import Clock
 from toolweave.testing import FakeClock, MemoryServer
 
-pytestmark = pytest.mark.anyio
-
 
 async def sleeper(clock: Clock, woken: list[tuple[str, float]], name: str, *naps: float) -> None:
     for nap in naps:

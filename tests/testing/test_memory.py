@@ -34,8 +34,6 @@ from toolweave.connect import Callbacks, Channel, SamplingRequest
 from toolweave.testing import MemoryServer
 from toolweave.tools import EmbeddedResource, ImageContent, ResourceLink, combined, prefixed
 
-pytestmark = pytest.mark.anyio
-
 MODERN = "2026-07-28"
 VERSIONS = ("2024-11-05", "2025-11-25", MODERN)
 each_version = pytest.mark.parametrize("version", VERSIONS)

@@ -20,8 +20,6 @@ from toolweave.protocol.logs import check_level
 from toolweave.tools import CallContext, Elicitation, Root, Roots, Sampling, SamplingMessage, SamplingResult, ToolSpec
 from toolweave.tools._client_requests import Keys, form_of, read_form
 
-pytestmark = pytest.mark.anyio
-
 
 class Color(Enum):
     RED = "red"

@@ -23,8 +23,6 @@ from toolweave.serve import ApiKey, ApiKeyAuth, resource
 from toolweave.tools import BudgetedToolset, CallContext, ResultPolicy, ToolCall, ToolsChanged, as_toolset, budgeted
 from toolweave.tools._truncation import ResultCache
 
-pytestmark = pytest.mark.anyio
-
 SMALL = ResultPolicy(max_chars=1000)
 LINES = "\n".join(f"line {number}: the quick brown fox" for number in range(2000))
 ROWS = {"rows": [{"id": number} for number in range(1000)]}

@@ -9,7 +9,7 @@ from toolweave import Agent, ScriptedModel, connect_mcp, create_mcp_server
 from toolweave.models import ModelRequest, UserMessage
 from toolweave.tools import CallContext
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 
 async def at_once(ctx: CallContext) -> str:

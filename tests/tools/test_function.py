@@ -35,8 +35,6 @@ from toolweave import (
 )
 from toolweave.errors import SchemaError, ToolExecutionError
 
-pytestmark = pytest.mark.anyio
-
 
 @dataclass
 class Point:

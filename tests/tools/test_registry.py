@@ -13,8 +13,6 @@ from tests.tools.doubles import Scripted, spec
 from toolweave import CallContext, ErrorKind, Tool, ToolCall, ToolError, ToolRegistry, ToolsChanged, Toolset, tool
 from toolweave.errors import DuplicateToolError, SchemaError
 
-pytestmark = pytest.mark.anyio
-
 
 def greet(name: str) -> str:
     """Greet somebody."""

@@ -14,8 +14,6 @@ from toolweave import ErrorKind, Tool, ToolError, ToolResult, connect_mcp, creat
 from toolweave.errors import SchemaError, ToolExecutionError
 from toolweave.testing import MemoryServer
 
-pytestmark = pytest.mark.anyio
-
 
 @dataclass
 class Place:

@@ -21,9 +21,6 @@ import pytest
 from toolweave import Agent, ScriptedModel, tool, tool_call
 from toolweave.tools import CallContext, FunctionTool, ToolCall, ToolResult
 
-pytestmark = pytest.mark.anyio
-
-
 NOTHING: dict[str, Any] = {}
 
 

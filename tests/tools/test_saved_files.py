@@ -22,8 +22,6 @@ from toolweave.tools import (
     save_files,
 )
 
-pytestmark = pytest.mark.anyio
-
 PNG = base64.b64encode(b"\x89PNG\r\n\x1a\nrest").decode()
 USER = {"audience": ["user"]}
 

@@ -13,8 +13,6 @@ from toolweave import CallContext, ErrorKind, Tool, ToolList, ToolRegistry, Tool
 from toolweave.errors import DuplicateToolError, ToolExecutionError
 from toolweave.tools import ToolSnapshot, as_toolset, changes, combined, tools_of
 
-pytestmark = pytest.mark.anyio
-
 
 def names(source: Any) -> list[str]:
     return [one.name for one in as_toolset(source).snapshot()]

@@ -261,7 +261,6 @@ def test_a_list_with_content_in_it_is_content_from_its_first_item_to_its_last() 
     assert result.structured_content is None
 
 
-@pytest.mark.anyio
 @pytest.mark.requirement("R84")
 async def test_a_tool_may_say_that_it_returns_bytes_a_path_or_a_file(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("a", encoding="utf-8")

@@ -39,8 +39,6 @@ from toolweave.tools import (
     transformed,
 )
 
-pytestmark = pytest.mark.anyio
-
 
 def names(toolset: Toolset) -> list[str]:
     return [one.name for one in toolset.snapshot()]

@@ -17,7 +17,7 @@ from tests.serve.talking import talking
 from toolweave.errors import RequestError
 from toolweave.gateway import shared_redis
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from tests.redis_server import RedisServer, free_port
 from tests.serve.exchanges import Answer, call_body, connected, events, exchange, head, modern_headers
 from toolweave import connect_mcp
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 MODERN = "2026-07-28"
 CALLERS = 15

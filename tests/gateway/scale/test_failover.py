@@ -22,7 +22,7 @@ from tests.gateway.scale.replicas import Json, OldClient, message
 from tests.redis_failover import RedisPair, client_at, fail_over_by_sentinel, redis_pair, sentinel
 from tests.serve.exchanges import events
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 BOUND = 200
 TASKS = 4

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import anyio
-import pytest
 
 from tests.gateway.scale.replicas import OldClient, message, replicas
 from tests.gateway.scale.test_tasks_elsewhere import at_replica, begun, outcome
@@ -17,8 +16,6 @@ from toolweave.middleware import RateLimit, StoreLimits
 from toolweave.serve import create_mcp_server
 from toolweave.state import Change, MemoryStore, Put
 from toolweave.tools import tool
-
-pytestmark = pytest.mark.anyio
 
 SOURCES = Path(__file__).resolve().parents[3] / "src" / "toolweave"
 DAY = 86_400.0

@@ -12,7 +12,7 @@ from tests.gateway.scale.replicas import KEYS, Json
 from toolweave.gateway import Replicas
 from toolweave.state import MemoryStore, Put
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 
 class Forgetful(MemoryStore):

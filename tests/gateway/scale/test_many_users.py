@@ -18,8 +18,6 @@ from tests.redis_server import RedisServer, free_port
 from tests.serve.exchanges import call_body, events, modern_headers
 from toolweave.http import HttpClient
 
-pytestmark = pytest.mark.anyio
-
 MODERN = "2026-07-28"
 USERS = 50
 CALLERS = 64

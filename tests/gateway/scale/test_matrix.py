@@ -19,7 +19,7 @@ from tests.gateway.scale.fleet import ERAS, Client, Fleet, Load, as_principal, f
 from tests.gateway.scale.replicas import OldClient, message
 from tests.redis_server import RedisServer
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 PAUSE_SECONDS = float(os.environ.get("TOOLWEAVE_LONG_PAUSE", "2"))
 CLIENTS = 3

@@ -18,8 +18,6 @@ from toolweave.gateway import Gateway, Replicas, create_gateway
 from toolweave.serve import McpServer
 from toolweave.state import MemoryStore, Store
 
-pytestmark = pytest.mark.anyio
-
 FORM: Json = {"type": "object", "properties": {"name": {"type": "string"}}}
 
 

@@ -16,7 +16,7 @@ from tests.gateway.running import RunningGateway, until
 from tests.gateway.scale.fleet import API_KEYS, ERAS, Client, Fleet, Outcome, fleet_of
 from tests.redis_server import RedisServer
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 BOUND_SECONDS = 1.0
 NEW_KEY = "another-key-of-leaving-" + "n" * 16

@@ -18,7 +18,7 @@ from toolweave.errors import RequestError
 from toolweave.gateway import Replicas, create_gateway
 from toolweave.state import MemoryStore, Store
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 ASKING = """
 import os, sys

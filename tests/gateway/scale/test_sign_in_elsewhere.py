@@ -17,7 +17,7 @@ from toolweave.gateway import Gateway, Replicas, create_gateway
 from toolweave.serve import ApiKey, ApiKeyAuth
 from toolweave.state import MemoryStore
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 BOUND = 60
 

@@ -15,8 +15,6 @@ from toolweave.errors import RequestError
 from toolweave.gateway import Gateway, Replicas
 from toolweave.state import MemoryStore
 
-pytestmark = pytest.mark.anyio
-
 
 def replica(held: Held, store: MemoryStore) -> Gateway:
     """Return a replica before the upstream."""

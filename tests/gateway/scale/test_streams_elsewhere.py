@@ -24,8 +24,6 @@ from toolweave.gateway import Replicas, create_gateway
 from toolweave.serve import HttpLimits
 from toolweave.state import MemoryStore, Store, iter_documents
 
-pytestmark = pytest.mark.anyio
-
 UNKNOWN = "the outcome is unknown"
 
 
