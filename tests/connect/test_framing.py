@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 import tracemalloc
@@ -135,6 +136,17 @@ class Pipe(Tape):
         lines = messages.split(b"\n")
         self.writes.append(len(lines))
         self.sent += map(json.loads, lines)
+
+    def queue(self, message: bytes) -> asyncio.Future[None]:
+        """Take a message at once, though the pipe is full."""
+        written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.sent.append(json.loads(message))
+        written.set_result(None)
+        return written
+
+    def withdraw(self, queued: asyncio.Future[None]) -> bool:
+        """Give nothing back."""
+        return False
 
 
 def lost(sent: bool) -> ServerError:

@@ -20,6 +20,8 @@ from toolweave.connect._stdio.process import ServerProcess
 PROGRAM = """
 import json, os, sys, time
 
+NAMES = ("deaf", "chatty", "take", "slow")
+
 def say(message):
     sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\\n")
     sys.stdout.flush()
@@ -33,19 +35,24 @@ for line in sys.stdin:
     if name == "initialize":
         result = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "x"}}
     elif name == "tools/list":
-        result = {"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in ("deaf", "chatty", "take")]}
+        result = {"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in NAMES]}
     elif name == "server/discover":
         say({"id": message["id"], "error": {"code": -32601, "message": "no"}})
         continue
     elif name == "deaf" and not os.path.exists(MARK):
         open(MARK, "w").close()
         time.sleep(600)
+    elif name == "slow":
+        with open(MARK, "a") as file:
+            print(message["params"]["arguments"]["number"], file=file)
+        time.sleep(0.001)
     elif name == "chatty":
         for number in range(20_000):
             say({"method": "notifications/count", "params": {"number": number}})
     say({"id": message["id"], "result": result})
 """
 BIG = {"blob": "x" * 200_000}
+SMALL = {"blob": "x"}
 
 
 def server(mark: Path) -> list[str]:
@@ -53,9 +60,9 @@ def server(mark: Path) -> list[str]:
     return [sys.executable, "-S", "-E", "-c", f"MARK = {str(mark)!r}\n{PROGRAM}"]
 
 
-async def call(connection: McpConnection, name: str, results: list[ToolResult]) -> None:
+async def call(connection: McpConnection, name: str, results: list[ToolResult], given: Mapping[str, str] = BIG) -> None:
     """Call a tool with an argument that fills the pipe, unless it is `deaf`, and keep the result."""
-    arguments = {} if name == "deaf" else BIG
+    arguments: Mapping[str, str] = {} if name == "deaf" else given
     results.append(await connection.call(ToolCall(name=name, arguments=arguments), CallContext()))
 
 
@@ -67,8 +74,11 @@ def process_of(connection: McpConnection) -> ServerProcess:
     return line.process
 
 
+@pytest.mark.parametrize("given", [BIG, SMALL], ids=["large", "small"])
 @pytest.mark.requirement("R60", "R69")
-async def test_what_a_deaf_server_never_read_was_not_sent_and_what_it_may_have_read_is_unknown(tmp_path: Path) -> None:
+async def test_what_a_deaf_server_never_read_was_not_sent_and_what_it_may_have_read_is_unknown(
+    tmp_path: Path, given: Mapping[str, str]
+) -> None:
     mark = tmp_path / "deaf"
     results: list[ToolResult] = []
     async with (
@@ -79,17 +89,62 @@ async def test_what_a_deaf_server_never_read_was_not_sent_and_what_it_may_have_r
         await eventually(mark.exists)
         process = process_of(connection)
         while not process.congested:
-            tasks.start_soon(call, connection, "take", results)
+            tasks.start_soon(call, connection, "take", results, given)
             await anyio.lowlevel.checkpoint()
-        for _ in range(5):
-            tasks.start_soon(call, connection, "take", results)
-        await eventually(process._turn.locked)
+        for _ in range(90):
+            tasks.start_soon(call, connection, "take", results, given)
+        await eventually(lambda: len(process._waiting) >= 90)
         for _ in range(10):
             await anyio.lowlevel.checkpoint()
         os.kill(pid_of(connection), signal.SIGKILL)
     kinds = [result.require_error().kind for result in results]
     assert set(kinds) == {ErrorKind.OUTCOME_UNKNOWN, ErrorKind.NOT_SENT}
-    assert kinds.count(ErrorKind.NOT_SENT) >= 5
+    assert kinds.count(ErrorKind.NOT_SENT) >= 90
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("after", [1, 200, 700])
+async def test_no_call_that_a_killed_server_has_made_is_said_to_be_unsent(tmp_path: Path, after: int) -> None:
+    made = tmp_path / "made"
+    unsent: list[int] = []
+
+    async def number(one: int) -> None:
+        given = {"number": one}
+        result = await connection.call(ToolCall(name="slow", arguments=given), CallContext())
+        if result.is_error and result.require_error().kind is ErrorKind.NOT_SENT:
+            unsent.append(one)
+
+    async with (
+        connected(server(made), restart="never", timeout={"close": 0.5}) as connection,
+        anyio.create_task_group() as tasks,
+    ):
+        for one in range(2000):
+            tasks.start_soon(number, one)
+        await eventually(lambda: made.exists() and len(made.read_text().split()) > after)
+        os.kill(pid_of(connection), signal.SIGKILL)
+    assert unsent
+    assert not set(unsent) & set(map(int, made.read_text().split()))
+
+
+async def test_calls_that_wait_for_a_full_pipe_are_made_in_their_order_and_once(tmp_path: Path) -> None:
+    made = tmp_path / "made"
+    async with connected(server(made)) as connection, anyio.create_task_group() as tasks:
+        for one in range(1500):
+            tasks.start_soon(connection.call, ToolCall(name="slow", arguments={"number": one}), CallContext())
+    assert [int(one) for one in made.read_text().split()] == list(range(1500))
+
+
+async def test_a_call_that_is_cancelled_while_it_waits_for_a_full_pipe_is_never_made(tmp_path: Path) -> None:
+    made = tmp_path / "made"
+    async with connected(server(made)) as connection, anyio.create_task_group() as tasks:
+        for one in range(1000):
+            tasks.start_soon(connection.call, ToolCall(name="slow", arguments={"number": one}), CallContext())
+        async with anyio.create_task_group() as late:
+            for one in range(1000, 1100):
+                late.start_soon(connection.call, ToolCall(name="slow", arguments={"number": one}), CallContext())
+            await eventually(lambda: len(process_of(connection)._waiting) >= 100)
+            late.cancel_scope.cancel()
+    assert sorted(map(int, made.read_text().split())) == list(range(1000))
 
 
 async def test_calls_that_waited_for_a_deaf_server_are_answered_by_its_successor(tmp_path: Path) -> None:
@@ -103,7 +158,7 @@ async def test_calls_that_waited_for_a_deaf_server_are_answered_by_its_successor
             await eventually(mark.exists)
             for _ in range(8):
                 tasks.start_soon(call, connection, "take", results)
-            await eventually(process_of(connection)._turn.locked)
+            await eventually(lambda: bool(process_of(connection)._waiting))
             os.kill(first, signal.SIGKILL)
         assert connection.state is ConnectionState.READY
         second = pid_of(connection)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import select
 import signal
 from codecs import BOM_UTF8
 from collections import deque
@@ -39,6 +40,7 @@ _TERM_SHARE = 0.4
 _KILL_SHARE = 0.2
 _POLL_SECONDS = 0.005
 _SLOWEST_POLL_SECONDS = 0.1
+_GONE = "the server process is gone"
 _CONTROLS = r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b.|[\x00-\x08\x0b-\x1f\x7f-\x9f]"
 
 
@@ -79,9 +81,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
         self._signalled = False
         self._gone = False
         self._full = False
-        self._writable = anyio.Event()
-        self._turn = anyio.Lock()
-        self._senders = 0  # waiting for their turn
+        self._waiting: dict[asyncio.Future[None], bytes] = {}  # messages for a full pipe, in their order
         self._paused_reading = False
 
     # asyncio.SubprocessProtocol
@@ -139,10 +139,8 @@ class ServerProcess(asyncio.SubprocessProtocol):
             self._stderr_open = False
         elif self._gone:
             self._full = False
-            self._writable.set()
+            self._write_waiting()
         else:  # it reads no more, though it lives: senders wait for the end, which is soon
-            if self._writable.is_set():
-                self._writable = anyio.Event()
             # The broken pipe is seen before the output that is still in the other one, which may hold the answer.
             asyncio.get_running_loop().call_later(0.2, self._end, "it closed its standard input")
 
@@ -150,19 +148,18 @@ class ServerProcess(asyncio.SubprocessProtocol):
         """Note the exit; bytes that are still in the pipes are read first."""
         self._exited.set()
         self._gone = True
-        self._writable.set()
+        self._write_waiting()
         if self._transport is not None:
             asyncio.get_running_loop().call_later(0.2, self._end, "it exited")
 
     def pause_writing(self) -> None:
         """Stop senders until the pipe has drained."""
         self._full = True
-        self._writable = anyio.Event()
 
     def resume_writing(self) -> None:
         """Let senders continue."""
         self._full = False
-        self._writable.set()
+        self._write_waiting()
 
     # Channel
 
@@ -172,19 +169,28 @@ class ServerProcess(asyncio.SubprocessProtocol):
         Raises:
             NotSent: The process is gone.
         """
-        # Not even a lock where nobody waits; `congested` is true while senders wait, so that no later message overtakes
-        # theirs.
         if not self.congested:
             self.write(message)
             return
-        self._senders += 1
+        queued = self.queue(message)
         try:
-            async with self._turn:
-                while self._clogged() and not self._gone:
-                    await self._writable.wait()
-                self.write(message)
-        finally:
-            self._senders -= 1
+            await queued
+        except asyncio.CancelledError:
+            self.withdraw(queued)
+            raise
+
+    def queue(self, message: bytes) -> asyncio.Future[None]:
+        """Write one message after those that wait for the full pipe; return a future that is done once it is written.
+
+        The future raises `NotSent` if the process is gone before. Who stops waiting calls `withdraw`.
+        """
+        written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting[written] = message
+        return written
+
+    def withdraw(self, queued: asyncio.Future[None]) -> bool:
+        """Take back a message that waits; return False if it was written before."""
+        return self._waiting.pop(queued, None) is not None
 
     def write(self, messages: bytes) -> None:
         """Write one message, or several with line ends between, without waiting: ask `congested` first.
@@ -194,13 +200,13 @@ class ServerProcess(asyncio.SubprocessProtocol):
         """
         stdin = self._stdin
         if stdin is None or self._gone or stdin.is_closing():
-            raise NotSent("the server process is gone")
+            raise NotSent(_GONE)
         stdin.write(messages + b"\n")
 
     @property
     def congested(self) -> bool:
-        """Whether the pipe is full, or other senders wait for it."""
-        return self._senders > 0 or self._clogged()
+        """Whether the pipe is full, or other messages wait for it, which no later one overtakes."""
+        return bool(self._waiting) or self._clogged()
 
     def deliver_to(self, sink: Callable[[bytes], None]) -> None:
         """Pass each message to `sink` as it arrives, instead of queueing it for `receive`."""
@@ -332,6 +338,45 @@ class ServerProcess(asyncio.SubprocessProtocol):
                     pause = min(2 * pause, _SLOWEST_POLL_SECONDS)
                 return
 
+    def _write_waiting(self) -> None:
+        """Write messages that wait until the pipe is full again; refuse them when the process is gone.
+
+        As many share a write as the pipe takes whole, because of a message in the transport's buffer nobody knows
+        whether the server has seen it.
+        """
+        while self._waiting and not self._gone:
+            if self._clogged():
+                return
+            group = self._next_group()
+            self.write(b"\n".join(group.values()))
+            for written in group:
+                del self._waiting[written]
+                if not written.done():
+                    written.set_result(None)
+        waiting = self._waiting
+        self._waiting = {}
+        for written in waiting:
+            if not written.done():
+                written.set_exception(NotSent(_GONE))
+
+    def _next_group(self) -> dict[asyncio.Future[None], bytes]:
+        """Return the first message that waits, and those after it that a writable pipe takes in the same write."""
+        group: dict[asyncio.Future[None], bytes] = {}
+        room = select.PIPE_BUF if self._takes_more() else 0
+        for written, message in self._waiting.items():
+            room -= len(message) + 1
+            if group and room < 0:
+                break
+            group[written] = message
+        return group
+
+    def _takes_more(self) -> bool:
+        """Whether the pipe takes `PIPE_BUF` bytes at once, which POSIX promises of one that can be written."""
+        assert self._transport is not None
+        poll = select.poll()
+        poll.register(self._transport.get_extra_info("subprocess").stdin, select.POLLOUT)
+        return bool(poll.poll(0))
+
     def _clogged(self) -> bool:
         if self._full:
             return True
@@ -409,7 +454,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
             self._eof = reason
         self._gone = True
         self._arrived.set()
-        self._writable.set()
+        self._write_waiting()
 
     def _resume_reading(self) -> None:
         if self._paused_reading:

@@ -69,7 +69,7 @@ class PipedProcess(asyncio.SubprocessTransport):
     def __init__(
         self, loop: asyncio.AbstractEventLoop, process: subprocess.Popen[bytes], protocol: asyncio.SubprocessProtocol
     ) -> None:
-        super().__init__()
+        super().__init__({"subprocess": process})
         self._loop = loop
         self._process = process
         self._protocol = protocol

@@ -66,6 +66,10 @@ class _Pipe(Protocol):
 
     def write(self, messages: bytes) -> None: ...
 
+    def queue(self, message: bytes) -> asyncio.Future[None]: ...
+
+    def withdraw(self, queued: asyncio.Future[None]) -> bool: ...
+
 
 class ChannelWire:
     """One conversation over a channel.
@@ -127,7 +131,7 @@ class ChannelWire:
         sent = False
         try:
             if not self._write(key, text):
-                await self._channel.send(text)
+                await self._send(key, method, text)
             sent = True
             result = await answer
         except ProtocolError as exc:
@@ -396,6 +400,20 @@ class ChannelWire:
         if len(self._outbox) >= _AT_ONCE:
             self._flush()
         return True
+
+    async def _send(self, key: int | str, method: str, text: bytes) -> None:
+        """Send a request that has to wait, with others of a full pipe in one write."""
+        if self._pipe is None:
+            await self._channel.send(text)
+            return
+        queued = self._pipe.queue(text)
+        try:
+            await queued
+        except asyncio.CancelledError:
+            # It may have been written in the very turn in which its caller was cancelled, and the server has it then.
+            if not self._pipe.withdraw(queued):
+                await self.give_up(key, method)
+            raise
 
     def _flush_rest(self) -> None:
         self._flush_is_due = False
