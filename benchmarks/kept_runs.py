@@ -26,8 +26,8 @@ from typing import Any
 from benchmarks.crew import ROOT
 from benchmarks.durable import redis_server
 from toolweave.agent import RunRecord, RunStatuses
-from toolweave.agent._records import JOURNAL, STARTS, record_changes
-from toolweave.agent._run_index import start_entries
+from toolweave.agent._stored.records import JOURNAL, STARTS, record_changes
+from toolweave.agent._stored.run_index import start_entries
 from toolweave.compose import UserData
 from toolweave.models import Usage
 from toolweave.state import Change, MemoryStore, Put, RedisStore, SqliteStore, Store

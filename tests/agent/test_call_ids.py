@@ -10,7 +10,7 @@ import pytest
 
 from toolweave import Agent
 from toolweave.agent import ApprovalRequested, ToolArguments, ToolCallStarted, ToolFinished
-from toolweave.agent._spawn import spawn_tools
+from toolweave.agent._workers.spawn import spawn_tools
 from toolweave.models import AssistantMessage, ScriptedModel, ToolCallPart, ToolMessage
 from toolweave.state import MemoryStore, Store
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.tools.doubles import Scripted, spec
 from toolweave import CallContext, ErrorKind, TextContent, ToolCall, ToolResult, ToolsChanged, Toolset, ToolSpec
-from toolweave.agent._tool_search import ToolSearchToolset
+from toolweave.agent._loop.tool_search import ToolSearchToolset
 from toolweave.models import AssistantMessage, Message, ToolCallPart, ToolMessage, ToolOutcome, UserMessage
 
 pytestmark = pytest.mark.anyio

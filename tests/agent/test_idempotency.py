@@ -11,8 +11,8 @@ from tests.connect.targets import EACH_ERA, connected, serving
 from tests.tools.doubles import Scripted, spec
 from toolweave import Agent
 from toolweave.agent import RunResult, RunStatuses, parallelize
-from toolweave.agent._durable import Durable
 from toolweave.agent._idempotency import call_key, part_key, run_id_of
+from toolweave.agent._stored.durable import Durable
 from toolweave.errors import ModelError, RunError
 from toolweave.models import Model, ScriptedModel, ToolMessage, tool_call
 from toolweave.state import MemoryStore, Store

@@ -16,8 +16,8 @@ from tests.agent.interrupted_run import RUN
 from toolweave import Agent
 from toolweave.agent import Run, RunStatuses
 from toolweave.agent._idempotency import run_id_of
-from toolweave.agent._records import CONVERSATIONS, LEASES
 from toolweave.agent._run import runtime_of
+from toolweave.agent._stored.records import CONVERSATIONS, LEASES
 from toolweave.models import ScriptedModel, tool_call
 from toolweave.state import MemoryStore, SqliteStore
 

@@ -14,7 +14,7 @@ import pytest
 from tests.agent.killed_run import LINES, RUN, CountingStore, agent_of
 from toolweave import Agent
 from toolweave.agent import ApprovalRequested, Durable, RunResult, RunStart, StoreJournal
-from toolweave.agent._records import JOURNAL, LEASES, RUNS, read_record
+from toolweave.agent._stored.records import JOURNAL, LEASES, RUNS, read_record
 from toolweave.errors import ErrorKind, ModelError, RunError, StoreError
 from toolweave.jobs import Lease, ask_to_cancel
 from toolweave.models import (

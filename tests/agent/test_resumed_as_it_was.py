@@ -10,7 +10,7 @@ import pytest
 
 from toolweave import Agent
 from toolweave.agent import ApprovalRequested, Limits, Prompt, RunResult, RunStatuses, spawn_tools
-from toolweave.agent._records import RUNS, STARTS
+from toolweave.agent._stored.records import RUNS, STARTS
 from toolweave.errors import ErrorKind, ModelError
 from toolweave.models import (
     AssistantMessage,

@@ -15,7 +15,7 @@ import pytest
 from tests.agent.faulty_store import MODES, FaultyStore, ProcessDiedError
 from toolweave import Agent, ScriptedModel
 from toolweave.agent import RunInfo, RunStatuses
-from toolweave.agent._records import RUNS, record_of
+from toolweave.agent._stored.records import RUNS, record_of
 from toolweave.errors import ModelError, RunError, StoreError
 from toolweave.models import ModelRequest, ToolMessage, UserMessage, tool_call
 from toolweave.state import Change, Document, MemoryStore, SqliteStore, Store, iter_documents

@@ -14,7 +14,7 @@ import pytest
 from tests.agent.faulty_store import MODES, FaultyStore, Mode, ProcessDiedError
 from toolweave import Agent, Backend
 from toolweave.agent import RunResult, RunStart, RunStatuses
-from toolweave.agent._submit import submit_run
+from toolweave.agent._workers.submit import submit_run
 from toolweave.errors import RunError, StoreError
 from toolweave.models import ModelRequest, ScriptedModel, ToolCallPart, ToolMessage, UserMessage, tool_call
 from toolweave.state import Change, MemoryStore, Store

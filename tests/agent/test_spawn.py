@@ -13,8 +13,8 @@ import pytest
 
 from toolweave import Agent, ToolSpec, tool
 from toolweave.agent import Durable, RunResult, SpawnTools, current_run, run_tree, spawn_tools
-from toolweave.agent._records import JOURNAL, read_record
-from toolweave.agent._status import RunStatuses
+from toolweave.agent._stored.records import JOURNAL, read_record
+from toolweave.agent._stored.status import RunStatuses
 from toolweave.errors import ModelError
 from toolweave.models import ModelRequest, ScriptedModel, ToolCallPart, ToolMessage, UserMessage, tool_call
 from toolweave.state import MemoryStore, SqliteStore, Store

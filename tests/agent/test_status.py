@@ -13,10 +13,10 @@ import pytest
 
 from toolweave import Agent
 from toolweave.agent import RunStatuses, StoreJournal
-from toolweave.agent._durable import Durable
 from toolweave.agent._events import RunResult
 from toolweave.agent._journal import RunStart
-from toolweave.agent._records import LEASES, create
+from toolweave.agent._stored.durable import Durable
+from toolweave.agent._stored.records import LEASES, create
 from toolweave.errors import ModelError
 from toolweave.jobs import Lease
 from toolweave.models import AssistantMessage, Finished, ScriptedModel, TextPart, Usage, UserMessage

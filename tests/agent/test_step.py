@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from toolweave import Limits, ToolResult, ToolSpec
-from toolweave.agent._output import Output
-from toolweave.agent._step import (
+from toolweave.agent._loop.step import (
     AskModel,
     AvailableTools,
     Finish,
@@ -19,6 +18,7 @@ from toolweave.agent._step import (
     next_step,
     outcomes_of,
 )
+from toolweave.agent._output import Output
 from toolweave.models import (
     AssistantMessage,
     Message,

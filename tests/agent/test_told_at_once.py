@@ -11,7 +11,7 @@ from tests.jobs.places import PLACES, client_of, url_of, working
 from tests.redis_server import RedisServer
 from toolweave import Agent, ScriptedModel, tool, tool_call
 from toolweave.agent import RunStatuses
-from toolweave.agent._durable import Durable
+from toolweave.agent._stored.durable import Durable
 from toolweave.jobs import Backend
 
 pytestmark = pytest.mark.anyio

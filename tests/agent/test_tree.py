@@ -9,7 +9,7 @@ import pytest
 from toolweave import Agent
 from toolweave.agent import root_of, run_tree
 from toolweave.agent._journal import RunStart
-from toolweave.agent._records import create
+from toolweave.agent._stored.records import create
 from toolweave.models import ScriptedModel, UserMessage, tool_call
 from toolweave.state import MemoryStore, SqliteStore, Store
 

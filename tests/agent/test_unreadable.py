@@ -8,7 +8,7 @@ import pytest
 
 from toolweave import Agent, ScriptedModel
 from toolweave.agent import RunStatuses, run_tree
-from toolweave.agent._records import CHILDREN, RUNS
+from toolweave.agent._stored.records import CHILDREN, RUNS
 from toolweave.errors import StoreError
 from toolweave.state import MemoryStore
 

@@ -14,7 +14,7 @@ import pytest
 from tests.jobs.places import client_of, working
 from toolweave import Agent
 from toolweave.agent import resubmit_runs, run_handlers, work_runs
-from toolweave.agent._records import LEASES, RUN_NOTES, RUNS, STARTS, RunRecord
+from toolweave.agent._stored.records import LEASES, RUN_NOTES, RUNS, STARTS, RunRecord
 from toolweave.errors import StoreError
 from toolweave.jobs import Backend, Job, Lease, Reschedule
 from toolweave.models import ModelRequest, ScriptedModel, UserMessage

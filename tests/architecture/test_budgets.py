@@ -20,8 +20,8 @@ LONG_MODULES: dict[str, int] = {  # by decision 146: statements that do one thin
     "toolweave.compose._agent": 604,
     "toolweave.connect._requester": 646,
     "toolweave.connect._supervisor": 603,
-    "toolweave.gateway._manager": 640,
-    "toolweave.gateway._relay": 605,
+    "toolweave.gateway._admin.manager": 640,
+    "toolweave.gateway._relay.relay": 605,
     "toolweave.http._client": 642,
     "toolweave.protocol.client_requests": 614,
     "toolweave.tools._wrappers": 601,
@@ -30,9 +30,9 @@ LONG_MODULES: dict[str, int] = {  # by decision 146: statements that do one thin
 
 MANY_PARAMETERS: dict[str, int] = {
     "toolweave.compose._agent.__init__": 22,  # keyword-only: what an agent is, in one call
-    "toolweave.agent._durable.__init__": 9,  # keyword-only: what keeps the runs of one agent
+    "toolweave.agent._stored.durable.__init__": 9,  # keyword-only: what keeps the runs of one agent
     "toolweave.compose._agent.begin": 10,  # keyword-only: who a run is, and what is given to it alone
-    "toolweave.agent._resume.begin": 9,  # the same, as a recorded run is begun again
+    "toolweave.agent._workers.resume.begin": 9,  # the same, as a recorded run is begun again
     "toolweave.gateway._gateway.create_gateway": 18,  # keyword-only: what a gateway is, in one call
     "toolweave.models._anthropic.__init__": 10,  # what a model's endpoint is, in one call
     "toolweave.models._openai.__init__": 9,  # keyword-only: the same

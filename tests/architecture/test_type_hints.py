@@ -22,8 +22,8 @@ ROOMS = [name for name in MODULES if name.count(".") <= 1 and not name.rpartitio
 LOADED_LATER = {
     "toolweave.agent._events": "components are declared without an agent",
     "toolweave.agent._run": "components are declared without an agent",
-    "toolweave.gateway._caller_auth": "a gateway's config is read without the HTTP server",
-    "toolweave.gateway._runs": "a gateway without a console knows no agents",
+    "toolweave.gateway._callers.auth": "a gateway's config is read without the HTTP server",
+    "toolweave.gateway._observe.runs": "a gateway without a console knows no agents",
     "toolweave.jobs._worker": "only a worker executes jobs",
     "toolweave.serve._auth.token_auth": "a server over stdio needs no HTTP",
     "toolweave.serve._http.app": "a server over stdio needs no HTTP",

@@ -36,7 +36,7 @@ ONLY_WITH_METADATA = {
     "gateway, stdio": (
         *READS,
         *("connect/_direct.py:CallNews.", "connect/_direct.py:DirectCalls.news", "connect/_session.py:ClientHandlers."),
-        "gateway/_fast_calls.py:_Tail.with_members",
+        "gateway/_features/fast_calls.py:_Tail.with_members",
     ),
 }
 ONLY_WITH_METADATA["gateway, HTTP"] = ONLY_WITH_METADATA["gateway, stdio"]

@@ -8,7 +8,7 @@ import pytest
 
 from tests.docs.pages import CHECKOUT, SNIPPETS, printed_by, tables
 from tests.docs.test_pages import code_spans
-from toolweave.agent._durable import WORKER_LEASE_SECONDS
+from toolweave.agent._stored.durable import WORKER_LEASE_SECONDS
 from toolweave.cli._exit_codes import ExitCode
 from toolweave.jobs._docket_worker import SILENT_SECONDS
 from toolweave.jobs._retention import KEEP_SECONDS

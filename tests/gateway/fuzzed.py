@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.serve.fuzzed import REQUEST
 from toolweave.errors import RequestError
-from toolweave.gateway._sealed_state import StateCipher
+from toolweave.gateway._relay.sealed_state import StateCipher
 
 CIPHER = StateCipher([b"k" * 32])
 

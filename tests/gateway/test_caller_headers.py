@@ -20,7 +20,7 @@ from toolweave import CallContext, McpConnection, connect_mcp, create_mcp_server
 from toolweave.config import Secret, ServerConfig
 from toolweave.errors import AuthRequiredError, ConfigError, ProtocolError, ToolError
 from toolweave.gateway import GatewayManager, create_gateway
-from toolweave.gateway._caller_headers import digest_of, values_for, with_headers
+from toolweave.gateway._callers.headers import digest_of, values_for, with_headers
 from toolweave.hub import Hub
 from toolweave.middleware import ResponseCache
 from toolweave.serve import CallNext, Identity, McpServer, Request

@@ -29,8 +29,8 @@ from toolweave import ProtocolError, connect_mcp
 from toolweave.config import OAuth
 from toolweave.errors import ConfigError, ToolError
 from toolweave.gateway import GatewayManager, GatewayOptions, Replicas, create_gateway
-from toolweave.gateway._caller_gateways import CallerGateways, ServingGroups
-from toolweave.gateway._caller_hubs import CallerHubs, GatewayCaller
+from toolweave.gateway._callers.gateways import CallerGateways, ServingGroups
+from toolweave.gateway._callers.hubs import CallerHubs, GatewayCaller
 from toolweave.hub import Hub
 from toolweave.oauth import MachineTokenStore, MemoryTokenStore, SharedTokenStore
 from toolweave.serve import ApiKey, ApiKeyAuth, BearerAuth, Client, Identity, Request

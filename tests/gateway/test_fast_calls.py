@@ -31,8 +31,8 @@ from tests.gateway.upstreams import strange
 from tests.serve.serving import STOPPING, served_app, served_http
 from toolweave import Callbacks, ProtocolError, connect_mcp, create_mcp_server
 from toolweave.gateway import GatewayManager, GatewayOptions, create_gateway
-from toolweave.gateway._fast_calls import FastCalls
-from toolweave.gateway._fitting import ArgumentFitter
+from toolweave.gateway._features.fast_calls import FastCalls
+from toolweave.gateway._features.fitting import ArgumentFitter
 from toolweave.middleware import Observers, RequestEnd
 from toolweave.serve import BearerAuth, HttpLimits
 

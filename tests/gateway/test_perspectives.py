@@ -165,7 +165,7 @@ async def test_a_change_is_announced_once_to_callers_that_read_their_lists_befor
     mode: str, able: Json, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The change comes before a review that could follow the first reading of the lists by another caller.
-    monkeypatch.setattr("toolweave.gateway._perspectives._DEBOUNCE_SECONDS", 0.5)
+    monkeypatch.setattr("toolweave.gateway._callers.perspectives._DEBOUNCE_SECONDS", 0.5)
     gateway = create_gateway({"apart": growing(mode), "shared": growing("modern", tool_prefix="s_")})
     reviewed: list[object] = []
     published: Any = Published()

@@ -17,11 +17,11 @@ from toolweave import Callbacks, ToolError, connect_mcp
 from toolweave.config import server_config
 from toolweave.errors import RequestError
 from toolweave.gateway import create_gateway
-from toolweave.gateway._caller_stream import CallerStream
-from toolweave.gateway._connections import AskingConnections
-from toolweave.gateway._kept_tasks import NO_REPLY_CHANNEL
-from toolweave.gateway._parked_calls import ParkedCalls
-from toolweave.gateway._parking import LiveCall, ParkedRound, Parking, ParkingFull
+from toolweave.gateway._relay.caller_stream import CallerStream
+from toolweave.gateway._relay.connections import AskingConnections
+from toolweave.gateway._relay.parked_calls import ParkedCalls
+from toolweave.gateway._relay.parking import LiveCall, ParkedRound, Parking, ParkingFull
+from toolweave.gateway._tasks.kept_tasks import NO_REPLY_CHANNEL
 from toolweave.serve import Client, Request
 from toolweave.testing import MemoryServer
 

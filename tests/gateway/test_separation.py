@@ -16,13 +16,13 @@ from toolweave import Hub, connect_mcp, create_mcp_server
 from toolweave.config import Secret, server_config
 from toolweave.errors import RequestError, ServerError
 from toolweave.gateway import Replicas, create_gateway
-from toolweave.gateway._caller_hubs import CallerHubs, GatewayCaller
-from toolweave.gateway._connections import AskingConnections, owner_of
-from toolweave.gateway._handshake_connections import HandshakeConnections
-from toolweave.gateway._kept_tasks import NO_REPLY_CHANNEL, EndedCalls
-from toolweave.gateway._page_visits import PageVisits
-from toolweave.gateway._routes import Route
-from toolweave.gateway._sealed_state import SealedRound, StateCipher
+from toolweave.gateway._callers.hubs import CallerHubs, GatewayCaller
+from toolweave.gateway._relay.connections import AskingConnections, owner_of
+from toolweave.gateway._relay.handshake_connections import HandshakeConnections
+from toolweave.gateway._relay.page_visits import PageVisits
+from toolweave.gateway._relay.routes import Route
+from toolweave.gateway._relay.sealed_state import SealedRound, StateCipher
+from toolweave.gateway._tasks.kept_tasks import NO_REPLY_CHANNEL, EndedCalls
 from toolweave.oauth import MemoryTokenStore
 from toolweave.protocol.content import ResourceLink
 from toolweave.protocol.tasks import TASK_ID

@@ -124,7 +124,7 @@ def test_a_package_that_is_missing_is_named(
 ) -> None:
     for name in ("prometheus_client", "opentelemetry", "opentelemetry.trace"):
         monkeypatch.setitem(sys.modules, name, None)
-    for name in ("toolweave.gateway._metrics", "toolweave.gateway._tracing"):
+    for name in ("toolweave.gateway._observe.metrics", "toolweave.gateway._observe.tracing"):
         monkeypatch.delitem(sys.modules, name, raising=False)
 
     with pytest.raises(ValueError, match=f"{package} is not installed: pip install 'toolweave"):

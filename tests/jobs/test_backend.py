@@ -71,8 +71,8 @@ def python(code: str) -> str:
 
 def test_importing_the_room_loads_neither_docket_nor_redis() -> None:
     loaded = "[name for name in ('docket', 'redis', 'opentelemetry', 'prometheus_client') if name in sys.modules]"
-    rooms = "toolweave.jobs, toolweave.agent._durable, toolweave.agent._submit, toolweave.agent._worker"
-    assert python(f"import sys, {rooms}; print({loaded})") == "[]"
+    runs = "toolweave.agent._stored.durable, toolweave.agent._workers.submit, toolweave.agent._workers.worker"
+    assert python(f"import sys, toolweave.jobs, {runs}; print({loaded})") == "[]"
 
 
 def test_without_the_extra_a_backend_says_what_to_install() -> None:

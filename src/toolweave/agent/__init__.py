@@ -8,10 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from toolweave.agent._agent_tools import AgentTools, ClientTool
     from toolweave.agent._approval import Approval, Approvals, Confirm, WaitingCall, WaitingQuestion
-    from toolweave.agent._deadlines import WaitingNotice, WaitingPolicy
-    from toolweave.agent._durable import Durable
     from toolweave.agent._events import (
         ApprovalGiven,
         ApprovalRequested,
@@ -39,19 +36,22 @@ if TYPE_CHECKING:
     from toolweave.agent._journal import Ask, Journal, OnUnknown, Recorded, RunStart
     from toolweave.agent._lifespan import ToolsetSource
     from toolweave.agent._limits import Limits
+    from toolweave.agent._loop.agent_tools import AgentTools, ClientTool
+    from toolweave.agent._loop.tool_search import RequestTools, ToolSearchToolset
     from toolweave.agent._prompt import Prompt
     from toolweave.agent._questions import Asked, RunQuestions
-    from toolweave.agent._records import RunRecord
     from toolweave.agent._run import Run, current_run
     from toolweave.agent._sessions import ConversationStore
-    from toolweave.agent._spawn import SpawnTools, spawn_tools
-    from toolweave.agent._status import RunInfo, RunStats, RunStatuses, SessionInfo
-    from toolweave.agent._store_journal import StoreJournal
-    from toolweave.agent._submit import SubmittedRun
+    from toolweave.agent._stored.deadlines import WaitingNotice, WaitingPolicy
+    from toolweave.agent._stored.durable import Durable
+    from toolweave.agent._stored.records import RunRecord
+    from toolweave.agent._stored.status import RunInfo, RunStats, RunStatuses, SessionInfo
+    from toolweave.agent._stored.store_journal import StoreJournal
+    from toolweave.agent._stored.tree import RunTree, root_of, run_tree
     from toolweave.agent._tool import parallelize
-    from toolweave.agent._tool_search import RequestTools, ToolSearchToolset
-    from toolweave.agent._tree import RunTree, root_of, run_tree
-    from toolweave.agent._worker import resubmit_runs, run_handlers, work_runs
+    from toolweave.agent._workers.spawn import SpawnTools, spawn_tools
+    from toolweave.agent._workers.submit import SubmittedRun
+    from toolweave.agent._workers.worker import resubmit_runs, run_handlers, work_runs
     from toolweave.tools._truncation import ResultPolicy
 else:
     from toolweave._lazy import lazy_exports
@@ -59,10 +59,7 @@ else:
     __getattr__, __dir__ = lazy_exports(
         __name__,
         {
-            "_agent_tools": (
-                "AgentTools",
-                "ClientTool",
-            ),
+            ".tools._truncation": ("ResultPolicy",),
             "_approval": (
                 "Approval",
                 "Approvals",
@@ -70,11 +67,6 @@ else:
                 "WaitingCall",
                 "WaitingQuestion",
             ),
-            "_deadlines": (
-                "WaitingNotice",
-                "WaitingPolicy",
-            ),
-            "_durable": ("Durable",),
             "_events": (
                 "ApprovalGiven",
                 "ApprovalRequested",
@@ -111,41 +103,49 @@ else:
             ),
             "_lifespan": ("ToolsetSource",),
             "_limits": ("Limits",),
+            "_loop.agent_tools": (
+                "AgentTools",
+                "ClientTool",
+            ),
+            "_loop.tool_search": (
+                "RequestTools",
+                "ToolSearchToolset",
+            ),
             "_prompt": ("Prompt",),
             "_questions": (
                 "Asked",
                 "RunQuestions",
             ),
-            "_records": ("RunRecord",),
             "_run": (
                 "Run",
                 "current_run",
             ),
             "_sessions": ("ConversationStore",),
-            "_spawn": (
-                "SpawnTools",
-                "spawn_tools",
+            "_stored.deadlines": (
+                "WaitingNotice",
+                "WaitingPolicy",
             ),
-            "_status": (
+            "_stored.durable": ("Durable",),
+            "_stored.records": ("RunRecord",),
+            "_stored.status": (
                 "RunInfo",
                 "RunStats",
                 "RunStatuses",
                 "SessionInfo",
             ),
-            "_store_journal": ("StoreJournal",),
-            "_submit": ("SubmittedRun",),
-            "_tool": ("parallelize",),
-            "_tool_search": (
-                "RequestTools",
-                "ToolSearchToolset",
-            ),
-            "_tree": (
+            "_stored.store_journal": ("StoreJournal",),
+            "_stored.tree": (
                 "RunTree",
                 "root_of",
                 "run_tree",
             ),
-            ".tools._truncation": ("ResultPolicy",),
-            "_worker": (
+            "_tool": ("parallelize",),
+            "_workers.spawn": (
+                "SpawnTools",
+                "spawn_tools",
+            ),
+            "_workers.submit": ("SubmittedRun",),
+            "_workers.worker": (
                 "resubmit_runs",
                 "run_handlers",
                 "work_runs",

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any, Protocol, Self, TypeAlias, cast
 
 from toolweave._json_types import Json, JsonObject
-from toolweave.agent._content_messages import read_content
-from toolweave.agent._framework_messages import read_framework
-from toolweave.agent._message_content import UnknownForm
-from toolweave.agent._message_forms import ReadMessages, as_members, read_message, spoken
-from toolweave.agent._parted_messages import read_parts, with_ids
+from toolweave.agent._messages.content import UnknownForm
+from toolweave.agent._messages.content_messages import read_content
+from toolweave.agent._messages.forms import ReadMessages, as_members, read_message, spoken
+from toolweave.agent._messages.framework_messages import read_framework
+from toolweave.agent._messages.parted_messages import read_parts, with_ids
 from toolweave.errors import shortened
 from toolweave.models._messages import (
     AssistantMessage,

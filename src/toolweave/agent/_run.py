@@ -16,14 +16,14 @@ from typing import Any, Generic, Self, cast
 import anyio
 
 from toolweave.agent import _events as events
-from toolweave.agent._agent_tools import AgentTools
 from toolweave.agent._approval import Approval, Approvals, Attended
 from toolweave.agent._events import Event, OutT_co, RunResult, RunStatus
 from toolweave.agent._lifespan import CLOSE_SECONDS, LifespanPeriod
+from toolweave.agent._loop.agent_tools import AgentTools
+from toolweave.agent._loop.run_loop import RunLoop
+from toolweave.agent._loop.runtime import AgentRuntime, RunRequest
 from toolweave.agent._option_checks import ATTENDED, attended_error
 from toolweave.agent._questions import GivenAnswer, RunQuestions
-from toolweave.agent._run_loop import RunLoop
-from toolweave.agent._runtime import AgentRuntime, RunRequest
 from toolweave.errors import RunError
 from toolweave.models._base import Usage
 from toolweave.models._messages import ToolCallPart

@@ -13,10 +13,10 @@ import anyio
 
 from toolweave._json_types import JsonObject, not_none, without_members
 from toolweave.agent import _events as events
-from toolweave.agent._durable import Durable
 from toolweave.agent._idempotency import part_key
-from toolweave.agent._records import LEASES
 from toolweave.agent._run import Run, current_run, runtime_of
+from toolweave.agent._stored.durable import Durable
+from toolweave.agent._stored.records import LEASES
 from toolweave.errors import ModelError, ToolError
 from toolweave.jobs._lease import is_held
 from toolweave.protocol.content import ContentBlock, TextContent

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Literal, TypedDict
 
-from toolweave.agent._agent_tools import ToolLike
 from toolweave.agent._approval import Attended, Confirm
-from toolweave.agent._deadlines import WaitingPolicy
 from toolweave.agent._history import History
 from toolweave.agent._journal import OnUnknown
 from toolweave.agent._limits import Limits
+from toolweave.agent._loop.agent_tools import ToolLike
 from toolweave.agent._option_checks import UNKNOWN_POLICIES
+from toolweave.agent._stored.deadlines import WaitingPolicy
 from toolweave.jobs import WorkBackend
 from toolweave.jobs._retention import Retention
 from toolweave.models._base import Model, ModelSettings

@@ -17,7 +17,7 @@ from typing import TypeVar
 
 import anyio
 
-from toolweave.agent._deletion import delete_sessions, sessions_with_runs
+from toolweave.agent._stored.deletion import delete_sessions, sessions_with_runs
 from toolweave.errors import ConfigError, StoreError
 from toolweave.middleware._store_limits import COLLECTION as LIMITS
 from toolweave.middleware._user_lines import audit_principals, erase_lines, limit_principal

@@ -15,14 +15,14 @@ from typing import Any, Generic, Literal, Protocol, Self, TypeAlias, TypeVar, ge
 import anyio
 
 from toolweave.agent._approval import Approval, WaitingCall
-from toolweave.agent._durable import Durable
 from toolweave.agent._events import RunResult, RunStatus
 from toolweave.agent._idempotency import run_id_of
 from toolweave.agent._journal import OnUnknown, RunStart
-from toolweave.agent._records import RunRecord, read_record
-from toolweave.agent._status import RunInfo, RunStatuses
-from toolweave.agent._submit import SubmittedRun, submit_run
-from toolweave.agent._waiting import answer_waiting, waiting_calls
+from toolweave.agent._stored.durable import Durable
+from toolweave.agent._stored.records import RunRecord, read_record
+from toolweave.agent._stored.status import RunInfo, RunStatuses
+from toolweave.agent._stored.waiting import answer_waiting, waiting_calls
+from toolweave.agent._workers.submit import SubmittedRun, submit_run
 from toolweave.durability._recorder import CheckedJournal, RunRecorder
 from toolweave.errors import RunError
 from toolweave.models._messages import UserMessage

@@ -9,8 +9,8 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from toolweave._json_types import Json
-from toolweave.agent._deadlines import WaitingPolicy
-from toolweave.agent._durable import make_durable
+from toolweave.agent._stored.deadlines import WaitingPolicy
+from toolweave.agent._stored.durable import make_durable
 from toolweave.durability._durable_agent import DurableAgent, Framework, UnknownPolicy, check_policy
 from toolweave.errors import ConfigError
 from toolweave.jobs import WorkBackend

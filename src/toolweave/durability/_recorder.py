@@ -15,8 +15,8 @@ from toolweave._json_types import Json, JsonObject
 from toolweave.agent._approval import Approval, WaitingCall, definition_digest
 from toolweave.agent._idempotency import call_key
 from toolweave.agent._journal import ASK, Ask, Recorded, outcome_unknown
-from toolweave.agent._store_journal import StoreJournal
-from toolweave.agent._waiting import answer_key
+from toolweave.agent._stored.store_journal import StoreJournal
+from toolweave.agent._stored.waiting import answer_key
 from toolweave.errors import RunError, ToolError
 from toolweave.models._base import Finished, Usage
 from toolweave.models._messages import AssistantMessage, ProviderPart, TextPart, ToolCallPart

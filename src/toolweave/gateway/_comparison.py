@@ -15,7 +15,7 @@ from toolweave._json_types import object_entries, object_or_empty
 from toolweave.config import LoadedConfig, ServerConfig, server_config
 from toolweave.connect import McpConnection
 from toolweave.errors import ToolweaveError
-from toolweave.gateway._capabilities import declares
+from toolweave.gateway._features.capabilities import declares
 from toolweave.gateway._gateway import create_gateway
 from toolweave.protocol import methods
 from toolweave.protocol.meta import OF_EVERY_ERA, TASKS_EXTENSION

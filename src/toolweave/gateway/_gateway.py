@@ -18,37 +18,37 @@ from toolweave._json_types import object_or_empty
 from toolweave._text import counted
 from toolweave.config import ServerConfig
 from toolweave.config._load import gateway_sections
-from toolweave.gateway._caller_gateways import CallerGateways, InnerGateway
-from toolweave.gateway._caller_hubs import CallerHubs, GatewayCaller
-from toolweave.gateway._caller_requests import CallerLayer, CallerRequests
-from toolweave.gateway._caller_updates import CallerUpdates, OwnChanges
-from toolweave.gateway._calls import Calls
-from toolweave.gateway._capabilities import UpstreamCapabilities
-from toolweave.gateway._config import check_section_applied
-from toolweave.gateway._connections import AskingConnections
-from toolweave.gateway._disclosure import Disclosure, DisclosureMode
-from toolweave.gateway._fast_calls import FastCalls, SentToolCall
-from toolweave.gateway._fitting import ArgumentFitter, FittingLayer
-from toolweave.gateway._lists import Lists
-from toolweave.gateway._logs import UpstreamLogs
-from toolweave.gateway._options import check_gateway_options
+from toolweave.gateway._callers.gateways import CallerGateways, InnerGateway
+from toolweave.gateway._callers.hubs import CallerHubs, GatewayCaller
+from toolweave.gateway._callers.perspective_layer import PerspectiveLayer
+from toolweave.gateway._callers.perspectives import Perspectives
+from toolweave.gateway._callers.pin_warnings import pin_differences
+from toolweave.gateway._callers.requests import CallerLayer, CallerRequests
+from toolweave.gateway._callers.updates import CallerUpdates, OwnChanges
+from toolweave.gateway._config.config import check_section_applied
+from toolweave.gateway._config.options import check_gateway_options
+from toolweave.gateway._features.calls import Calls
+from toolweave.gateway._features.capabilities import UpstreamCapabilities
+from toolweave.gateway._features.disclosure import Disclosure, DisclosureMode
+from toolweave.gateway._features.fast_calls import FastCalls, SentToolCall
+from toolweave.gateway._features.fitting import ArgumentFitter, FittingLayer
+from toolweave.gateway._features.lists import Lists
+from toolweave.gateway._features.logs import UpstreamLogs
+from toolweave.gateway._features.skills import UpstreamSkills
+from toolweave.gateway._features.unreached import UnreachedUpstreams
+from toolweave.gateway._features.updates import ResourceUpdates
 from toolweave.gateway._parts import CallerView, GatewayParts, GatewaySecrets
-from toolweave.gateway._perspective_layer import PerspectiveLayer
-from toolweave.gateway._perspectives import Perspectives
-from toolweave.gateway._pin_warnings import pin_differences
-from toolweave.gateway._relay import Relay
-from toolweave.gateway._replicas import Replicas
-from toolweave.gateway._routes import Routes
-from toolweave.gateway._sealed_state import StateCipher
-from toolweave.gateway._shared_sessions import SealedSessions
-from toolweave.gateway._sign_in_first import SignInFirst
-from toolweave.gateway._sign_ins import SignIns
-from toolweave.gateway._skills import UpstreamSkills
-from toolweave.gateway._slow_calls import SlowCalls
-from toolweave.gateway._task_names import TaskNames
-from toolweave.gateway._tasks import UpstreamTasks
-from toolweave.gateway._unreached import UnreachedUpstreams
-from toolweave.gateway._updates import ResourceUpdates
+from toolweave.gateway._relay.connections import AskingConnections
+from toolweave.gateway._relay.relay import Relay
+from toolweave.gateway._relay.routes import Routes
+from toolweave.gateway._relay.sealed_state import StateCipher
+from toolweave.gateway._replicas.replicas import Replicas
+from toolweave.gateway._replicas.shared_sessions import SealedSessions
+from toolweave.gateway._sign_in.sign_in_first import SignInFirst
+from toolweave.gateway._sign_in.sign_ins import SignIns
+from toolweave.gateway._tasks.names import TaskNames
+from toolweave.gateway._tasks.slow_calls import SlowCalls
+from toolweave.gateway._tasks.tasks import UpstreamTasks
 from toolweave.hub import Hub
 from toolweave.hub._hub import caller_servers, config_source, offer_names
 from toolweave.oauth import TokenStore
@@ -480,7 +480,7 @@ class Gateway(ServerRunners):
         """Serve the pages on which callers sign in, below `/auth`, where callers have names."""
         if auth is None:
             return
-        from toolweave.gateway._sign_in_pages import SignInPages  # over HTTP alone
+        from toolweave.gateway._sign_in.pages import SignInPages  # over HTTP alone
 
         if self.sign_ins.url is None and auth.resource is not None:
             parts = urlsplit(auth.resource)
@@ -489,7 +489,7 @@ class Gateway(ServerRunners):
         own = SignInPages(self.sign_ins, self.name)
         pages: App = own
         if self._parts.replicas is not None:
-            from toolweave.gateway._pages_elsewhere import PagesOfReplicas
+            from toolweave.gateway._sign_in.pages_elsewhere import PagesOfReplicas
 
             of_all = PagesOfReplicas(own, self._parts.replicas)
             self._pages_unheard()

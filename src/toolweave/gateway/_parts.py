@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from toolweave.gateway._connections import AskingConnections
-from toolweave.gateway._handshake_connections import HandshakeConnections
-from toolweave.gateway._page_visits import PageVisits
-from toolweave.gateway._parked_calls import ParkedCalls
-from toolweave.gateway._parking import Parking
-from toolweave.gateway._replicas import Replicas
-from toolweave.gateway._sealed_state import StateCipher
-from toolweave.gateway._shared_sessions import SealedSessions
-from toolweave.gateway._slow_tasks import SlowTasks
-from toolweave.gateway._task_names import TaskNames
+from toolweave.gateway._relay.connections import AskingConnections
+from toolweave.gateway._relay.handshake_connections import HandshakeConnections
+from toolweave.gateway._relay.page_visits import PageVisits
+from toolweave.gateway._relay.parked_calls import ParkedCalls
+from toolweave.gateway._relay.parking import Parking
+from toolweave.gateway._relay.sealed_state import StateCipher
+from toolweave.gateway._replicas.replicas import Replicas
+from toolweave.gateway._replicas.shared_sessions import SealedSessions
+from toolweave.gateway._tasks.names import TaskNames
+from toolweave.gateway._tasks.slow_tasks import SlowTasks
 from toolweave.serve._changes import Changes
 from toolweave.serve._logs import Logs
 from toolweave.serve._request_context import HandlerRunner

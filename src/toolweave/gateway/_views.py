@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 import anyio
 
-from toolweave.gateway._config import VirtualServer
+from toolweave.gateway._admin.status import VirtualStatus
+from toolweave.gateway._config.config import VirtualServer
 from toolweave.gateway._gateway import Gateway
 from toolweave.gateway._parts import CallerView
-from toolweave.gateway._status import VirtualStatus
 from toolweave.serve._request import CallNext, Json, OfferKind, Request, may_use
 from toolweave.tools import Toolset, ToolSnapshot, ToolSpec, filtered, renamed
 from toolweave.tools._selection import fits, names_of

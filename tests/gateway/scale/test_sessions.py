@@ -24,7 +24,7 @@ from tests.serve.exchanges import events, exchange
 from tests.serve.offered import Doings, doing_server
 from toolweave import CallContext, create_mcp_server
 from toolweave.gateway import Replicas, create_gateway
-from toolweave.gateway._shared_sessions import SealedSessions
+from toolweave.gateway._replicas.shared_sessions import SealedSessions
 from toolweave.serve import BearerAuth, Client, HttpLimits, McpServer
 from toolweave.state import MemoryStore
 

@@ -16,7 +16,7 @@ from tests.redis_failover import Switch, client_at
 from tests.redis_server import RedisServer
 from toolweave.errors import StoreError
 from toolweave.gateway import Replicas, shared_redis
-from toolweave.gateway._replicas import ReplicaGone
+from toolweave.gateway._replicas.replicas import ReplicaGone
 from toolweave.state import MemoryStore, Store
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]

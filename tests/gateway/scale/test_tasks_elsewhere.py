@@ -16,8 +16,8 @@ from tests.gateway.upstreams import LEGACY, MODERN, caller
 from tests.serve.raw import Raw
 from toolweave.errors import RequestError, StoreError
 from toolweave.gateway import Replicas
-from toolweave.gateway._caller_gateways import ServingGroups
-from toolweave.gateway._kept_tasks import NO_REPLY_CHANNEL, ProcessTasks
+from toolweave.gateway._callers.gateways import ServingGroups
+from toolweave.gateway._tasks.kept_tasks import NO_REPLY_CHANNEL, ProcessTasks
 from toolweave.serve import Client, Request
 from toolweave.state import MemoryStore, Store
 

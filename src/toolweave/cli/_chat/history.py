@@ -6,8 +6,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from toolweave.agent._durable import StoreConversations
-from toolweave.agent._records import CONVERSATIONS, conversation_key
+from toolweave.agent._stored.durable import StoreConversations
+from toolweave.agent._stored.records import CONVERSATIONS, conversation_key
 from toolweave.cli._exit_codes import CommandError
 from toolweave.cli._render.text import clip
 from toolweave.models import AssistantMessage, Message, UserMessage

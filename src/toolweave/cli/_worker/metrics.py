@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import anyio.to_thread
 from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 
-from toolweave.gateway._queue_metrics import QueueMetrics
+from toolweave.gateway._observe.queue_metrics import QueueMetrics
 from toolweave.state import Store
 
 _BEGUN = "begun"

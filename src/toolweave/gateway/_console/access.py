@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from toolweave.config import is_loopback
 from toolweave.errors import ConfigError
-from toolweave.gateway._extras import missing
-from toolweave.gateway._managed import ManagedGateway
-from toolweave.gateway._recent_calls import RecentCalls
+from toolweave.gateway._admin.extras import missing
+from toolweave.gateway._admin.managed import ManagedGateway
+from toolweave.gateway._observe.recent_calls import RecentCalls
 
 if TYPE_CHECKING:
     from toolweave.gateway._console.app import ConsoleApp

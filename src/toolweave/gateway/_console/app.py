@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from toolweave.errors import ToolweaveError
+from toolweave.gateway._admin.managed import ManagedGateway
 from toolweave.gateway._console.app_pages import AppHost
 from toolweave.gateway._console.key_pages import KeyPages
 from toolweave.gateway._console.rendering import ConsolePages, static_file
@@ -21,13 +22,12 @@ from toolweave.gateway._console.sessions import ConsoleSessions
 from toolweave.gateway._console.task_pages import TaskPages
 from toolweave.gateway._console.tool_pages import OfferPages
 from toolweave.gateway._console.trust_pages import TrustPages
-from toolweave.gateway._managed import ManagedGateway
-from toolweave.gateway._recent_calls import RecentCalls
+from toolweave.gateway._observe.recent_calls import RecentCalls
 from toolweave.serve._http.asgi import Receive, Scope, Send
 
 if TYPE_CHECKING:
     from toolweave.gateway._console.run_pages import RunPages
-    from toolweave.gateway._runs import StoredRuns
+    from toolweave.gateway._observe.runs import StoredRuns
 
 _log = logging.getLogger("toolweave.gateway")
 

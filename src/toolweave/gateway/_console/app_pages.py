@@ -15,12 +15,12 @@ from toolweave._json_types import as_object, as_text, object_or_empty
 from toolweave._text import shortened
 from toolweave.config import is_loopback
 from toolweave.errors import RequestError
+from toolweave.gateway._admin.managed import ManagedGateway
 from toolweave.gateway._console.app_sandbox import AppSandbox, FrameOrigin
 from toolweave.gateway._console.forms import read_json
 from toolweave.gateway._console.requests import ConsolePage, ConsoleRefusal, ConsoleReply, ConsoleRequest, policy
 from toolweave.gateway._console.sessions import ConsoleSession, host_of
 from toolweave.gateway._console.trial import ask_gateway
-from toolweave.gateway._managed import ManagedGateway
 from toolweave.hub._hub import offer_names
 from toolweave.hub._naming import name_uri
 from toolweave.protocol import methods

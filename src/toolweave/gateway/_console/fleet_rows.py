@@ -13,8 +13,8 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from toolweave.connect import ConnectionState
-from toolweave.gateway._fleet import FleetReplies, Peer
-from toolweave.gateway._status import GatewayStatus, UpstreamStatus
+from toolweave.gateway._admin.status import GatewayStatus, UpstreamStatus
+from toolweave.gateway._replicas.fleet import FleetReplies, Peer
 
 PER_CALLER = "per caller"
 """The state of a server that is called as its callers, and so lacks nothing."""

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from toolweave._text import counted
+from toolweave.gateway._admin.managed import ManagedGateway
+from toolweave.gateway._callers.revoked_keys import KeyStatus
 from toolweave.gateway._console.fleet_rows import places_of, read_replies
 from toolweave.gateway._console.rendering import ConsolePages
 from toolweave.gateway._console.requests import ConsolePage, ConsoleRefusal, ConsoleReply, ConsoleRequest
-from toolweave.gateway._fleet import Peer
-from toolweave.gateway._managed import ManagedGateway
-from toolweave.gateway._revoked_keys import KeyStatus
+from toolweave.gateway._replicas.fleet import Peer
 from toolweave.serve._http.asgi import Receive
 from toolweave.serve._request import Json
 

@@ -14,7 +14,7 @@ from toolweave.errors import RunError
 from toolweave.gateway._console.forms import FormField, fields_of, read_fields, read_json
 from toolweave.gateway._console.rendering import ConsolePages
 from toolweave.gateway._console.requests import ConsolePage, ConsoleRefusal, ConsoleReply, ConsoleRequest
-from toolweave.gateway._runs import StoredRuns
+from toolweave.gateway._observe.runs import StoredRuns
 from toolweave.protocol.client_requests import ElicitationResult
 from toolweave.protocol.uris import web_address_problem
 from toolweave.serve._http.asgi import Receive

@@ -15,6 +15,8 @@ from toolweave.connect import ConnectionState, McpConnection
 from toolweave.connect._report import Step
 from toolweave.connect._state import StateChanged
 from toolweave.errors import ConfigError, DuplicateToolError, ServerError
+from toolweave.gateway._admin.managed import ManagedGateway
+from toolweave.gateway._admin.status import GatewayStatus, UpstreamStatus
 from toolweave.gateway._console.fleet_changes import outcome, report
 from toolweave.gateway._console.fleet_rows import (
     PER_CALLER,
@@ -28,8 +30,6 @@ from toolweave.gateway._console.fleet_rows import (
 from toolweave.gateway._console.forms import read_json
 from toolweave.gateway._console.rendering import ConsolePages, as_json
 from toolweave.gateway._console.requests import ConsolePage, ConsoleRefusal, ConsoleReply, ConsoleRequest
-from toolweave.gateway._managed import ManagedGateway
-from toolweave.gateway._status import GatewayStatus, UpstreamStatus
 from toolweave.hub._hub import caller_servers
 from toolweave.serve._http.asgi import Receive
 from toolweave.serve._request import Json

@@ -15,8 +15,8 @@ from toolweave.errors import RequestError
 from toolweave.gateway._console.fleet_rows import newest_rows, read_replies
 from toolweave.gateway._console.rendering import ConsolePages
 from toolweave.gateway._console.requests import ConsolePage, ConsoleReply, ConsoleRequest
-from toolweave.gateway._fleet import Fleet
-from toolweave.gateway._recent_tasks import RecentTask, RecentTasks
+from toolweave.gateway._observe.recent_tasks import RecentTask, RecentTasks
+from toolweave.gateway._replicas.fleet import Fleet
 from toolweave.protocol.input_required import INPUT_REQUIRED
 from toolweave.serve._http.asgi import Receive
 from toolweave.serve._request import Json

@@ -9,14 +9,14 @@ import msgspec
 
 from toolweave._text import counted
 from toolweave.definitions import tool_hash
+from toolweave.gateway._admin.managed import ManagedGateway
 from toolweave.gateway._console.app_pages import AppHost, ShownApp, app_uri
 from toolweave.gateway._console.fleet_rows import newest_rows, read_replies
 from toolweave.gateway._console.forms import FormField, fields_of, read_fields, read_json
 from toolweave.gateway._console.rendering import ConsolePages
 from toolweave.gateway._console.requests import ConsolePage, ConsoleRefusal, ConsoleReply, ConsoleRequest
 from toolweave.gateway._console.trial import TrialOutcome, try_tool
-from toolweave.gateway._managed import ManagedGateway
-from toolweave.gateway._recent_calls import RecentCall, RecentCalls
+from toolweave.gateway._observe.recent_calls import RecentCall, RecentCalls
 from toolweave.serve._http.asgi import Receive
 from toolweave.serve._request import Json
 from toolweave.tools import ToolSpec

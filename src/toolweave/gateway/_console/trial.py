@@ -16,8 +16,8 @@ import anyio
 from toolweave._json_types import without_members
 from toolweave._text import shortened
 from toolweave.errors import ProtocolError, RequestError
+from toolweave.gateway._admin.managed import ManagedGateway
 from toolweave.gateway._console.rendering import MAX_TEXT, as_json
-from toolweave.gateway._managed import ManagedGateway
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.protocol.content import ContentBlock, ImageContent

@@ -13,13 +13,13 @@ from toolweave.config import ServerConfig
 from toolweave.connect import McpConnection
 from toolweave.definitions import PinChange, Pins, ServerIdentity, allow, lock_path, tool_hash
 from toolweave.errors import ConfigError, ServerError, StoreError
-from toolweave.gateway._caller_hubs import signs_in
+from toolweave.gateway._admin.managed import ManagedGateway
+from toolweave.gateway._callers.hubs import signs_in
 from toolweave.gateway._console.fleet_changes import outcome, report
 from toolweave.gateway._console.fleet_rows import places_of, read_replies
 from toolweave.gateway._console.rendering import ConsolePages, as_json
 from toolweave.gateway._console.requests import ConsolePage, ConsoleRefusal, ConsoleReply, ConsoleRequest
-from toolweave.gateway._managed import ManagedGateway
-from toolweave.gateway._sign_in_first import sign_in_tool
+from toolweave.gateway._sign_in.sign_in_first import sign_in_tool
 from toolweave.oauth import SignInStatus, TokenKey, TokenStore, default_token_store, resource_of
 from toolweave.serve._http.asgi import Receive
 from toolweave.serve._request import Json, principal_name

@@ -1,0 +1,1 @@
+"""Stored runs and sessions: records, indexes, journals, and the calls that wait for a person."""

@@ -1,0 +1,1 @@
+"""Submitted runs: enqueued, executed by workers, handed over and resumed."""

@@ -1,0 +1,1 @@
+"""The callers of a gateway: who they are, and which upstreams each of them sees."""

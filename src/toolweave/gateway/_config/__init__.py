@@ -1,0 +1,1 @@
+"""The config of a gateway: read, checked, and compared with the config in use."""

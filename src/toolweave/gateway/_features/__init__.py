@@ -1,0 +1,1 @@
+"""The features of a gateway: the response to each method, and the fast path of plain calls."""

@@ -1,0 +1,1 @@
+"""Sign-ins of callers at upstreams."""

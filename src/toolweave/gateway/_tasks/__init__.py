@@ -1,0 +1,1 @@
+"""Tasks of upstreams, and slow calls that become tasks."""
