@@ -18,7 +18,7 @@ from toolweave.gateway._console.key_pages import KeyPages
 from toolweave.gateway._console.rendering import ConsolePages, static_file
 from toolweave.gateway._console.requests import ConsolePage, ConsoleRefusal, ConsoleReply, ConsoleRequest, read_request
 from toolweave.gateway._console.server_pages import ServerPages
-from toolweave.gateway._console.sessions import ConsoleSessions
+from toolweave.gateway._console.shared_sessions import SharedConsoleSessions
 from toolweave.gateway._console.task_pages import TaskPages
 from toolweave.gateway._console.tool_pages import OfferPages
 from toolweave.gateway._console.trust_pages import TrustPages
@@ -44,7 +44,7 @@ class ConsoleApp:
 
     def __init__(self, gateway: ManagedGateway, token: str, calls: RecentCalls, *, path: str = "/ui") -> None:
         self._path = path
-        self._sessions = ConsoleSessions(token)
+        self._sessions = SharedConsoleSessions(token, gateway.fleet.replicas)
         self._pages = pages = ConsolePages(gateway.name, runs=gateway.runs is not None)
         self._apps = apps = AppHost(gateway)
         servers = ServerPages(gateway, pages)
@@ -63,8 +63,12 @@ class ConsoleApp:
         return f"{self._path}/?token={self._sessions.new_link()}"
 
     async def run(self) -> None:
-        """Serve the sandbox at its own address, until cancelled."""
-        await self._apps.sandbox.run()
+        """Serve the sandbox at its own address and share sessions with the other replicas, until cancelled."""
+        end = self._sessions.listen()
+        try:
+            await self._apps.sandbox.run()
+        finally:
+            end()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -76,7 +80,13 @@ class ConsoleApp:
             asked = await read_request(scope, receive, self._path)
         except ConsoleRefusal as refusal:
             return ConsoleReply(refusal.status, str(refusal).encode(), [(b"content-type", b"text/plain")])
-        asked = asked._replace(session=self._sessions.of(asked.headers))
+        asked = asked._replace(session=await self._sessions.of(asked.headers))
+        reply = await self._safe_answer(asked, receive)
+        # before the reply: the browser may send its next request to another replica
+        await self._sessions.save(asked.session)
+        return reply
+
+    async def _safe_answer(self, asked: ConsoleRequest, receive: Receive) -> ConsoleReply:
         try:
             return await self._answer(asked, receive)
         except ConsoleRefusal as refusal:
@@ -96,9 +106,9 @@ class ConsoleApp:
         if asked.method == "POST":
             return await self._changed(asked, receive)
         if asked.session is None:
-            return self._signed_out(asked)
+            return await self._signed_out(asked)
         if "token" in asked.query:
-            self._sessions.opens(asked.query["token"])
+            await self._sessions.opens(asked.query["token"])
             return ConsoleReply.see(asked.url("/"))
         page = self._shown.get(asked.path)
         if page is None:
@@ -109,13 +119,13 @@ class ConsoleApp:
         """Answer a form, once it is sure that a page of this console sent it."""
         _check_origin(asked)
         if asked.path == "/sign-in":
-            return self._sign_in(asked)
+            return await self._sign_in(asked)
         if asked.session is None:
-            return self._signed_out(asked)
+            return await self._signed_out(asked)
         if not asked.session.takes(asked.form.get("csrf", "")):
             raise ConsoleRefusal(403, "The form is of another session: go back, reload the page and try again.")
         if asked.path == "/sign-out":
-            gone = self._sessions.end(asked.headers, asked.base)
+            gone = await self._sessions.end(asked.headers, asked.base)
             page = self._pages.page(asked._replace(session=None), "sign-in.html", problem="", said="Signed out.")
             return page._replace(headers=[*page.headers, gone])
         page = self._changing.get(asked.path)
@@ -123,21 +133,22 @@ class ConsoleApp:
             raise ConsoleRefusal(404, "This page does not exist.")
         return await page(asked, receive)
 
-    def _signed_out(self, asked: ConsoleRequest) -> ConsoleReply:
+    async def _signed_out(self, asked: ConsoleRequest) -> ConsoleReply:
         """Answer a browser that is not signed in."""
         if asked.fragment:
             return ConsoleReply(401, headers=[(b"hx-redirect", asked.url("/").encode())])
         token = asked.query.get("token")
         problem = ""
         if token is not None and asked.method == "GET":
-            if self._sessions.opens(token):
-                return self._welcome(asked)
-            problem = "This link was used before, or is older than an hour."
+            refused = await self._sessions.opens(token)
+            if refused is None:
+                return await self._welcome(asked)
+            problem = refused
         elif "signed" in asked.query:
             problem = "Your browser did not keep the cookie. From another machine, the console requires https."
         return self._pages.page(asked, "sign-in.html", status=401, problem=problem, said="")
 
-    def _welcome(self, asked: ConsoleRequest) -> ConsoleReply:
+    async def _welcome(self, asked: ConsoleRequest) -> ConsoleReply:
         """Sign in by a link.
 
         The page leads on by itself: browsers bring a strict cookie where our own page leads, but not on a redirect that
@@ -145,9 +156,9 @@ class ConsoleApp:
         """
         _log.warning("a browser signed in to the console by its link")
         page = self._pages.page(asked, "welcome.html", onward=asked.url("/"))
-        return page._replace(headers=[*page.headers, self._sessions.begin(asked.headers, asked.base)])
+        return page._replace(headers=[*page.headers, await self._sessions.begin(asked.headers, asked.base)])
 
-    def _sign_in(self, asked: ConsoleRequest) -> ConsoleReply:
+    async def _sign_in(self, asked: ConsoleRequest) -> ConsoleReply:
         match self._sessions.signs_in(asked.form.get("token", "").strip()):
             case None:
                 text = "There were too many attempts. Wait a minute."
@@ -159,7 +170,7 @@ class ConsoleApp:
             case True:
                 _log.warning("a browser signed in to the console with the admin token")
                 see = ConsoleReply.see(asked.url("/", signed="in"))
-                return see._replace(headers=[*see.headers, self._sessions.begin(asked.headers, asked.base)])
+                return see._replace(headers=[*see.headers, await self._sessions.begin(asked.headers, asked.base)])
         return self._pages.page(asked, "sign-in.html", status=status, problem=text, said="")
 
 

@@ -267,7 +267,7 @@ class AppHost:
 
     def _page(self, asked: ConsoleRequest) -> _OpenPage:
         page = self._open.get(asked.query.get("id", ""))
-        if page is None or page.session is not asked.session:
+        if page is None or page.session.csrf != asked.signed_in.csrf:
             raise ConsoleRefusal(404, "This page is no longer open: call its tool again.")
         return page
 

@@ -2,7 +2,7 @@
 
 A link that was printed becomes a cookie of the browser that opens it first; the admin token does the same by a form.
 Only digests are kept, and compared in constant time. Cookies know no ports, so that the port is in the name; a session
-is a random id, ends after twelve hours and with the process.
+is a random id, and ends after twelve hours. Here it ends with the process; `shared_sessions` has those of replicas.
 """
 
 from __future__ import annotations
@@ -33,10 +33,14 @@ class ConsoleSession:
         csrf: The token that its forms bring.
         until: When it ends, by the clock of the sessions.
         notices: Texts that its next page shows, each with whether it is a problem.
+
+    Args:
+        name: The value of its cookie, from which the token of its forms is derived: so all replicas have the same.
+        until: When it ends.
     """
 
-    def __init__(self, until: float) -> None:
-        self.csrf = secrets.token_urlsafe(32)
+    def __init__(self, name: str, until: float) -> None:
+        self.csrf = hmac.digest(name.encode("utf-8", "replace"), b"toolweave console form", "sha256").hex()
         self.until = until
         self.notices: deque[tuple[str, bool]] = deque(maxlen=_MAX_NOTICES)
 
@@ -58,7 +62,7 @@ class ConsoleSessions:
     """
 
     def __init__(self, token: str, clock: Callable[[], float] = time.monotonic) -> None:
-        self._token = _digest(token)
+        self._token = digest_of(token)
         self._clock = clock
         self._sessions: dict[bytes, ConsoleSession] = {}
         self._links: dict[bytes, float] = {}
@@ -70,66 +74,93 @@ class ConsoleSessions:
         self._drop_old()
         while len(self._links) >= _MAX_LINKS:
             del self._links[next(iter(self._links))]
-        self._links[_digest(token)] = self._clock() + LINK_SECONDS
+        self._links[digest_of(token)] = self._clock() + LINK_SECONDS
         return token
 
     def opens(self, token: str) -> bool:
         """Whether the token of a link is good, which it is not from now on."""
         self._drop_old()
-        return self._links.pop(_digest(token), None) is not None
+        return self._links.pop(digest_of(token), None) is not None
 
     def signs_in(self, token: str) -> bool | None:
         """Whether this is the admin token; None after too many attempts, until a minute has passed."""
         now = self._clock()
         if len(self._failed) == _MAX_ATTEMPTS and now - self._failed[0] < _ATTEMPTS_SECONDS:
             return None
-        if hmac.compare_digest(_digest(token), self._token):
+        if hmac.compare_digest(digest_of(token), self._token):
             return True
         self._failed.append(now)
         return False
 
     def begin(self, headers: Mapping[bytes, bytes], path: str) -> tuple[bytes, bytes]:
         """Begin a session; return the header that sets its cookie."""
+        return setting_cookie(headers, path, self.add())
+
+    def add(self) -> str:
+        """Begin a session; return the value of its cookie."""
+        name = secrets.token_urlsafe(32)
+        self.keep(name, SESSION_SECONDS)
+        return name
+
+    def keep(self, name: str, seconds: float) -> None:
+        """Keep the session of a cookie for so many seconds, unless it is kept already."""
         self._drop_old()
+        if digest_of(name) in self._sessions:
+            return
         while len(self._sessions) >= _MAX_SESSIONS:
             del self._sessions[next(iter(self._sessions))]
-        name = secrets.token_urlsafe(32)
-        self._sessions[_digest(name)] = ConsoleSession(self._clock() + SESSION_SECONDS)
-        return self._cookie(headers, path, name, int(SESSION_SECONDS))
+        self._sessions[digest_of(name)] = ConsoleSession(name, self._clock() + seconds)
+
+    def forget(self, name: str) -> None:
+        """End the session of a cookie."""
+        self._sessions.pop(digest_of(name), None)
 
     def of(self, headers: Mapping[bytes, bytes]) -> ConsoleSession | None:
         """Return the session of the browser that sent a request, or None."""
-        name = self._sent(headers)
+        name = sent_cookie(headers)
         if name is None:
             session = None
         else:
-            session = self._sessions.get(_digest(name))
+            session = self._sessions.get(digest_of(name))
         if session is not None and session.until > self._clock():
             return session
         return None
 
     def end(self, headers: Mapping[bytes, bytes], path: str) -> tuple[bytes, bytes]:
         """End the session of a browser; return the header that deletes its cookie."""
-        name = self._sent(headers)
+        name = sent_cookie(headers)
         if name is not None:
-            self._sessions.pop(_digest(name), None)
-        return self._cookie(headers, path, "", 0)
+            self.forget(name)
+        return deleting_cookie(headers, path)
 
     def _drop_old(self) -> None:
         now = self._clock()
         self._sessions = {name: one for name, one in self._sessions.items() if one.until > now}
         self._links = {token: until for token, until in self._links.items() if until > now}
 
-    def _sent(self, headers: Mapping[bytes, bytes]) -> str | None:
-        wanted = _cookie_name(headers)
-        return next((value for name, value in cookies_in(headers) if name == wanted), None)
 
-    def _cookie(self, headers: Mapping[bytes, bytes], path: str, value: str, seconds: int) -> tuple[bytes, bytes]:
-        # a browser keeps no Secure cookie of a plain http page on another machine: the console wants https there
-        secure = "" if is_loopback(host_of(headers)[0]) else "; Secure"
-        name = _cookie_name(headers)
-        text = f"{name}={value}; Path={path}; HttpOnly; SameSite=Strict{secure}; Max-Age={seconds}"
-        return b"set-cookie", text.encode("latin-1", "replace")
+def sent_cookie(headers: Mapping[bytes, bytes]) -> str | None:
+    """Return the value of the cookie that a request brings for its console, or None."""
+    wanted = _cookie_name(headers)
+    return next((value for name, value in cookies_in(headers) if name == wanted), None)
+
+
+def setting_cookie(headers: Mapping[bytes, bytes], path: str, value: str) -> tuple[bytes, bytes]:
+    """Return the header that sets the cookie of a session."""
+    return _cookie(headers, path, value, int(SESSION_SECONDS))
+
+
+def deleting_cookie(headers: Mapping[bytes, bytes], path: str) -> tuple[bytes, bytes]:
+    """Return the header that deletes the cookie of a session."""
+    return _cookie(headers, path, "", 0)
+
+
+def _cookie(headers: Mapping[bytes, bytes], path: str, value: str, seconds: int) -> tuple[bytes, bytes]:
+    # a browser keeps no Secure cookie of a plain http page on another machine: the console wants https there
+    secure = "" if is_loopback(host_of(headers)[0]) else "; Secure"
+    name = _cookie_name(headers)
+    text = f"{name}={value}; Path={path}; HttpOnly; SameSite=Strict{secure}; Max-Age={seconds}"
+    return b"set-cookie", text.encode("latin-1", "replace")
 
 
 def host_of(headers: Mapping[bytes, bytes]) -> tuple[str, str]:
@@ -146,5 +177,6 @@ def _cookie_name(headers: Mapping[bytes, bytes]) -> str:
     return f"toolweave-console-{host_of(headers)[1] or 'default'}"
 
 
-def _digest(token: str) -> bytes:
+def digest_of(token: str) -> bytes:
+    """Return the SHA-256 of a token."""
     return hashlib.sha256(token.encode("utf-8", "replace")).digest()

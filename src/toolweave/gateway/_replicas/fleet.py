@@ -70,6 +70,11 @@ class Fleet:
             self.here = Peer(replicas.name, replicas.id)
 
     @property
+    def replicas(self) -> Replicas | None:
+        """The replicas, or None for a gateway of one process."""
+        return self._replicas
+
+    @property
     def away(self) -> str | None:
         """The reason why no other replica can be reached now, or None."""
         return None if self._replicas is None else self._replicas.away
