@@ -30,7 +30,7 @@ from toolweave.gateway._console.sessions import (
     sent_cookie,
     setting_cookie,
 )
-from toolweave.gateway._replicas import Replicas
+from toolweave.gateway._replicas.replicas import Replicas
 from toolweave.state import Document
 
 Notice: TypeAlias = tuple[str, bool]
