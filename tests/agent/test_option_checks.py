@@ -36,7 +36,7 @@ def agent(**options: Any) -> Agent[Any]:
         ({"settings": {"temperature": 1}}, r"settings is ModelSettings\(...\), not"),
         ({"result_policy": {"most": 1}}, r"result_policy is ResultPolicy\(...\), not"),
         ({"history": "short"}, "history is a function of the messages, not str"),
-        ({"store": "runs.sqlite"}, r"store is a Store, such as .*open_store\(url\), not a text"),
+        ({"store": "runs.sqlite"}, r"store is a store, such as .*open_store\(url\), not str"),
         ({"system": 3}, "system is a text, not int"),
         ({"confirm": ["add"]}, r"confirm= is .* or a function of the call and the tool, not \['add'\]"),
         ({"confirm": "add"}, "confirm= is .* not 'add'"),
@@ -49,7 +49,7 @@ def test_an_option_that_would_decide_nothing_is_refused_by_name(options: dict[st
 
 
 def test_the_error_of_a_store_given_as_a_text_shows_no_password() -> None:
-    with pytest.raises(TypeError, match="store is a Store") as refused:
+    with pytest.raises(TypeError, match="store is a store") as refused:
         agent(store="redis://:hunter2@host")
     assert "hunter2" not in str(refused.value)
 

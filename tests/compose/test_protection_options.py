@@ -10,10 +10,13 @@ from typing import Any
 import pytest
 
 from toolweave import (
+    Agent,
+    Backend,
     Callbacks,
     CallContext,
     ConfigError,
     Hub,
+    McpConnection,
     ServerConfig,
     ToolCall,
     ToolRegistry,
@@ -21,10 +24,24 @@ from toolweave import (
     create_mcp_server,
     tool,
 )
+from toolweave.agent import Durable, RunStatuses
+from toolweave.compose import UserData
 from toolweave.config import ShapeRule
 from toolweave.definitions import ArgumentRule
-from toolweave.gateway import GatewayOptions, create_gateway
-from toolweave.middleware import AccessRule, AuditLog, CallBudget, RateLimit, Redaction, ResponseCache, Timing
+from toolweave.gateway import GatewayOptions, Replicas, create_gateway
+from toolweave.jobs import Lease
+from toolweave.middleware import (
+    AccessRule,
+    AuditLog,
+    CallBudget,
+    RateLimit,
+    Redaction,
+    ResponseCache,
+    StoreLimits,
+    Timing,
+)
+from toolweave.models import SamplingModel, ScriptedModel
+from toolweave.oauth import SharedTokenStore
 from toolweave.serve import (
     ApiKey,
     ApiKeyAuth,
@@ -34,6 +51,7 @@ from toolweave.serve import (
     HttpLimits,
     IntrospectionAuth,
     JwtAuth,
+    MemoryEventStore,
     OAuthClient,
     OAuthServer,
     ScopeRules,
@@ -42,7 +60,7 @@ from toolweave.serve import (
     Upstream,
     directory,
 )
-from toolweave.state import MemoryStore
+from toolweave.state import MemoryStore, RedisStore, SqliteStore, open_store
 from toolweave.tools import combined, filtered
 
 SECRET = "hunter2-hunter2-hunter2"
@@ -128,6 +146,29 @@ def alias(**options: Any) -> object:
     return ToolRegistry([add]).alias("plus", "add", **options)
 
 
+def connection(**options: Any) -> object:
+    return McpConnection(ServerConfig(command="server", name="s"), **options)
+
+
+def replicas(**options: Any) -> object:
+    given: dict[str, Any] = {"store": MemoryStore(), "keys": ["k" * 40], **options}
+    return Replicas(**given)
+
+
+def user_data(**options: Any) -> object:
+    given: dict[str, Any] = {"store": MemoryStore(), "principal": "ann", **options}
+    return UserData(**given)
+
+
+def lease(**options: Any) -> object:
+    given: dict[str, Any] = {"store": MemoryStore(), "collection": "c", "key": "k", **options}
+    return Lease(**given)
+
+
+def agent(**options: Any) -> object:
+    return Agent(ScriptedModel(["hi"]), **options)
+
+
 WRONG: list[tuple[Make, Mapping[str, object], str]] = [
     (key_auth, {"scopes": {"tools": {}}}, "ApiKeyAuth.scopes is ScopeRules(...), or None, not dict"),
     (key_auth, {"dpop": True}, "ApiKeyAuth.dpop is Dpop(...), or None, not bool"),
@@ -151,7 +192,11 @@ WRONG: list[tuple[Make, Mapping[str, object], str]] = [
     (introspection, {"client_secret": 5}, "IntrospectionAuth.client_secret is a string or a Secret, not int"),
     (introspection, {"client_id": None}, "IntrospectionAuth.client_id is a string, not NoneType"),
     (oauth_server, {"upstream": ISSUER}, "OAuthServer.upstream is Upstream.oidc(...), or another provider, not str"),
-    (oauth_server, {"store": SECRET}, "OAuthServer.store is a store, such as SqliteStore(path), not str"),
+    (
+        oauth_server,
+        {"store": SECRET},
+        "OAuthServer.store is a store, such as SqliteStore(path) or open_store(url), not",
+    ),
     (oauth_server, {"clients": {}}, "OAuthServer.clients is ClientRules(...), or None, not dict"),
     (oauth_server, {"allow": ["ann"]}, "OAuthServer.allow is a function, or None, not list"),
     (ClientRules, {"registration": "false"}, "ClientRules.registration is True or False, not str"),
@@ -172,7 +217,7 @@ WRONG: list[tuple[Make, Mapping[str, object], str]] = [
     (ScopeRules, {"includes": everyone}, "ScopeRules.includes is not awaited; give a plain function"),
     (Dpop, {"required": "no"}, "Dpop.required is True or False, not str"),
     (Dpop, {"nonce_keys": [SECRET * 2]}, "Dpop.nonce_keys is a list of bytes, not list"),
-    (Dpop, {"store": SECRET}, "Dpop.store is a store, such as SqliteStore(path), or None, not str"),
+    (Dpop, {"store": SECRET}, "Dpop.store is a store, such as SqliteStore(path) or open_store(url), or None, not str"),
     (Dpop, {"window_seconds": "60"}, "Dpop.window_seconds is a number, not str"),
     (HttpLimits, {"body_bytes": None}, "HttpLimits.body_bytes is a whole number, not NoneType"),
     (HttpLimits, {"sessions": "9"}, "HttpLimits.sessions is a whole number, not str"),
@@ -195,13 +240,62 @@ WRONG: list[tuple[Make, Mapping[str, object], str]] = [
     (gateway, {"tools": [add]}, "tools is a toolset, such as hub.filtered([...]), or None, not list"),
     (gateway, {"patience": "60"}, "patience is a number, not str"),
     (gateway, {"token_store": SECRET}, "token_store is a token store, such as FileTokenStore(path), or None, not str"),
-    (gateway, {"task_store": SECRET}, "task_store is a store, such as SqliteStore(path), or None, not str"),
+    (
+        gateway,
+        {"task_store": SECRET},
+        "task_store is a store, such as SqliteStore(path) or open_store(url), or None, not",
+    ),
     (gateway, {"replicas": SECRET}, "replicas is Replicas(...), or None, not str"),
     (gateway, {"slow_call_seconds": "5"}, "slow_call_seconds is a number, not str"),
     (GatewayOptions, {"names": "a"}, "GatewayOptions.names is a list of strings, not str"),
     (GatewayOptions, {"auth": SECRET}, "auth is an authorization, such as ApiKeyAuth(...)"),
     (GatewayOptions, {"ui": "no"}, "GatewayOptions.ui is True or False, or None, not str"),
     (GatewayOptions, {"middleware": everyone}, "middleware= takes a sequence of middleware"),
+    (app, {"event_store": "memory"}, "event_store is an event store, such as MemoryEventStore(), or None, not str"),
+    (
+        app,
+        {"event_store": MemoryEventStore},
+        "event_store is an event store, such as MemoryEventStore(), or None, not the",
+    ),
+    (
+        app,
+        {"event_store": MemoryStore()},
+        "event_store is an event store, such as MemoryEventStore(), or None, not Mem",
+    ),
+    (MemoryEventStore, {"size": "100"}, "MemoryEventStore.size is a number, not str"),
+    (server, {"sampling": "openai:gpt-5"}, "sampling is SamplingModel(model), or None, not str"),
+    (server, {"sampling": ScriptedModel(["hi"])}, "sampling is SamplingModel(model), or None, not ScriptedModel"),
+    (server, {"sampling": SamplingModel}, "sampling is SamplingModel(model), or None, not the class SamplingModel"),
+    (Callbacks, {"sampling": "openai:gpt-5"}, "sampling must be callable or None, not str"),
+    (connection, {"callbacks": {"sampling": everyone}}, "callbacks is Callbacks(...), not dict"),
+    (lambda: McpConnection({"command": "x"}), {}, "config is a ServerConfig; connect_mcp takes an entry"),  # pyright: ignore[reportArgumentType]
+    (replicas, {"group": 5}, "Replicas.group is a string, not int"),
+    (replicas, {"keys": SECRET}, "Replicas.keys is a list of secrets, not str"),
+    *[
+        (make, {"store": store}, f"{owner}store is a store, such as SqliteStore(path) or open_store(url), {shown}")
+        for make, owner in (
+            (replicas, "Replicas."),
+            (StoreLimits, "StoreLimits."),
+            (SharedTokenStore, "SharedTokenStore."),
+            (RunStatuses, "RunStatuses."),
+            (Durable, "Durable."),
+            (Backend, "Backend."),
+            (user_data, "UserData."),
+            (lease, "Lease."),
+            (agent, ""),
+        )
+        for store, shown in ((f"redis://:{SECRET}@host", "not str"), (MemoryStore, "not the class MemoryStore"))
+    ],
+    (agent, {"backend": f"redis://:{SECRET}@host"}, "backend is a backend, such as Backend(url), not str"),
+    (user_data, {"token_stores": [MemoryStore()]}, "UserData.token_stores is a list of token stores, not list"),
+    (user_data, {"audit_logs": "audit.jsonl"}, "UserData.audit_logs is a list of paths, not str"),
+    (SqliteStore, {"path": 5}, "SqliteStore.path is a path, or None, not int"),
+    (SqliteStore, {"path": "x.db", "clock": 5}, "SqliteStore.clock is a function that returns the time in seconds"),
+    (SqliteStore, {"path": "x.db", "busy_seconds": "5"}, "SqliteStore.busy_seconds is a number of seconds, not str"),
+    (MemoryStore, {"max_bytes": "5"}, "MemoryStore.max_bytes is a number of bytes, not str"),
+    (RedisStore, {"url": 5}, "RedisStore.url is a text, not int"),
+    (RedisStore, {"url": "redis://host", "prefix": 5}, "RedisStore.prefix is a text, not int"),
+    (open_store, {"text": 5}, "open_store takes a path or a URL as a text, not int"),
     (Callbacks, {"sampling_tools": "no"}, "sampling_tools is True or False, not str"),
     (Callbacks, {"roots": 5}, "roots must be a sequence of roots, a callable or None, not int"),
     (Callbacks, {"roots": [5]}, "each of roots must be a path, a file URI or a Root, not int"),
@@ -245,6 +339,15 @@ REFUSED: list[tuple[Make, Mapping[str, object], str]] = [
     (ClientRules, {"unused_days": math.nan}, "ClientRules.unused_days is a finite number"),
     (SessionRules, {"ttl_seconds": math.inf}, "SessionRules.ttl_seconds is a finite number"),
     (gateway, {"idle_seconds": math.nan}, "idle_seconds is a finite number"),
+    # With such a bound nothing is ever dropped.
+    (MemoryEventStore, {"size": math.nan}, "MemoryEventStore.size is a finite number of at least 0, not nan"),
+    (MemoryEventStore, {"max_bytes": math.inf}, "MemoryEventStore.max_bytes is a finite number of at least 0, not inf"),
+    (app, {"event_store": MemoryEventStore(), "retry_interval": -1}, "retry_interval is a finite number of at least 0"),
+    (MemoryStore, {"max_documents": math.nan}, "MemoryStore.max_documents is a number of documents, finite and"),
+    (SqliteStore, {"path": "x.db", "busy_seconds": math.nan}, "SqliteStore.busy_seconds is a number of seconds, fin"),
+    (RedisStore, {"url": "redis://host", "wait_seconds": math.inf}, "RedisStore.wait_seconds is a number of seconds"),
+    (Backend, {"redelivery_seconds": math.nan}, "Backend.redelivery_seconds is a number of seconds, finite"),
+    (lease, {"seconds": math.nan}, "Lease.seconds is a number of seconds, finite"),
     (key_auth, {"authorization_servers": [5], "resource": AUDIENCE}, "authorization_servers is a text or a list"),
     (gateway, {"disclosure": "serach"}, "disclosure must be one of"),
     (config, {"sensitive": SECRET}, "'sensitive' must be a list of strings, not a string"),

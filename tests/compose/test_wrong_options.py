@@ -75,7 +75,7 @@ def test_a_directory_is_refused_as_a_server_with_the_server_that_offers_it(tmp_p
         ),
         (
             lambda: create_mcp_server("s", store="x.db"),  # pyright: ignore[reportArgumentType]
-            "store is a store, such as SqliteStore(path), or None, not str",
+            "store is a store, such as SqliteStore(path) or open_store(url), or None, not str",
         ),
         (lambda: create_mcp_server("s", logging="no"), "logging is True or False, not str"),  # pyright: ignore[reportArgumentType]
     ],

@@ -145,7 +145,7 @@ class Agent(Generic[OutT_co]):
     ) -> None:
         check_options(
             AgentOptions(name=name, system=system, max_steps=max_steps, defer_tools=defer_tools, limits=limits),
-            AgentOptions(retention=retention, waiting=waiting),
+            AgentOptions(backend=backend, retention=retention, waiting=waiting),
             AgentOptions(settings=settings, result_policy=result_policy, history=history, store=store),
             AgentOptions(on_unknown=on_unknown, on_transport_error=on_transport_error, on_error=on_error),
         )

@@ -16,6 +16,7 @@ from toolweave.jobs import WorkBackend
 from toolweave.jobs._retention import Retention
 from toolweave.models._base import Model, ModelSettings
 from toolweave.state import Store
+from toolweave.state._checks import check_store
 from toolweave.tools._call import CallContext
 from toolweave.tools._option_checks import check_choice, check_type
 from toolweave.tools._truncation import ResultPolicy
@@ -81,8 +82,9 @@ def check_options(*given: AgentOptions) -> None:
         check_type(name, options[name], wanted, shown)
     if options["max_steps"] < 1:
         raise ValueError(f"max_steps is at least 1, not {options['max_steps']}")
-    if isinstance(options["store"], str):
-        raise TypeError("store is a Store, such as SqliteStore(path) or open_store(url), not a text")
+    if options["store"] is not None:
+        check_store("store", options["store"])
+    check_type("backend", options["backend"], WorkBackend, "a backend, such as Backend(url)")
     if options["history"] is not None and not callable(options["history"]):
         raise TypeError(f"history is a function of the messages, not {type(options['history']).__name__}")
     check_choice("on_unknown", options["on_unknown"], UNKNOWN_POLICIES[:-1])

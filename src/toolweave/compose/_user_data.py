@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -28,10 +28,18 @@ from toolweave.serve._request import issuer_of, principal_name, principal_of
 from toolweave.serve._sessions import SESSIONS
 from toolweave.serve._user_documents import task_owners, user_documents
 from toolweave.state import Delete, Store, iter_documents
+from toolweave.state._checks import check_store
 from toolweave.state._deletions import deletions, write_deletions
 from toolweave.state._store import CompactableStore, ListableStore
+from toolweave.tools._option_checks import check_kinds, list_of
 
 T = TypeVar("T")
+
+
+_KINDS = {
+    "token_stores": list_of(TokenStore, "a list of token stores"),
+    "audit_logs": list_of((str, Path), "a list of paths"),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +96,7 @@ class UserData:
 
     Raises:
         ConfigError: The principal is empty.
+        TypeError: An option has another type.
     """
 
     def __init__(
@@ -95,9 +104,11 @@ class UserData:
         store: Store,
         principal: str,
         *,
-        token_stores: Iterable[TokenStore] = (),
-        audit_logs: Iterable[str | Path] = (),
+        token_stores: Collection[TokenStore] = (),
+        audit_logs: Collection[str | Path] = (),
     ) -> None:
+        check_store("UserData.store", store)
+        check_kinds({"token_stores": token_stores, "audit_logs": audit_logs}, _KINDS, owner="UserData")
         if not principal:
             raise ConfigError("the principal is empty: name the user")
         self._store = store

@@ -50,7 +50,7 @@ from toolweave.protocol.logs import LogLevel
 from toolweave.protocol.skipped_parts import SkippedPart
 from toolweave.tools._call import CallContext, ProgressCallback, ToolCall
 from toolweave.tools._names import unknown_tool
-from toolweave.tools._option_checks import check_type
+from toolweave.tools._option_checks import check_type, type_error
 from toolweave.tools._result import ToolResult
 from toolweave.tools._toolset import ToolList, ToolsChanged, Toolset, ToolSnapshot, Unsubscribe
 from toolweave.tools._wrappers import BaseToolset
@@ -78,6 +78,10 @@ class McpConnection(EventSubscriptions, SkillFeatures, Openable, BaseToolset):
         stand_in: ClientStandIn | None = None,
         endless: bool = False,
     ) -> None:
+        if not isinstance(config, ServerConfig):  # pyright: ignore[reportUnnecessaryIsInstance] - callers pass anything
+            raise type_error("config", config, "a ServerConfig; connect_mcp takes an entry, a URL or a command too")
+        if not isinstance(callbacks, Callbacks):  # pyright: ignore[reportUnnecessaryIsInstance] - as above
+            raise type_error("callbacks", callbacks, "Callbacks(...)")
         self.config = config
         self._lazy = lazy
         self._events = EventListeners(config.name)

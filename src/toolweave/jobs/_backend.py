@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Self
 from toolweave.errors import StoreError
 from toolweave.jobs._retention import Retention
 from toolweave.state import MemoryStore, Store
+from toolweave.state._checks import check_amount, check_store
 from toolweave.state._redis_address import REDIS_SCHEMES, RedisAddress, split_name
 
 if TYPE_CHECKING:
@@ -62,6 +63,10 @@ class Backend:
     ) -> None:
         if retention is not None and not isinstance(retention, Retention):  # pyright: ignore[reportUnnecessaryIsInstance] - callers pass anything
             raise TypeError(f"retention is Retention(...), not {type(retention).__name__}")
+        if store is not None:
+            check_store("Backend.store", store)
+        if redelivery_seconds is not None:
+            check_amount("Backend.redelivery_seconds", redelivery_seconds, "a number of seconds")
         place, found, address = _read(url)
         self.name: str = name or found or "toolweave"
         self.where: str = "memory://" if address is None else address.place

@@ -27,6 +27,7 @@ from toolweave._json_types import Json, JsonObject
 from toolweave.errors import StoreError
 from toolweave.jobs._backoff import Sleep
 from toolweave.state import Change, Delete, Document, Put, Store, listening, signal
+from toolweave.state._checks import check_amount, check_store
 
 LEASE_SECONDS = 15.0
 """Lifetime of a lease without renewal, in seconds; the lease of a dead process of this machine ends at once."""
@@ -78,6 +79,8 @@ class Lease:
         sleep: Sleep = anyio.sleep,
         strict: bool = False,
     ) -> None:
+        check_store("Lease.store", store)
+        check_amount("Lease.seconds", seconds, "a number of seconds")
         self._store = store
         self._collection = collection
         self._key = key

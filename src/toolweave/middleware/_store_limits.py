@@ -18,6 +18,7 @@ import anyio
 from toolweave.errors import StoreError
 from toolweave.middleware._limit_store import MemoryLimits
 from toolweave.state import Store
+from toolweave.state._checks import check_store
 from toolweave.state._store import BoundedStore
 
 _log = logging.getLogger("toolweave.middleware")
@@ -77,6 +78,7 @@ class StoreLimits:
         clock: Callable[[], float] = time.time,
         watch: StoreWatch | None = None,
     ) -> None:
+        check_store("StoreLimits.store", store)
         if isinstance(store, BoundedStore):
             self._store = store.within(_ASK_SECONDS)
         else:

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import get_args
 
 from toolweave.jobs._queue import WorkBackend
+from toolweave.serve._sampling import AnswersSampling
 from toolweave.serve._sessions import SessionRules
 from toolweave.serve._tools import ExposeErrors
-from toolweave.state import Store
+from toolweave.state._checks import STORE_TYPE, is_store
 from toolweave.tools._option_checks import (
     COUNT,
     FLAG,
@@ -28,10 +29,11 @@ _KINDS: Mapping[str, OptionKind] = {
     "repair_arguments": FLAG,
     "ttl_ms": COUNT._replace(shown="a whole number of milliseconds"),
     "tasks": instance_of(Mapping, "a mapping of tool names to rules"),
-    "store": instance_of(Store, "a store, such as SqliteStore(path)").or_none,
+    "store": OptionKind(is_store, STORE_TYPE).or_none,
     "backend": instance_of(WorkBackend, "a backend, such as Backend(url)").or_none,
     "logging": FLAG,
     "request_state_keys": SECRETS.or_none,
+    "sampling": instance_of(AnswersSampling, "SamplingModel(model)").or_none,
     "sessions": instance_of(SessionRules, "SessionRules(...)"),
 }
 

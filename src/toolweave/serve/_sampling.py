@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import anyio
 
@@ -23,6 +23,7 @@ _OURS = ABILITIES["sampling.tools"]
 """A model has no context of other servers to give, as a client may have."""
 
 
+@runtime_checkable
 class AnswersSampling(Protocol):
     """Answers the parameters of `sampling/createMessage`: `SamplingModel` of `toolweave.models`."""
 

@@ -21,6 +21,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from toolweave.errors import StoreError
+from toolweave.state._checks import check_amount, check_clock
 from toolweave.state._signals import SignalListener, SignalListeners
 from toolweave.state._store import Change, Document, Put, to_json
 
@@ -72,6 +73,10 @@ class MemoryStore:
         max_documents: Maximum number of documents.
         max_bytes: Maximum bytes of JSON, keys included.
         clock: Returns the time in seconds, for ttl.
+
+    Raises:
+        TypeError: An option has another type.
+        ValueError: A number is negative or not finite.
     """
 
     def __init__(
@@ -81,6 +86,9 @@ class MemoryStore:
         max_bytes: int = 256 * 1024 * 1024,
         clock: Callable[[], float] = time.time,
     ) -> None:
+        check_amount("MemoryStore.max_documents", max_documents, "a number of documents")
+        check_amount("MemoryStore.max_bytes", max_bytes, "a number of bytes")
+        check_clock("MemoryStore.clock", clock)
         self._max_documents = max_documents
         self._max_bytes = max_bytes
         self._clock = clock

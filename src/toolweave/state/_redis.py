@@ -19,6 +19,7 @@ from typing import Any, Self
 import anyio
 
 from toolweave.errors import StoreError
+from toolweave.state._checks import check_amount, check_clock
 from toolweave.state._redis_address import RedisAddress
 from toolweave.state._redis_connections import RedisConnections
 from toolweave.state._redis_scripts import COMPACT, READ, SCAN, SIGNAL, WRITE, RedisScript
@@ -64,6 +65,11 @@ class RedisStore:
         clock: Callable[[], float] | None = None,
         wait_seconds: float = 10.0,
     ) -> None:
+        check_amount("RedisStore.wait_seconds", wait_seconds, "a number of seconds")
+        check_clock("RedisStore.clock", clock)
+        for name, value in (("url", url), ("prefix", prefix)):
+            if not isinstance(value, str):  # pyright: ignore[reportUnnecessaryIsInstance] - callers pass anything
+                raise TypeError(f"RedisStore.{name} is a text, not {type(value).__name__}")
         if not prefix or "{" in prefix or "}" in prefix:
             raise ValueError(f"a prefix is a text without braces, not {prefix!r}")
         self._address = RedisAddress(url)

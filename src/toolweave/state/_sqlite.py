@@ -24,6 +24,7 @@ from typing import Any, Self, TypeVar
 import anyio
 
 from toolweave.errors import StoreError
+from toolweave.state._checks import check_amount, check_clock
 from toolweave.state._migrations import CheckedFile, open_database, savepoint, writing
 from toolweave.state._signals import SignalListener, SignalListeners
 from toolweave.state._store import Change, Document, Put, to_json
@@ -62,7 +63,8 @@ class SqliteStore:
         busy_seconds: How long to wait for other processes that write.
 
     Raises:
-        ValueError: The path is `":memory:"`; that is what `MemoryStore` is for.
+        TypeError: An option has another type.
+        ValueError: The path is `":memory:"`; that is what `MemoryStore` is for. Or the seconds are not finite.
     """
 
     def __init__(
@@ -72,6 +74,10 @@ class SqliteStore:
         clock: Callable[[], float] = time.time,
         busy_seconds: float = 10.0,
     ) -> None:
+        if path is not None and not isinstance(path, (str, Path)):  # pyright: ignore[reportUnnecessaryIsInstance] - callers pass anything
+            raise TypeError(f"SqliteStore.path is a path, or None, not {type(path).__name__}")
+        check_amount("SqliteStore.busy_seconds", busy_seconds, "a number of seconds")
+        check_clock("SqliteStore.clock", clock)
         if str(path) == ":memory:":
             raise ValueError("a SqliteStore is a file; use MemoryStore() for a store in memory")
         # independent of later changes of the working directory

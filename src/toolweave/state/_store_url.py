@@ -21,8 +21,11 @@ def open_store(text: str) -> Store:
     the URL that of the backend with this name; `memory://` is a `MemoryStore`.
 
     Raises:
+        TypeError: It is not a text.
         StoreError: The URL is empty, has another scheme, or is not understood. The message has no secret.
     """
+    if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance] - callers pass anything
+        raise TypeError(f"open_store takes a path or a URL as a text, not {type(text).__name__}")
     scheme, separator, rest = text.partition("://")
     scheme = scheme.lower()
     if not text.strip():

@@ -33,10 +33,13 @@ class OptionKind(NamedTuple):
 
 
 def instance_of(kind: type[object] | tuple[type[object], ...], shown: str) -> OptionKind:
-    """Return the kind of an option that is an object of a class, or of one of several."""
+    """Return the kind of an option that is an object of a class, or of one of several; not the class itself.
+
+    A class has the members of a protocol as well as its objects, and would fail in its first use.
+    """
 
     def fits(value: object) -> bool:
-        return isinstance(value, kind)
+        return isinstance(value, kind) and not isinstance(value, type)
 
     return OptionKind(fits, shown)
 
@@ -176,4 +179,6 @@ def check_type(name: str, value: object, wanted: type[object] | tuple[type[objec
 def type_error(name: str, value: object, shown: str) -> TypeError:
     """Return the error for an option of another type than the `shown` one."""
     # The type alone: a value in the wrong place may be a secret, such as a URL with a password.
+    if isinstance(value, type):
+        return TypeError(f"{name} is {shown}, not the class {value.__name__}")
     return TypeError(f"{name} is {shown}, not {type(value).__name__}")

@@ -35,6 +35,7 @@ from toolweave.models._serialization import (
     messages_to_json,
 )
 from toolweave.state import Document, Put, Store, iter_documents
+from toolweave.state._checks import check_store
 from toolweave.tools._spec import ToolSpec
 
 _log = logging.getLogger("toolweave.agent")
@@ -77,6 +78,7 @@ class Durable:
         waiting: WaitingPolicy | None = None,
         queue: WorkQueue | None = None,
     ) -> None:
+        check_store("Durable.store", store)
         self.store = store
         self.queue = queue
         kept = retention or Retention()

@@ -39,6 +39,7 @@ from toolweave.jobs._lease import ask_to_cancel, is_held, is_living
 from toolweave.jobs._queued import QueuedJobs, queued_jobs
 from toolweave.protocol.client_requests import ElicitationResult
 from toolweave.state import Document, Store, iter_documents
+from toolweave.state._checks import check_store
 
 _log = logging.getLogger("toolweave.agent")
 
@@ -113,6 +114,7 @@ class RunStatuses:
     """
 
     def __init__(self, store: Store, *, clock: Callable[[], float] = time.time, queue: WorkQueue | None = None) -> None:
+        check_store("RunStatuses.store", store)
         self._store = store
         self._clock = clock
         self._queue = queue

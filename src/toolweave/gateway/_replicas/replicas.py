@@ -43,13 +43,16 @@ from toolweave.gateway._replicas.sealing import SealingKeys
 from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.serve._request import Json
 from toolweave.state import Delete, Put, Store, iter_documents, listening
+from toolweave.state._checks import check_store
 from toolweave.state._redis_address import RedisAddress, split_name
 from toolweave.state._store import MovingStore
+from toolweave.tools._option_checks import SECRETS, TEXT, check_kinds
 
 ActT = TypeVar("ActT")
 
 _log = logging.getLogger("toolweave.gateway")
 
+_KINDS = {"keys": SECRETS, "group": TEXT}
 _KNOWN = "gateway-known"
 _LIVING = "gateway-living"
 _MAIL = "gateway-mail"
@@ -160,10 +163,13 @@ class Replicas:
         away: Why the store cannot be used now, or None.
 
     Raises:
+        TypeError: An option has another type.
         ValueError: A key is too short, or none was given.
     """
 
     def __init__(self, store: Store, keys: Sequence[str | bytes], *, group: str = "") -> None:
+        check_store("Replicas.store", store)
+        check_kinds({"keys": keys, "group": group}, _KINDS, owner="Replicas")
         self.id: str = secrets.token_hex(8)
         self.name: str = f"{socket.gethostname()}/{os.getpid()}"
         self.store = store

@@ -12,7 +12,7 @@ import sys
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeAlias, TypedDict
+from typing import Any, Literal, Protocol, TypeAlias, TypedDict, runtime_checkable
 
 import anyio
 
@@ -21,6 +21,7 @@ from toolweave.serve._http.response import event_of
 from toolweave.serve._http.session_peers import SharedEvent, SharedEvents
 from toolweave.serve._request_state import from_base64url, to_base64url
 from toolweave.serve._task_spawner import SpawnsTasks
+from toolweave.tools._option_checks import check_number
 
 _log = logging.getLogger("toolweave.serve._http.app")
 
@@ -38,6 +39,7 @@ class StoredEvent:
     event_id: str | None = None
 
 
+@runtime_checkable
 class EventStore(Protocol):
     """Stores events; has the interface of the SDK's `EventStore`, so that stores written for it fit.
 
@@ -75,9 +77,15 @@ class MemoryEventStore:
     Args:
         size: Maximum number of events; the oldest are dropped first.
         max_bytes: Maximum size of all messages together, likewise.
+
+    Raises:
+        TypeError: One of them is not a number.
+        ValueError: One of them is negative or not finite: nothing would ever be dropped.
     """
 
     def __init__(self, size: int = 10_000, *, max_bytes: int = 64_000_000) -> None:
+        check_number("MemoryEventStore.size", size)
+        check_number("MemoryEventStore.max_bytes", max_bytes)
         self._events: OrderedDict[str, tuple[str, Any]] = OrderedDict()
         self._size = size
         self._max_bytes = max_bytes

@@ -13,7 +13,7 @@ from toolweave.serve._http.asgi import App
 from toolweave.serve._http.events import EventStore
 from toolweave.serve._http.limits import HttpLimits
 from toolweave.serve._option_types import check_auth
-from toolweave.tools._option_checks import COUNT, FLAG, TEXT, TEXTS, OptionKind, check_kinds, instance_of
+from toolweave.tools._option_checks import COUNT, FLAG, TEXT, TEXTS, OptionKind, check_kinds, check_number, instance_of
 
 if TYPE_CHECKING:
     from toolweave.serve._auth.token_auth import TokenAuth
@@ -74,6 +74,7 @@ _KINDS: Mapping[str, OptionKind] = {
     # A text such as "false" would count as true.
     **dict.fromkeys(("stateless", "json_response", "rest"), FLAG),
     "health_path": TEXT.or_none,
+    "event_store": instance_of(EventStore, "an event store, such as MemoryEventStore()").or_none,
     "retry_interval": COUNT.or_none._replace(shown="a whole number of milliseconds, or None"),
     "middleware": OptionKind(_is_function_list, "a list of functions that wrap an app"),
     "server_card": instance_of((bool, str), "True, False or the address of the host"),
@@ -103,6 +104,8 @@ class CompleteHttpOptions:
     def __post_init__(self) -> None:
         check_kinds(self, _KINDS)
         check_auth(self.auth)
+        if self.retry_interval is not None:
+            check_number("retry_interval", self.retry_interval)
         if not self.path.startswith("/") or self.path == self.health_path:
             raise ConfigError(f"path {self.path!r} must start with '/' and not be that of the health check")
         if isinstance(self.server_card, str) and web_address_problem(self.server_card) is not None:

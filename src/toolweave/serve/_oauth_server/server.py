@@ -25,7 +25,8 @@ from toolweave.serve._oauth_server.upstream import Upstream
 from toolweave.serve._oauth_server.upstream_client import UpstreamClient
 from toolweave.serve._request import Identity
 from toolweave.state import Store
-from toolweave.tools._option_checks import FUNCTION, TEXT, check_kinds, instance_of
+from toolweave.state._checks import STORE_TYPE, is_store
+from toolweave.tools._option_checks import FUNCTION, TEXT, OptionKind, check_kinds, instance_of
 
 _log = logging.getLogger("toolweave.serve._oauth_server")
 
@@ -45,7 +46,7 @@ Admits: TypeAlias = Callable[[JsonObject], bool | Awaitable[bool]]
 _KINDS = {
     "url": TEXT,
     "upstream": instance_of(Upstream, "Upstream.oidc(...), or another provider"),
-    "store": instance_of(Store, "a store, such as SqliteStore(path)"),
+    "store": OptionKind(is_store, STORE_TYPE),
     "clients": instance_of(ClientRules, "ClientRules(...)").or_none,
     "allow": FUNCTION.or_none,
 }

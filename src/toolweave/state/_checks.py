@@ -1,0 +1,65 @@
+"""Checks of what is given for a store, and of a store's own options: a wrong type would fail in its first use."""
+
+from __future__ import annotations
+
+import math
+
+from toolweave._json_types import as_number
+from toolweave.state._store import Store
+
+STORE_TYPE = "a store, such as SqliteStore(path) or open_store(url)"
+
+
+def is_store(value: object) -> bool:
+    """Return whether a value is a store; its class is not."""
+    return isinstance(value, Store) and not isinstance(value, type)
+
+
+def check_store(name: str, value: object) -> None:
+    """Check an option that is a store.
+
+    Args:
+        name: The option, and the class that has it.
+        value: The value.
+
+    Raises:
+        TypeError: It has another type. The error shows no value, which may be a URL with a password.
+    """
+    if not is_store(value):
+        raise TypeError(f"{name} is {STORE_TYPE}, not {_shown_type(value)}")
+
+
+def check_amount(name: str, value: object, noun: str, least: float = 0.0) -> None:
+    """Check a number that is finite and not below a bound.
+
+    Args:
+        name: The option, and the class that has it.
+        value: The value.
+        noun: The type in words, such as `a number of seconds`.
+        least: The bound.
+
+    Raises:
+        TypeError: It has another type.
+        ValueError: It is lower, infinite, or not a number (NaN), which every comparison would let through.
+    """
+    number = as_number(value)
+    if number is None:
+        raise TypeError(f"{name} is {noun}, not {_shown_type(value)}")
+    if not least <= number < math.inf:
+        raise ValueError(f"{name} is {noun}, finite and at least {least:g}, not {value!r}")
+
+
+def check_clock(name: str, value: object) -> None:
+    """Check a function that returns the time; None passes.
+
+    Raises:
+        TypeError: It is not a function.
+    """
+    if value is not None and not callable(value):
+        raise TypeError(f"{name} is a function that returns the time in seconds, not {_shown_type(value)}")
+
+
+def _shown_type(value: object) -> str:
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    return type(value).__name__
