@@ -1,4 +1,4 @@
-"""The console and the pages of the site in each browser of this machine: Chromium and WebKit."""
+"""The console and the pages of the site in each browser of this machine: Chromium, Firefox and WebKit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from tests.browser.picturing import WIDE, take_both
-from tests.browser.windows import SECONDS, Window, browsers, opened_window
+from tests.browser.programs import SECONDS
+from tests.browser.windows import Window, browsers, opened_window
 from tests.console.conftest import link, served
 from tests.docs.site import make
 from tests.gateway.running import gateway, write_gateway_config

@@ -1,7 +1,7 @@
-"""Windows of the browsers that this machine has, driven in one way: Chromium and WebKit.
+"""Windows of the browsers that this machine has, driven in one way: Chromium, Firefox and WebKit.
 
-Chromium is driven by Playwright. WebKit is the one of GTK, driven by its `WebKitWebDriver` over HTTP, on a display
-without a screen. Elements are named by XPath, which both understand.
+Chromium is driven by Playwright, Firefox over WebDriver BiDi. WebKit is the one of GTK, driven by its
+`WebKitWebDriver` over HTTP, on a display without a screen. Elements are named by XPath, which all of them understand.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import json
 import os
 import shutil
 import socket
-import subprocess
 import time
 import urllib.error
 import urllib.request
@@ -21,11 +20,13 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
-__all__ = ["SECONDS", "Window", "browsers", "opened_window"]
+from tests.browser.firefox import opened_firefox
+from tests.browser.programs import SECONDS, found_program, running_program
 
-SECONDS = 60
-"""How long a window waits for an element."""
+__all__ = ["Window", "browsers", "opened_window"]
+
 _CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
+_FIREFOX = ("firefox", "firefox-esr")
 _ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
 
 
@@ -60,8 +61,10 @@ class Window(Protocol):
 def browsers() -> list[str]:
     """Return the names of the browsers of this machine that tests can drive."""
     found: list[str] = []
-    if _program(_CHROMIUM) and _has_playwright():
+    if found_program(_CHROMIUM) and _has_playwright():
         found.append("chromium")
+    if found_program(_FIREFOX):
+        found.append("firefox")
     if shutil.which("WebKitWebDriver") and shutil.which("Xvfb") and _mini_browsers():
         found.append("webkit")
     return found
@@ -73,6 +76,8 @@ def opened_window(browser: str, folder: Path) -> Generator[Window]:
     with ExitStack() as stack:
         if browser == "webkit":
             yield stack.enter_context(_webkit(folder))
+        elif browser == "firefox":
+            yield stack.enter_context(opened_firefox(found_program(_FIREFOX) or "firefox", folder))
         else:
             yield stack.enter_context(_chromium())
 
@@ -159,7 +164,7 @@ def _chromium() -> Generator[Window]:
     playwright: Any = importlib.import_module("playwright.sync_api")  # it need not be installed
     with playwright.sync_playwright() as driver:
         as_root = ["--no-sandbox"] if os.geteuid() == 0 else []  # its sandbox needs another user
-        launched = driver.chromium.launch(executable_path=_program(_CHROMIUM), args=as_root)
+        launched = driver.chromium.launch(executable_path=found_program(_CHROMIUM), args=as_root)
         yield _Page(launched.new_page())
         launched.close()
 
@@ -171,28 +176,18 @@ def _webkit(folder: Path) -> Generator[Window]:
         log = stack.enter_context((folder / "webkit.log").open("wb"))
         reading, writing = os.pipe()
         display = ["Xvfb", "-displayfd", str(writing), "-screen", "0", "1400x1000x24", "-nolisten", "tcp"]
-        stack.enter_context(_program_running(display, log, environment, pass_fds=(writing,)))
+        stack.enter_context(running_program(display, log, environment, pass_fds=(writing,)))
         os.close(writing)
         with os.fdopen(reading) as told:
             environment["DISPLAY"] = f":{told.readline().strip()}"
         port = _free_port()
-        stack.enter_context(_program_running(["WebKitWebDriver", f"--port={port}"], log, environment))
+        stack.enter_context(running_program(["WebKitWebDriver", f"--port={port}"], log, environment))
         _wait_until_open(port)
         binary = max(_mini_browsers())
         options = {"webkitgtk:browserOptions": {"binary": binary, "args": ["--automation"]}}
         session = _Session(f"http://127.0.0.1:{port}", options)
         stack.callback(session.close)
         yield session
-
-
-@contextmanager
-def _program_running(command: list[str], log: Any, environment: dict[str, str], **more: Any) -> Generator[None]:
-    process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=environment, **more)
-    try:
-        yield
-    finally:
-        process.terminate()
-        process.wait(SECONDS)
 
 
 def _wait_until_open(port: int) -> None:
@@ -209,10 +204,6 @@ def _free_port() -> int:
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         return found.getsockname()[1]
-
-
-def _program(names: tuple[str, ...]) -> str | None:
-    return next((found for name in names if (found := shutil.which(name))), None)
 
 
 def _has_playwright() -> bool:
