@@ -17,7 +17,8 @@ import pytest
 import redis
 from anyio.abc import SocketAttribute, SocketStream
 
-from tests.redis_server import RedisServer, free_port
+from tests.programs import free_port
+from tests.redis_server import RedisServer
 
 __all__ = ["RedisPair", "Switch", "client_at", "fail_over_by_sentinel", "name_primary", "redis_pair", "sentinel"]
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import itertools
 import shutil
 import signal
-import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +15,8 @@ from types import TracebackType
 from typing import Self
 
 import pytest
+
+from tests.programs import free_port
 
 __all__ = ["NO_SERVER", "RedisServer", "free_port", "redis_server", "redis_url"]
 
@@ -131,10 +132,3 @@ def redis_url(redis_server: RedisServer | None) -> str:
     if redis_server is None:
         pytest.skip(NO_SERVER)
     return f"redis://127.0.0.1:{redis_server.port}/{next(_databases)}"
-
-
-def free_port() -> int:
-    """Return a port of this machine that is free at this moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.leftovers import Watch, processes
+from tests.programs import ran
 
 SLEEPER = "import time; print('up', flush=True); time.sleep(60)"
 
@@ -45,7 +46,7 @@ def test_a_grandchild_whose_parent_died_is_found_by_its_home(homes: Path) -> Non
         " stdout=subprocess.PIPE, stderr=subprocess.DEVNULL);"
         "child.stdout.readline(); print(child.pid)"
     )
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", parent], check=True, capture_output=True, text=True)
+    done = ran([sys.executable, "-W", "ignore", "-c", parent], check=True)
     orphan = int(done.stdout)
 
     assert [row.pid for row in watch.leftovers()] == [orphan]

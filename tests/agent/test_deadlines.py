@@ -11,6 +11,7 @@ import anyio
 import pytest
 
 from tests.agent.faulty_store import FaultyStore, ProcessDiedError
+from tests.clocks import Clock
 from tests.jobs.places import PLACES, url_of, working
 from tests.redis_server import RedisServer
 from toolweave import Agent, Backend, ScriptedModel, tool_call
@@ -22,16 +23,6 @@ from toolweave.state import MemoryStore, Store
 
 DAY = 86_400.0
 RUN = "the-run"
-
-
-class Clock:
-    """A clock that a test sets."""
-
-    def __init__(self) -> None:
-        self.now = 1_000_000_000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @dataclass

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.agent.test_deadlines import DAY, Clock
+from tests.agent.test_deadlines import DAY
+from tests.clocks import Clock
 from toolweave import Agent, Backend, ScriptedModel, tool, tool_call
 from toolweave.agent import RunStatuses, WaitingPolicy
 from toolweave.jobs import Retention

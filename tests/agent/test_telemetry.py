@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Callable, Generator
 from typing import Any
@@ -18,6 +17,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from tests.jobs.places import working
+from tests.programs import ran
 from toolweave import Agent, ScriptedModel, connect_mcp
 from toolweave.errors import ModelError, ToolError
 from toolweave.jobs import Backend
@@ -335,5 +335,5 @@ from toolweave import Agent, ScriptedModel
 asyncio.run(Agent(ScriptedModel(["done"])).send("go").outcome())
 print("opentelemetry" in sys.modules)
 """
-    ended = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True, timeout=60)
+    ended = ran([sys.executable, "-c", script], check=True)
     assert ended.stdout == "False\n"

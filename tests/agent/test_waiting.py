@@ -14,6 +14,7 @@ import pytest
 
 from tests.agent import approved_run
 from tests.jobs.places import PLACES, url_of, working
+from tests.programs import ran
 from tests.redis_server import RedisServer
 from toolweave import Agent, ScriptedModel
 from toolweave.agent import ApprovalRequested, RunStatuses, SubmittedRun
@@ -315,7 +316,7 @@ async def test_a_run_can_only_wait_where_it_is_kept() -> None:
 
 def run_in_a_process(folder: Path, where: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "tests.agent.approved_run", str(folder), where]
-    return subprocess.run(command, check=False, cwd=CHECKOUT, capture_output=True, text=True, timeout=120)
+    return ran(command, cwd=CHECKOUT)
 
 
 async def test_the_approved_run_that_is_killed_below_writes_as_often_as_the_kills_cover(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from tests.agent import answered_run, asking_server
 from tests.jobs.places import PLACES, url_of, working
+from tests.programs import ran
 from tests.redis_server import RedisServer
 from toolweave import Agent, ScriptedModel
 from toolweave.agent import InputGiven, InputRequested, RunResult, RunStatuses, SubmittedRun
@@ -329,7 +330,7 @@ async def test_servers_are_told_that_somebody_can_be_asked_only_where_the_agent_
 
 def run_in_a_process(folder: Path, where: str, era: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "tests.agent.answered_run", str(folder), where, era]
-    return subprocess.run(command, check=False, cwd=CHECKOUT, capture_output=True, text=True, timeout=120)
+    return ran(command, cwd=CHECKOUT)
 
 
 @pytest.mark.parametrize("era", ERAS)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from typing import TypedDict
 
 import pytest
 
 from tests.architecture.source import modules
+from tests.programs import ran
 
 pytestmark = pytest.mark.slow
 
@@ -107,7 +107,7 @@ class Seen(TypedDict):
 def look(*statements: str, how: str = ONE) -> list[Seen]:
     """Run statements in a fresh interpreter and say what each of them did."""
     command = [sys.executable, "-B", "-W", "error", "-c", PROBE + how, *statements]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_BOUND_SECONDS)
+    done = ran(command, seconds=_BOUND_SECONDS)
     assert done.returncode == 0, done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()]
 

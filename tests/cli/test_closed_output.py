@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.programs import ran
 
 
 @pytest.mark.slow
@@ -18,9 +19,7 @@ def test_an_output_that_is_closed_or_full_is_never_a_traceback(
     (tmp_path / "mcp.json").write_text('{"mcpServers": {"a": {"command": "x"}}}')
     command = f"{sys.executable} -m toolweave {words} {redirection}"
 
-    done = subprocess.run(
-        ["bash", "-c", command], check=False, cwd=tmp_path, capture_output=True, text=True, timeout=60
-    )
+    done = ran(["bash", "-c", command], cwd=tmp_path)
 
     assert "Traceback" not in done.stderr
     assert "Exception ignored" not in done.stderr

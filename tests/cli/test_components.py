@@ -13,6 +13,7 @@ import pytest
 
 from tests.cli.command import Done, on_terminal
 from tests.components.copies import age, everything
+from tests.programs import ran
 from toolweave.components import component, component_names
 
 Cli = Callable[..., Done]
@@ -300,15 +301,7 @@ def test_the_names_are_completed(cli: Cli, folder: Path) -> None:
     def completed(line: str) -> list[str]:
         words = len(line.split()) - (not line.endswith(" "))
         asked = {"_TOOLWEAVE_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(words)}
-        done = subprocess.run(
-            [sys.executable, "-m", "toolweave"],
-            env={**os.environ, **asked},
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=True,
-        )
+        done = ran([sys.executable, "-m", "toolweave"], cwd=folder, env={**os.environ, **asked}, check=True)
         return done.stdout.split()
 
     assert completed("toolweave add mcp") == ["mcp-client", "mcp-server"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import sysconfig
 from collections.abc import AsyncGenerator, Callable
@@ -17,6 +16,7 @@ import pytest
 
 import toolweave as toolweave_package
 from tests.cli.command import Done, on_terminal, toolweave
+from tests.programs import ran
 from tests.serve.raw import LEGACY, MODERN, Raw, raw_client
 from tests.servers.raw import post
 from toolweave.cli.demo.notes import notes_server
@@ -199,15 +199,7 @@ def test_the_demo_fails_when_its_own_servers_do(folder: Path) -> None:
     bare = Path(sys.base_prefix) / "bin" / "python3"
     found = [str(Path(toolweave_package.__file__).parent.parent), sysconfig.get_path("purelib")]
 
-    done = subprocess.run(
-        [bare, "-m", "toolweave", "demo"],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(found)},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = ran([bare, "-m", "toolweave", "demo"], cwd=folder, env={**os.environ, "PYTHONPATH": os.pathsep.join(found)})
 
     assert done.returncode == 3
     assert "This is not what you should see: notes did not answer." in done.stdout

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command import COMMAND, Done, toolweave, write_config
+from tests.programs import ran
 from tests.servers.fixtures import echo_command
 from toolweave.cli._exit_codes import CommandError, ExitCode, exit_code_of, is_expected
 from toolweave.errors import (
@@ -83,15 +84,7 @@ COMPLETING = {"_TOOLWEAVE_COMPLETE": "complete_bash", "COMP_WORDS": "toolweave t
 
 def loaded(*args: str, env: Mapping[str, str] | None = None) -> list[str]:
     """Return the modules that a command line imports."""
-    done = subprocess.run(
-        [sys.executable, "-c", LOADED, *args],
-        env={**os.environ, **(env or {})},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
+    done = ran([sys.executable, "-c", LOADED, *args], env={**os.environ, **(env or {})}, check=True)
     code, names = json.loads(done.stderr.splitlines()[-1])
     assert code == 0, done.stderr
     return names
@@ -255,15 +248,7 @@ def in_shell(shell: str, program: str) -> str:
     if shutil.which(shell) is None:
         pytest.skip(f"{shell} is not installed")
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    done = subprocess.run(
-        [shell, "-c", program],
-        env={**os.environ, "PATH": path, "TERM": "dumb"},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
+    done = ran([shell, "-c", program], env={**os.environ, "PATH": path, "TERM": "dumb"}, check=True)
     assert done.stderr == ""
     return done.stdout
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.programs import ran
 from toolweave.cli._exit_codes import CommandError, ExitCode
 from toolweave.cli._progress import call_progress
 from toolweave.cli._render.views import seconds_text
@@ -39,9 +40,7 @@ def test_a_group_of_several_errors_stays_a_group() -> None:
 @pytest.mark.slow
 def test_a_current_directory_that_is_gone_is_one_line(tmp_path: Path) -> None:
     program = "import os, sys; os.rmdir(os.getcwd()); from toolweave.cli.main import main; sys.exit(main(['tools']))"
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
-    )
+    done = ran([sys.executable, "-c", program], cwd=tmp_path)
 
     assert done.returncode == 2
     assert done.stderr == "error: [Errno 2] No such file or directory\n"

@@ -6,7 +6,7 @@ import hashlib
 import json
 import stat
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from tests.cli.command import Done, on_terminal, toolweave, trust
 from tests.cli.editor_files import EDITOR_FILES
 from tests.install.bundles import made_bundle
 from tests.install.published import entry, named, package
-from tests.install.served import Reply, ServedRegistry, serve_registry
+from tests.install.served import Reply, ServedRegistry
 from toolweave import connect_mcp, load_config
 from toolweave.cli._commands.install import InstallClient
 from toolweave.cli._install.found import entry_name
@@ -29,25 +29,10 @@ GRAPH = {"command": "npx", "args": ["-y", "@acme/graph-server@2.0.1", "--mode", 
 linux = pytest.mark.skipif("sys.platform != 'linux'", reason="platform: the editors keep their files elsewhere")
 
 
-@pytest.fixture(scope="module")
-def running_registry() -> Iterator[ServedRegistry]:
-    """A registry on the loopback."""
-    with serve_registry() as registry:
-        yield registry
-
-
 @pytest.fixture(autouse=True)
 def _system_path(monkeypatch: pytest.MonkeyPatch) -> None:
     """Programs are where every editor finds them, wherever this machine has its npx."""
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
-
-
-@pytest.fixture
-def registry(running_registry: ServedRegistry, monkeypatch: pytest.MonkeyPatch) -> ServedRegistry:
-    """The registry, as the one that is asked."""
-    running_registry.reset()
-    monkeypatch.setenv("TOOLWEAVE_REGISTRY", running_registry.url)
-    return running_registry
 
 
 @pytest.fixture

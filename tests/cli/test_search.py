@@ -2,31 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
 from tests.cli.command import Done
 from tests.install.published import entry, named
-from tests.install.served import PATH, Reply, ServedRegistry, serve_registry
+from tests.install.served import PATH, Reply, ServedRegistry
 from toolweave.cli._completion import published_names
 
 Cli = Callable[..., Done]
-
-
-@pytest.fixture(scope="module")
-def running_registry() -> Iterator[ServedRegistry]:
-    """A registry on the loopback."""
-    with serve_registry() as registry:
-        yield registry
-
-
-@pytest.fixture
-def registry(running_registry: ServedRegistry, monkeypatch: pytest.MonkeyPatch) -> ServedRegistry:
-    """The registry, as the one that is asked."""
-    running_registry.reset()
-    monkeypatch.setenv("TOOLWEAVE_REGISTRY", running_registry.url)
-    return running_registry
 
 
 def test_servers_are_shown_with_how_they_can_be_had(cli: Cli, registry: ServedRegistry) -> None:

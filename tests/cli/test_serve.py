@@ -16,6 +16,7 @@ import pytest
 
 from tests.cli.command import Done, on_terminal, toolweave
 from tests.cli.served import SERVE, serve_entry, serving
+from tests.programs import ran
 from toolweave import ProtocolError, connect_mcp
 from toolweave.errors import AuthRequiredError
 
@@ -432,13 +433,6 @@ def test_a_server_over_stdio_loads_neither_the_sdk_nor_an_http_library(code: Pat
         "loaded = {name.partition('.')[0] for name in sys.modules}\n"
         "print(code, sorted(loaded & {'mcp', 'starlette', 'uvicorn', 'httptools', 'rich'}))\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
+    done = ran([sys.executable, "-c", program], check=True)
 
     assert done.stdout.splitlines()[-1] == "0 []"

@@ -17,6 +17,7 @@ import pytest
 
 from tests.cli.command import write_config
 from tests.cli.served import SERVE, serve_entry, serving
+from tests.programs import ran
 from toolweave import Callbacks, McpConnection, ProtocolError, ToolsChanged, connect_mcp
 from toolweave.cli._serve.relay import ReloadRelay
 from toolweave.cli._serve.reload import Sources
@@ -279,14 +280,7 @@ def test_without_what_watches_files_it_says_what_to_install(folder: Path) -> Non
         "from toolweave.cli.main import main\n"
         "sys.exit(main(sys.argv[1:]))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program, "serve", "changing.py", "--reload"],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = ran([sys.executable, "-c", program, "serve", "changing.py", "--reload"])
 
     assert (done.returncode, done.stdout) == (2, "")
     assert "pip install 'toolweave[reload]'" in done.stderr

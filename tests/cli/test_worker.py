@@ -20,8 +20,9 @@ from tests.cli.served import serving
 from tests.cli.working import Worker, app_in, run_when, worker
 from tests.gateway.running import until
 from tests.leftovers import processes
+from tests.programs import free_port, ran
 from tests.redis_failover import client_at, fail_over_by_sentinel, redis_pair, sentinel
-from tests.redis_server import RedisServer, free_port
+from tests.redis_server import RedisServer
 from tests.servers.fixtures import echo_command
 from toolweave import connect_mcp
 
@@ -532,7 +533,7 @@ def test_what_is_not_installed_is_named_with_how_to_install_it(folder: Path, wor
         f"import sys\nsys.modules[{missing!r}] = None\nfrom toolweave.cli.main import main\nsys.exit(main({words!r}))"
     )
 
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    done = ran([sys.executable, "-c", program])
 
     assert done.returncode in (2, 3)
     assert "pip install 'toolweave[distributed]'" in done.stderr

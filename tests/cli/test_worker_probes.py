@@ -16,7 +16,8 @@ import pytest
 from tests.cli.command import toolweave
 from tests.cli.working import app_in, worker
 from tests.gateway.running import Spoken, gateway, spoken, until, write_gateway_config
-from tests.redis_server import RedisServer, free_port
+from tests.programs import free_port
+from tests.redis_server import RedisServer
 
 pytestmark = pytest.mark.slow
 

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.programs import ran
+
 __all__ = ["Tmux", "open_tmux"]
 
 SECONDS = 60
@@ -25,7 +27,7 @@ class Tmux:
     def do(self, *words: str, env: Mapping[str, str] | None = None) -> str:
         """Give tmux a command; return what it prints. The first one's environment is that of the terminal."""
         command = [*self._command, *words]
-        return subprocess.run(command, capture_output=True, text=True, timeout=30, check=True, env=env).stdout
+        return ran(command, env=env, seconds=30, check=True).stdout
 
     def screen(self, *, styled: bool = False) -> str:
         """Return what the screen shows; `styled` leaves the escape sequences of colours in."""

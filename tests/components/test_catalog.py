@@ -16,6 +16,7 @@ import anyio
 import pytest
 
 from tests.cli.command import on_terminal
+from tests.programs import ran
 from toolweave import connect_mcp
 from toolweave.components import Component, Project, component, component_names
 
@@ -34,16 +35,7 @@ def copied(root: Path, name: str) -> Component:
 
 def run(root: Path, *words: str, stdin: str = "", **env: str) -> subprocess.CompletedProcess[str]:
     """Run a copied package as its user does, with warnings as errors."""
-    return subprocess.run(
-        [sys.executable, "-W", "error", "-m", *words],
-        cwd=root,
-        env={**os.environ, **env},
-        input=stdin,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    return ran([sys.executable, "-W", "error", "-m", *words], cwd=root, env={**os.environ, **env}, given=stdin)
 
 
 @pytest.fixture

@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import socket
 import subprocess
 import sys
-import time
 from collections.abc import Generator, Sequence
 from pathlib import Path
+
+from tests.programs import free_port, wait_until_it_accepts
 
 __all__ = ["COMMAND", "GATEWAY", "SERVER", "serving"]
 
@@ -36,7 +36,7 @@ def serving(log: Path, command: Sequence[str] = SERVER, *, port_option: str = "-
     Raises:
         RuntimeError: Nothing listens on its port within 60 s; with what it printed.
     """
-    port = _free_port()
+    port = free_port()
     with (
         log.open("wb") as out,
         subprocess.Popen(
@@ -48,28 +48,10 @@ def serving(log: Path, command: Sequence[str] = SERVER, *, port_option: str = "-
         ) as process,
     ):
         try:
-            _wait_until_it_accepts(process, port, log)
+            wait_until_it_accepts(process, port, log, START_SECONDS)
             yield f"http://localhost:{port}/mcp"  # the suite takes the server for a local one by this name
         finally:
             _stop(process)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-def _wait_until_it_accepts(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
-    deadline = time.monotonic() + START_SECONDS
-    while time.monotonic() < deadline and process.poll() is None:
-        try:
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
-        except OSError:
-            time.sleep(0.02)
-        else:
-            return
-    raise RuntimeError(f"{process.args!r} did not listen on port {port}: {log.read_text(errors='replace')}")
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:

@@ -21,6 +21,8 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
+from tests.programs import ran
+
 __all__ = [
     "CLIENT",
     "EXTENSION",
@@ -178,15 +180,7 @@ def _outcome(files: Iterable[Path], done: subprocess.CompletedProcess[str], *, u
 
 def _run(suite: str, *arguments: str, seconds: float = SCENARIO_SECONDS + 60) -> subprocess.CompletedProcess[str]:
     plain = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
-    return subprocess.run(
-        [node(), str(_package(suite) / "dist" / "index.js"), *arguments],
-        env=plain,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=seconds,
-        check=False,
-    )
+    return ran([node(), str(_package(suite) / "dist" / "index.js"), *arguments], env=plain, seconds=seconds)
 
 
 @cache
@@ -201,7 +195,7 @@ def node() -> str:
     for candidate in (shutil.which("node"), str(beside), str(venv)):
         if candidate is None or not Path(candidate).exists():
             continue
-        said = subprocess.run([candidate, "--version"], capture_output=True, text=True, timeout=60, check=False).stdout
+        said = ran([candidate, "--version"]).stdout
         number = re.match(r"v(\d+)", said)
         if number is not None and int(number[1]) >= NODE_AT_LEAST:
             return candidate

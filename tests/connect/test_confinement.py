@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import socket
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.definitions.changing_server import definition, write
+from tests.programs import ran
 from toolweave import ConfigError, ConnectError, ServerConfig, connect_mcp
 from toolweave.config import ResourceLimits, Sandbox
 
@@ -27,7 +27,7 @@ def sandboxed() -> str | None:
     if program is None:
         return "platform: bwrap is not installed; apt-get install bubblewrap"
     words = [program, "--ro-bind", "/", "/", "--unshare-user-try", "--unshare-pid", "--unshare-net", "true"]
-    done = subprocess.run(words, capture_output=True, check=False, text=True)
+    done = ran(words)
     return None if done.returncode == 0 else f"platform: bwrap does not work here: {done.stderr.strip()}"
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-import subprocess
 import sys
 from typing import Any
 
 import pytest
 
 from tests.connect.targets import connected, eventually
+from tests.programs import ran
 from tests.servers.fixtures import echo_command, fault_command
 from toolweave import ConnectError, ToolsChanged, connect_mcp
 from toolweave.connect import ConnectionState, StateChanged
@@ -171,5 +171,5 @@ except BaseException as exc:
 @pytest.mark.parametrize("ends", ["SystemExit", "KeyboardInterrupt"])
 def test_a_listener_that_ends_the_program_is_not_swallowed(event: str, ends: str) -> None:
     command = [sys.executable, "-c", LEAVING, event, ends]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+    done = ran(command)
     assert done.stdout.split() == [ends], done.stderr

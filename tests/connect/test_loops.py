@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
 import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterable
@@ -15,6 +14,7 @@ import anyio.to_thread
 import pytest
 
 from tests.connect.targets import eventually, group_lives, pid_of
+from tests.programs import ran
 from tests.servers.fixtures import echo_command, fault_command, http_server
 from toolweave import Callbacks, ConnectionClosedError, ErrorKind, McpConnection, connect_mcp
 from toolweave.connect import ConnectionState, SamplingResult
@@ -239,7 +239,7 @@ print(asyncio.run(used(again)))
 
 @pytest.mark.slow
 def test_a_loop_that_was_closed_over_a_connection_is_named_and_it_can_be_closed_or_left_and_opened_again() -> None:
-    done = subprocess.run([sys.executable, "-c", CLOSED_OVER], capture_output=True, text=True, timeout=60, check=True)
+    done = ran([sys.executable, "-c", CLOSED_OVER], check=True)
     assert done.stdout.split() == ["True", "closed", "ready"]
 
 

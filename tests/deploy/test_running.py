@@ -19,7 +19,8 @@ import pytest
 from tests.cli.command import COMMAND, toolweave
 from tests.deploy.files import DEPLOY, compose, documents, filled
 from tests.gateway.running import Spoken, spoken, until
-from tests.redis_server import NO_SERVER, free_port
+from tests.programs import free_port
+from tests.redis_server import NO_SERVER
 
 pytestmark = pytest.mark.slow
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+
+from tests.programs import ran
 
 __all__ = ["PAGE", "reference"]
 
@@ -34,13 +35,9 @@ def help_of(*command: str) -> str:
     plain = {
         name: value for name, value in os.environ.items() if not re.match("FORCE_COLOR|CLICOLOR|TERM|_TYPER", name)
     }
-    done = subprocess.run(
+    done = ran(
         [sys.executable, "-m", "toolweave", *command, "--help"],
         env={**plain, "COLUMNS": "100", "TERMINAL_WIDTH": "100", "TERM": "dumb", "NO_COLOR": "1"},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=120,
         check=True,
     )
     return "\n".join(line.rstrip() for line in done.stdout.strip().splitlines())

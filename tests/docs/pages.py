@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from tests.docs.programs import program
+from tests.programs import ran
 
 __all__ = ["Block", "blocks", "command_lines", "filled", "pages", "printed_by", "source_of", "tables"]
 
@@ -108,15 +108,10 @@ def tables(page: str, heading: str | None = None) -> Iterator[list[str]]:
 def printed_by(snippet: Path, folder: Path, *arguments: str, **environ: str) -> str:
     """Return what a snippet prints that is run in a folder, where warnings are errors; or pytest, of its arguments."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    done = subprocess.run(
+    done = ran(
         [sys.executable, "-W", "error", *(["-m", "pytest", *arguments] if arguments else []), str(snippet)],
         cwd=folder,
         env={**os.environ, "PATH": path, **environ},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
     )
     assert done.returncode == 0, done.stderr + done.stdout
     return done.stdout

@@ -26,6 +26,7 @@ import yaml
 
 import toolweave
 from tests.docs.pages import CHECKOUT
+from tests.programs import ran
 from toolweave.version import VERSION
 
 __all__ = ["DECISIONS", "build", "configuration", "make", "modules", "navigation", "pages_of_the_site", "stage"]
@@ -160,14 +161,10 @@ def build(folder: Path, config: Mapping[str, Any]) -> subprocess.CompletedProces
     """Build FOLDER/docs into FOLDER/site; a broken link, anchor or name is an error."""
     written = folder / "mkdocs.yml"
     written.write_text(json.dumps({**config, "docs_dir": "docs", "site_dir": "site"}), encoding="utf-8")
-    return subprocess.run(
+    return ran(
         [sys.executable, "-m", "zensical", "build", "--strict", "--clean", "--config-file", str(written)],
         cwd=folder,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
+        seconds=240,
     )
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.pages import blocks
+from tests.programs import ran
 
 pytestmark = pytest.mark.slow
 
@@ -65,14 +66,7 @@ def test_five_commands_lead_from_nothing_to_a_gateway_for_a_team(
         port = listener.getsockname()[1]
 
     def run(words: list[str], **more: str) -> str:
-        done = subprocess.run(
-            at_port(words, port),
-            env={**environment, **more},
-            capture_output=True,
-            text=True,
-            timeout=SECONDS,
-            check=False,
-        )
+        done = ran(at_port(words, port), env={**environment, **more}, seconds=SECONDS)
         assert done.returncode == 0, done.stderr
         return done.stdout
 

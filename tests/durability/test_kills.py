@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from functools import cache
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.durability.killed import DONE, kills
+from tests.programs import ran
 
 CHECKOUT = Path(__file__).resolve().parent.parent.parent
 FRAMEWORKS = ["pydantic_ai_writer", "openai_agents_writer", "langgraph_writer", "langgraph_nested_writer"]
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 def killed(framework: str, approved: str, folder: Path) -> dict[str, Any]:
     """Return what became of the run, killed everywhere."""
     command = [sys.executable, "-m", "tests.durability.killed", framework, str(folder), approved]
-    done = subprocess.run(command, check=False, cwd=CHECKOUT, capture_output=True, text=True, timeout=400)
+    done = ran(command, cwd=CHECKOUT, seconds=400)
     assert done.returncode == 0, done.stderr
     return {**json.loads(done.stdout), "approved": bool(approved)}
 

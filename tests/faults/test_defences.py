@@ -9,7 +9,6 @@ Besides, ours with settings that take a defence out.
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,6 +21,7 @@ from experiments.faults.defences import ABSENCES, DEFENCES, SETTINGS
 from experiments.faults.judge import BOUND, judge, serving
 from experiments.faults.report import kinds
 from experiments.faults.rows import HANGS, ROWS, Combo, Row, runs
+from tests.programs import ran
 from toolweave import connect_mcp
 from toolweave.testing.servers import stdio_fault_command
 
@@ -48,14 +48,12 @@ Found = dict[tuple[str, Combo], list[str]]
 
 def played(client: str, lines: list[str], bound: float = SHORT) -> Found:
     """Let the runner play what its lines ask for; return what was wrong."""
-    done = subprocess.run(
+    done = ran(
         [sys.executable, "-m", "experiments.faults.runner", client, "--jobs", "6", "--bound", str(bound)],
-        input="".join(f"{line}\n" for line in lines),
-        capture_output=True,
-        text=True,
         cwd=CHECKOUT,
+        given="".join(f"{line}\n" for line in lines),
+        seconds=400,
         check=True,
-        timeout=400,
     )
     said = [json.loads(line) for line in done.stdout.splitlines()]
     assert len(said) == len(lines)

@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from tests.programs import ran
+
 SITE = Path(__file__).with_name("errno_site")
 BUNDLE = Path(__file__).parents[1] / "fuzz" / "corpus" / "bundles" / "stored"
 CODES = ("EMFILE", "ENOSPC", "EIO", "EACCES", "ENOENT", "EPIPE", "ECONNRESET", "EINTR")
@@ -63,16 +65,7 @@ class Run:
             "TOOLWEAVE_TEST_CALLS": str(self.calls),
             **({"TOOLWEAVE_TEST_FAULT": fault} if fault else {}),
         }
-        self.done = subprocess.run(
-            [sys.executable, "-m", "toolweave", *COMMANDS[what]],
-            cwd=self.work,
-            env=variables,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            stdin=subprocess.DEVNULL,
-            check=False,
-        )
+        self.done = ran([sys.executable, "-m", "toolweave", *COMMANDS[what]], cwd=self.work, env=variables)
 
     def problems(self) -> list[str]:
         """Return what is wrong with how it ended."""

@@ -17,6 +17,7 @@ import pytest
 from tests.agent.killed_run import LINES, RUN, agent_of
 from tests.faults.errno_programs import CALLS, token_of, token_store
 from tests.faults.test_errno import CODES, PROGRAM, SITE
+from tests.programs import ran
 from toolweave import connect_mcp
 from toolweave.agent import RunStatuses
 from toolweave.errors import ServerError
@@ -48,14 +49,10 @@ class Run:
         folder.mkdir()
         prepare(folder)
         calls = folder.with_name(f"{folder.name}.calls")
-        self.done = subprocess.run(
+        self.done = ran(
             [sys.executable, "-m", "tests.faults.errno_programs", what, str(folder)],
             cwd=CHECKOUT,
             env=variables(calls, fault),
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
         )
         self.calls = calls.read_text().splitlines() if calls.exists() else []
 
@@ -176,14 +173,10 @@ def conversation(program: Path, calls: Path, fault: str = "") -> subprocess.Comp
             for key in (2, 3)
         ),
     ]
-    return subprocess.run(
+    return ran(
         [sys.executable, "-m", "toolweave", "serve", f"{program}:server"],
-        input="".join(json.dumps({"jsonrpc": "2.0", **message}) + "\n" for message in messages),
         env=variables(calls, fault),
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
+        given="".join(json.dumps({"jsonrpc": "2.0", **message}) + "\n" for message in messages),
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from contextlib import ExitStack
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import anyio
 import pytest
 
+from tests.programs import ran
 from tests.servers.fixtures import echo_command
 from toolweave import CallContext, McpConnection, ToolCall, ToolResult, connect_mcp, connect_mcp_servers
 from toolweave.testing.servers import http_fault_server, stdio_fault_command
@@ -170,9 +170,7 @@ anyio.run(main, sys.argv[1])
 @pytest.mark.slow
 def test_a_bomb_of_a_gigabyte_is_refused_and_takes_no_memory() -> None:
     with http_fault_server("gzip_bomb", *MODERN, "--on", "tools/call", "--times", "1") as url:
-        done = subprocess.run(
-            [sys.executable, "-c", BOMB, url], capture_output=True, text=True, timeout=BOUND, check=True
-        )
+        done = ran([sys.executable, "-c", BOMB, url], seconds=BOUND, check=True)
     seen = json.loads(done.stdout)
     assert seen["said"].startswith("ProtocolError")
     assert seen["grown"] < 50

@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
+from tests.clocks import Clock
 from toolweave.gateway._console.sessions import LINK_SECONDS, SESSION_SECONDS, ConsoleSessions
 
 TOKEN = "the-admin-token-of-this"
 HEADERS = {b"host": b"127.0.0.1:8000"}
-
-
-class Clock:
-    """A clock that is set."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def sent(cookie: tuple[bytes, bytes]) -> dict[bytes, bytes]:
@@ -24,7 +15,7 @@ def sent(cookie: tuple[bytes, bytes]) -> dict[bytes, bytes]:
 
 
 def test_a_link_is_good_once_and_for_an_hour() -> None:
-    clock = Clock()
+    clock = Clock(0.0)
     sessions = ConsoleSessions(TOKEN, clock)
     first, late = sessions.new_link(), sessions.new_link()
 
@@ -37,7 +28,7 @@ def test_a_link_is_good_once_and_for_an_hour() -> None:
 
 
 def test_a_session_ends_with_its_time_and_when_it_is_ended() -> None:
-    clock = Clock()
+    clock = Clock(0.0)
     sessions = ConsoleSessions(TOKEN, clock)
     one, other = (sent(sessions.begin(HEADERS, "/ui")) for _ in range(2))
 
@@ -59,7 +50,7 @@ def test_sessions_are_few_and_the_oldest_goes() -> None:
 
 
 def test_guessing_the_admin_token_is_slow() -> None:
-    clock = Clock()
+    clock = Clock(0.0)
     sessions = ConsoleSessions(TOKEN, clock)
 
     assert [sessions.signs_in(f"guess {number}") for number in range(10)] == [False] * 10

@@ -13,6 +13,7 @@ import anyio
 import pytest
 
 from tests.gateway.running import RunningGateway, gateway, until, upstream, write_gateway_config
+from tests.programs import free_port
 from toolweave import CallContext, McpConnection, ToolCall, connect_mcp, connect_mcp_servers, create_mcp_server
 from toolweave.connect import ConnectionState
 from toolweave.errors import ProtocolError
@@ -45,12 +46,6 @@ def state() -> str:
 
 server.run_http("127.0.0.1", int(sys.argv[1]))
 """
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
 
 
 def url_of(port: int) -> str:

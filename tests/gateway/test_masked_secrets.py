@@ -22,8 +22,8 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from tests.console.browsing import signed_in
 from tests.gateway.leaky_server import forms
 from tests.gateway.scale.replicas import store_of
+from tests.programs import free_port
 from tests.redis_failover import client_at
-from tests.redis_server import free_port
 from tests.serve.exchanges import exchange
 from tests.serve.serving import served_app
 from toolweave import Agent, ServerConfig, ToolweaveError, connect_mcp, create_mcp_server

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import anyio
 import pytest
 
 from tests.hub.fleet import opened, waiting
+from tests.programs import ran
 from toolweave import McpConnection, ServerConfig
 from toolweave.connect import ConnectionState
 from toolweave.hub._starting import StartLimiter
@@ -86,9 +86,7 @@ for line in sys.stdin:
 
 @pytest.mark.slow
 def test_of_more_servers_than_file_descriptors_allow_as_many_run_as_can_and_each_other_names_the_limit() -> None:
-    run = subprocess.run(
-        [sys.executable, "-c", FEW_DESCRIPTORS, SERVER], capture_output=True, text=True, timeout=120, check=False
-    )
+    run = ran([sys.executable, "-c", FEW_DESCRIPTORS, SERVER])
 
     running, right = map(int, run.stdout.splitlines()[0].split())
     failed, _, error = run.stdout.splitlines()[1].partition("|")

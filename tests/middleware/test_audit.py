@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import anyio
 import pytest
 
 from tests.middleware.company import Json, caller, company, joined, token_of
+from tests.programs import ran
 from tests.serve.carriers import EACH_CARRIER, EACH_ERA, connected
 from tests.serve.raw import LEGACY, raw_client
 from tests.serve.talking import talking
@@ -246,7 +246,7 @@ def test_a_line_that_a_full_disk_cut_costs_no_other_line(tmp_path: Path) -> None
     path = tmp_path / "audit"
     command = [sys.executable, "-m", "tests.middleware.torn", str(path)]
     checkout = Path(__file__).resolve().parents[2]
-    done = subprocess.run(command, cwd=checkout, capture_output=True, text=True, timeout=120, check=True)
+    done = ran(command, cwd=checkout, check=True)
 
     *lines, end = path.read_text().split("\n")
     whole = [line for line in lines if line.endswith("}")]

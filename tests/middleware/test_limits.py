@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.clocks import Clock
 from tests.middleware.company import caller, company, joined, token_of
 from tests.serve.carriers import EACH_ERA
 from tests.serve.lines import Peer
@@ -15,16 +16,6 @@ from toolweave.middleware import CallBudget, MemoryLimits, OfferSelection, RateL
 from toolweave.serve import McpServer
 
 ADA, BOB = token_of("ada"), token_of("bob")
-
-
-class Clock:
-    """A time that moves when it is told to."""
-
-    def __init__(self) -> None:
-        self.now = 1_000_000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 async def refused(server: McpServer, peer: Peer, name: str = "find") -> RequestError:

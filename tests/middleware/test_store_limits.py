@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 import pytest
 
-from tests.middleware.test_limits import Clock
+from tests.clocks import Clock
 from tests.redis_server import RedisServer
 from tests.state.proxy import Proxy
 from toolweave.middleware import RateLimit, StoreLimits, middleware_from_config

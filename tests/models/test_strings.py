@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from typing import get_args
 
@@ -13,6 +12,7 @@ from tests.models.fake_anthropic import KEY as ANTHROPIC_KEY
 from tests.models.fake_anthropic import fake_anthropic
 from tests.models.fake_anthropic import said as said_by_claude
 from tests.models.fake_openai import KEY, fake_openai, said
+from tests.programs import ran
 from toolweave import Agent
 from toolweave.errors import ConfigError
 from toolweave.models import CommandModel, FallbackModel, ScriptedModel, complete, model_from
@@ -221,7 +221,7 @@ def test_a_slip_in_a_provider_of_pydantic_ai_is_an_error_that_shows_it() -> None
 def test_a_model_of_a_provider_that_pydantic_ai_has_is_made_without_it_and_without_a_key(name: str) -> None:
     code = f"import sys; from toolweave import Agent; print(Agent({name!r}).model.name, 'pydantic_ai' in sys.modules)"
 
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    shown = ran([sys.executable, "-c", code], check=True)
 
     assert shown.stdout.split() == [name, "False"]
 

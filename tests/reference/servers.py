@@ -8,12 +8,12 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import socket
 import subprocess
-import time
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
+
+from tests.programs import free_port, wait_until_it_accepts
 
 __all__ = ["BROKEN", "HTTP_PATHS", "INSTALLED", "everything_over_http", "stdio_entries"]
 
@@ -60,7 +60,7 @@ def _pypi(name: str, *args: str) -> dict[str, Any]:
 def everything_over_http(transport: str, log: Path) -> Generator[str]:
     """Run the everything server over one of its HTTP transports on a free port; yields its URL."""
     entry = _npm("everything", transport)
-    port = _free_port()
+    port = free_port()  # it prints the port it was given, not the one it got: port 0 is of no use
     with log.open("wb") as out:
         process = subprocess.Popen(
             [entry["command"], *entry["args"]],
@@ -71,28 +71,9 @@ def everything_over_http(transport: str, log: Path) -> Generator[str]:
             start_new_session=True,
         )
     try:
-        _wait_until_it_accepts(process, port, log)
+        wait_until_it_accepts(process, port, log, 30)
         yield f"http://127.0.0.1:{port}{HTTP_PATHS[transport]}"
     finally:
         with contextlib.suppress(ProcessLookupError):  # it died by itself
             os.killpg(process.pid, signal.SIGKILL)
         process.wait(timeout=10)
-
-
-def _free_port() -> int:
-    # The server prints the port it was given, not the one it got, so port 0 is of no use.
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-def _wait_until_it_accepts(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline and process.poll() is None:
-        try:
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
-        except OSError:
-            time.sleep(0.02)
-        else:
-            return
-    raise RuntimeError(f"the everything server did not listen on port {port}: {log.read_text(errors='replace')}")

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.conformance.suite import node
+from tests.programs import ran
 from tests.reference.test_inspector import LAUNCHER, told
 
 pytestmark = [pytest.mark.reference, pytest.mark.slow]
@@ -27,7 +28,7 @@ def test_the_entry_that_is_written_starts_the_server_as_the_editor_would(
     editor: str, home: Path, tmp_path: Path
 ) -> None:
     command = [sys.executable, "-m", "toolweave", "serve", str(NOTES), "--install", editor]
-    written = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
+    written = ran(command, seconds=SECONDS)
     assert written.returncode == 0, written.stderr
     (file,) = [path for path in home.rglob("*.json") if not path.is_symlink() and "notes" in path.read_text()]
 
@@ -52,16 +53,12 @@ def readable(file: Path, folder: Path) -> Path:
 
 def inspect(config: Path, method: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run the Inspector on the server of a config, from a folder and with an environment that know nothing of it."""
-    return subprocess.run(
+    return ran(
         [
             *(node(), str(LAUNCHER / "index.js"), "--cli", "--config", str(config), "--server", "notes"),
             *("--method", method, "--format", "json", *arguments),
         ],
         cwd="/",
         env={"HOME": str(config.parent), "PATH": "/usr/bin:/bin"},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        check=False,
+        seconds=SECONDS,
     )

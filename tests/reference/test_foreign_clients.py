@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 
 from tests.conformance.server_process import serving
 from tests.conformance.suite import node
+from tests.programs import ran
 from tests.reference.servers import INSTALLED
 
 pytestmark = [pytest.mark.reference, pytest.mark.slow]
@@ -83,6 +83,6 @@ def test_a_foreign_client_lists_calls_reads_and_answers(client: str, era: str, t
 
 def run(command: tuple[str, ...]) -> dict[str, Any]:
     """Run a client and return what it saw."""
-    done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
+    done = ran(command, seconds=SECONDS)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])

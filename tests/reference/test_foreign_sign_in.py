@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import sys
 import urllib.request
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 
+from tests.programs import free_port
 from tests.reference.authorization import AuthorizationServer
 from tests.reference.servers import INSTALLED
 from tests.serve.serving import served_app
@@ -34,12 +33,6 @@ def provider() -> Iterator[AuthorizationServer]:
     """The provider of others."""
     with AuthorizationServer() as server:
         yield server
-
-
-def free_port() -> int:
-    """Return a port that is free now."""
-    with closing(socket.create_server(("127.0.0.1", 0))) as listener:
-        return listener.getsockname()[1]
 
 
 def registered(issuer: str, callback: str) -> Upstream:

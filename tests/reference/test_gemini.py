@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.architecture.source import package_folder
+from tests.programs import ran
 from tests.reference.servers import INSTALLED
 
 pytestmark = [pytest.mark.reference, pytest.mark.slow]
@@ -63,14 +63,7 @@ def test_a_picture_of_a_result_is_part_of_its_function_response_and_nothing_else
 ) -> None:
     # the package that is tested, in the checkout or installed, and nothing of what is installed beside it
     (tmp_path / "toolweave").symlink_to(package_folder(), target_is_directory=True)
-    done = subprocess.run(
-        [*CLIENT, f"http://127.0.0.1:{api.server_port}"],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-        env={"PYTHONPATH": str(tmp_path)},
-    )
+    done = ran([*CLIENT, f"http://127.0.0.1:{api.server_port}"], env={"PYTHONPATH": str(tmp_path)})
     assert done.stdout == "seen\n", done.stderr
 
     (body,) = api.bodies

@@ -14,6 +14,7 @@ import pytest
 
 from tests.conformance.server_process import SERVER, serving
 from tests.conformance.suite import node
+from tests.programs import ran
 from tests.reference.servers import INSTALLED
 from tests.reference.test_foreign_clients import NOTES
 
@@ -114,14 +115,10 @@ def test_the_server_of_the_conformance_suite_serves_stdio_too(era: str, tmp_path
 
 def inspector(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run the Inspector's command line; what it remembers stays in `home`."""
-    return subprocess.run(
+    return ran(
         [node(), str(LAUNCHER / "index.js"), "--cli", *arguments],
         env={**os.environ, "HOME": str(home), "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        check=False,
+        seconds=SECONDS,
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.conformance.server_process import serving
+from tests.programs import ran
 from tests.reference.servers import INSTALLED
 from tests.serve.returned import RETURNED
 from toolweave.schema import Validator
@@ -49,7 +49,7 @@ def target(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, ...]:
 @pytest.mark.parametrize("client", list(PYTHONS))
 def test_a_foreign_client_gets_the_value_of_every_return_type(client: str, era: str, target: tuple[str, ...]) -> None:
     command = (PYTHONS[client], SCRIPT, client, era, *target)
-    done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
+    done = ran(command, seconds=SECONDS)
     assert done.returncode == 0, done.stderr
     seen: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
 

@@ -7,7 +7,6 @@ cases of the tests that are named here; a test that is renamed or loses its case
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 from collections import Counter
 from collections.abc import Mapping
@@ -15,6 +14,8 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+
+from tests.programs import ran
 
 pytestmark = pytest.mark.slow
 
@@ -356,7 +357,7 @@ def cases() -> Counter[tuple[str, str]]:
         "no:xdist",
         *files,
     ]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    done = ran(command, cwd=ROOT)
     found = re.findall(r"^tests/([\w/]+\.py)::(\w+)", done.stdout, re.MULTILINE)
     assert found, done.stdout + done.stderr
     return Counter(found) + Counter((file, "") for file, _ in found)

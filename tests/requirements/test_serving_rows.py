@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import subprocess
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -18,6 +17,7 @@ import mcp_types
 import pytest
 from pydantic import BaseModel, Field
 
+from tests.programs import ran
 from toolweave import (
     Callbacks,
     CallContext,
@@ -196,7 +196,7 @@ async def test_limits_and_authorization_are_hooks_and_no_policy_is_built_in() ->
 )
 def test_each_half_is_imported_without_the_other(half: str, other: tuple[str, ...]) -> None:
     program = f"import sys, {half}; print([name for name in sys.modules if name.startswith({other!r})])"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    done = ran([sys.executable, "-c", program], check=True)
 
     assert done.stdout == "[]\n"
 
@@ -225,9 +225,7 @@ def test_over_stdio_each_answer_is_json_rpc_and_a_results_content_is_result_cont
     messages = [requests[0], {"method": "notifications/initialized"}, *requests[1:]]
     lines = "".join(json.dumps({"jsonrpc": "2.0", **message}) + "\n" for message in messages)
 
-    done = subprocess.run(
-        [sys.executable, "mine.py"], cwd=tmp_path, input=lines, capture_output=True, text=True, timeout=60, check=True
-    )
+    done = ran([sys.executable, "mine.py"], cwd=tmp_path, given=lines, check=True)
 
     answers = {answer["id"]: answer for answer in map(json.loads, done.stdout.splitlines())}
     assert all(answer.keys() == {"jsonrpc", "id", "result"} for answer in answers.values())

@@ -27,7 +27,9 @@ __all__ = [
     "head",
     "initialize_body",
     "modern_headers",
+    "opened",
     "read_answer",
+    "read_until",
 ]
 
 ENVELOPE: dict[str, Any] = {
@@ -173,3 +175,21 @@ def events(body: bytes) -> list[dict[str, Any]]:
         return [json.loads(body)]
     lines = body.decode().splitlines()
     return [json.loads(line.removeprefix("data:")) for line in lines if line.startswith("data:") and line[5:].strip()]
+
+
+@asynccontextmanager
+async def opened(url: str, method: str, headers: Mapping[str, str], body: bytes = b"") -> AsyncGenerator[SocketStream]:
+    """Send a request and leave its answer to be read."""
+    sent = {**headers, "Content-Length": str(len(body))} if body else dict(headers)
+    async with connected(url) as stream:
+        await stream.send(head(url, method, sent) + body)
+        yield stream
+
+
+async def read_until(stream: SocketStream, mark: bytes) -> bytes:
+    """Read until something has come."""
+    data = b""
+    with anyio.fail_after(30):
+        while mark not in data:
+            data += await stream.receive()
+    return data

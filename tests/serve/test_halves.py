@@ -5,11 +5,12 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.programs import ran
 
 pytestmark = pytest.mark.slow
 
@@ -38,7 +39,7 @@ def command(half: str, missing: tuple[str, ...]) -> list[str]:
 
 def run(line: list[str], text: str = "") -> str:
     """Run a program and return its output."""
-    done = subprocess.run(line, input=text, capture_output=True, text=True, timeout=60, check=False)
+    done = ran(line, given=text)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

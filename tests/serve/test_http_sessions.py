@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
 import pytest
-from anyio.abc import SocketStream
 
-from tests.serve.exchanges import BOTH, connected, events, exchange, handshake, head, modern_headers
+from tests.serve.exchanges import BOTH, events, exchange, handshake, modern_headers, opened, read_until
 from tests.serve.offered import Doings, doing_server
 from tests.serve.serving import served_http
 from toolweave import CallContext, tool
@@ -27,23 +24,6 @@ def message(method: str, key: int | str | None = 2, **params: Any) -> bytes:
 def called(name: str, key: int | str = 2, *, token: str | None = None, **arguments: Any) -> bytes:
     meta = {} if token is None else {"_meta": {"progressToken": token}}
     return message("tools/call", key, name=name, arguments=arguments, **meta)
-
-
-@asynccontextmanager
-async def opened(url: str, method: str, headers: dict[str, str], body: bytes = b"") -> AsyncGenerator[SocketStream]:
-    """Send a request and leave its answer to be read."""
-    async with connected(url) as stream:
-        sent = {**headers, "Content-Length": str(len(body))} if body else headers
-        await stream.send(head(url, method, sent) + body)
-        yield stream
-
-
-async def read_until(stream: SocketStream, mark: bytes) -> bytes:
-    data = b""
-    with anyio.fail_after(30):
-        while mark not in data:
-            data += await stream.receive()
-    return data
 
 
 async def test_a_session_of_one_process_has_its_level_and_its_subscriptions() -> None:

@@ -9,7 +9,17 @@ import anyio
 import pytest
 from anyio.abc import SocketStream
 
-from tests.serve.exchanges import call, call_body, connected, events, exchange, handshake, head, modern_headers
+from tests.serve.exchanges import (
+    call,
+    call_body,
+    connected,
+    events,
+    exchange,
+    handshake,
+    head,
+    modern_headers,
+    read_until,
+)
 from tests.serve.offered import Doings, doing_server
 from tests.serve.serving import served_http
 from toolweave.errors import RequestError
@@ -20,13 +30,6 @@ from toolweave.serve._http.response import PostResponse, ResponseLimits
 async def begin(stream: SocketStream, url: str, tool: str, **options: Any) -> None:
     body = call_body(tool, **options)
     await stream.send(head(url, headers={**modern_headers(tool), "Content-Length": str(len(body))}) + body)
-
-
-async def read_until(stream: SocketStream, mark: bytes) -> bytes:
-    data = b""
-    while mark not in data:
-        data += await stream.receive()
-    return data
 
 
 @pytest.mark.requirement("C13", "R99")

@@ -10,6 +10,7 @@ from typing import Any
 import anyio
 import pytest
 
+from tests.clocks import Clock
 from tests.serve.carriers import EACH_CARRIER, EACH_ERA, connected
 from tests.serve.lines import Peer
 from toolweave import Progress, ToolError
@@ -20,16 +21,6 @@ from toolweave.serve._task_spawner import ServingGroups
 from toolweave.tools import CallContext, ProgressReporter
 
 METHOD = "notifications/progress"
-
-
-class Hand:
-    """A clock that is moved by hand."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def serve(*tools: Any) -> McpServer:
@@ -176,7 +167,7 @@ async def test_an_error_of_the_protocol_is_not_wrapped_by_progress() -> None:
 
 
 async def test_progress_is_earned_with_time() -> None:
-    clock = Hand()
+    clock = Clock()
     peer = Peer()
     burst: list[float] = []
     groups = ServingGroups("delayed progress is sent")

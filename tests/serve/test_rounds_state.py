@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.clocks import Clock
 from tests.serve.lines import Peer
 from toolweave.errors import RequestError
 from toolweave.serve import create_mcp_server
@@ -18,16 +19,6 @@ from toolweave.tools import CallContext
 OLD = b"o" * 32
 NEW = "n" * 32
 ANSWERS = {"q": {"action": "accept", "content": {"name": "Ada"}}}
-
-
-class Hand:
-    """A clock that is moved by hand."""
-
-    def __init__(self) -> None:
-        self.now = 1_000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def call(principal: str | None = None, /, method: str = "tools/call", **params: Any) -> Request:
@@ -105,7 +96,7 @@ def test_a_state_of_one_principal_is_of_no_use_to_another() -> None:
 
 
 def test_a_state_expires() -> None:
-    clock = Hand()
+    clock = Clock()
     seal = StateSigner(ttl=600, clock=clock)
     state = seal.seal(call(), ANSWERS)
     clock.now += 600

@@ -14,6 +14,7 @@ from typing import Any, Self
 import anyio
 import pytest
 
+from tests.programs import free_port
 from toolweave.serve import create_mcp_server
 from toolweave.tools import ToolRegistry
 
@@ -72,12 +73,6 @@ async def test_the_first_requests_over_http_import_nothing() -> None:
         done = await anyio.run_process([sys.executable, "-c", VISITS], stderr=None)
 
     assert json.loads(done.stdout) == []
-
-
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return free.getsockname()[1]
 
 
 class Beginning(ToolRegistry):

@@ -15,6 +15,7 @@ import anyio
 import pytest
 from anyio.streams.buffered import BufferedByteReceiveStream
 
+from tests.programs import ran
 from tests.serve.raw import LEGACY, MODERN, Piped, running_program, speaking
 from toolweave import connect_mcp
 from toolweave.serve._duplex.stdio import MAX_MESSAGE_BYTES
@@ -329,7 +330,7 @@ def test_a_stdio_server_loads_no_sdk_and_no_http() -> None:
         f"print([name for name in {heavy!r}.split() if name in sys.modules])\n"
     )
     text = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": _handshake()})
-    done = subprocess.run([sys.executable, "-c", code], input=text, capture_output=True, text=True, check=True)
+    done = ran([sys.executable, "-c", code], given=text, check=True)
 
     answer, loaded = done.stdout.splitlines()
     assert json.loads(answer)["result"]["serverInfo"] == {"name": "s", "version": "1"}

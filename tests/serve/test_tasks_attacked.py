@@ -8,8 +8,9 @@ from collections.abc import Sequence
 import anyio
 import pytest
 
+from tests.clocks import Clock
 from tests.serve.shared_tasks import accept
-from tests.serve.till import Clock, Frail, Jobs, Till
+from tests.serve.till import Frail, Jobs, Till
 from toolweave.errors import RequestError, StoreError
 from toolweave.serve._request import Json
 from toolweave.serve._tasks.remote import RemoteTasks

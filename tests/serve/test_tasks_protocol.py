@@ -11,6 +11,7 @@ from typing import Any
 import anyio
 import pytest
 
+from tests.clocks import Clock
 from tests.serve.talking import Talk, talking
 from toolweave.errors import RequestError
 from toolweave.protocol.meta import CLIENT_CAPABILITIES, SUBSCRIPTION_ID
@@ -35,16 +36,6 @@ RULES: Mapping[str, TaskSupport | TaskRule] = {
     "huge": "required",
     "ask_first": TaskRule("required", ask_first=True),
 }
-
-
-class Clock:
-    """A time that moves when a test moves it."""
-
-    def __init__(self) -> None:
-        self.now = 1_000_000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 class Shop:

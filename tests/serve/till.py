@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from tests.clocks import Clock
 from tests.serve.shared_tasks import DECLARED, Doings, Nobody
 from toolweave import tool
 from toolweave.errors import StoreError
@@ -23,17 +24,7 @@ from toolweave.serve._tools import Tools
 from toolweave.state import Change, Document, MemoryStore, Put
 from toolweave.tools import ToolRegistry
 
-__all__ = ["Clock", "Frail", "Jobs", "Till"]
-
-
-class Clock:
-    """A time that moves when a test moves it."""
-
-    def __init__(self) -> None:
-        self.now = 1_000_000.0
-
-    def __call__(self) -> float:
-        return self.now
+__all__ = ["Frail", "Jobs", "Till"]
 
 
 class Frail(MemoryStore):

@@ -13,22 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.clocks import Clock
 from tests.redis_server import NO_SERVER, RedisServer
 from toolweave.errors import StoreError
 from toolweave.state import Document, MemoryStore, RedisStore, SqliteStore, Store
 from toolweave.state._sqlite import default_path
 from toolweave.state._store import ListableStore
-
-
-class Clock:
-    """A time that moves when it is told to."""
-
-    def __init__(self) -> None:
-        self.now = 1_000.0
-
-    def __call__(self) -> float:
-        return self.now
-
 
 StoreMaker = Callable[[Clock], Store]
 
@@ -136,7 +126,7 @@ async def test_a_revision_is_never_used_again_after_a_deletion(make: StoreMaker)
 
 @every_store
 async def test_a_document_is_gone_when_its_ttl_is_over(make: StoreMaker) -> None:
-    clock = Clock()
+    clock = Clock(1_000.0)
     async with make(clock) as store:
         await store.put("tasks", "short", 1, ttl=10)
         await store.put("tasks", "kept", 1, ttl=10)
@@ -244,7 +234,7 @@ async def test_two_tasks_count_up_one_document_without_losing_a_count(make: Stor
 
 
 async def test_a_full_store_in_memory_refuses_and_forgets_nothing() -> None:
-    clock = Clock()
+    clock = Clock(1_000.0)
     store = MemoryStore(max_documents=2, max_bytes=100, clock=clock)
     await store.put("runs", "one", 1)
     await store.put("runs", "two", 2, ttl=10)
@@ -288,7 +278,7 @@ async def test_threads_share_a_store_in_memory() -> None:
 
 @every_store
 async def test_collections_are_those_with_documents_whatever_their_names(make: StoreMaker) -> None:
-    clock = Clock()
+    clock = Clock(1_000.0)
     store = make(clock)
     assert isinstance(store, ListableStore)
     assert await store.collections() == []

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.clocks import Clock
 from tests.export.offers import PNG
 from tests.serve.serving import served_http
 from tests.tools.doubles import Scripted, spec
@@ -185,19 +186,12 @@ async def test_a_tool_of_the_same_name_keeps_it() -> None:
 # bounds of what is kept
 
 
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 async def kept(cache: ResultCache, key: str) -> bool:
     return not (await cache.call(ToolCall(name="read_tool_result", arguments={"id": key}), CallContext())).is_error
 
 
 async def test_results_are_kept_for_a_time_and_the_oldest_go_first() -> None:
-    clock = Clock()
+    clock = Clock(0.0)
     policy = ResultPolicy(max_chars=400, keep_chars=2500, keep_seconds=60)
     cache = ResultCache(policy, clock=clock, always=True)
     for key in ("a", "b", "c"):

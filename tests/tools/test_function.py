@@ -7,7 +7,6 @@ import contextvars
 import functools
 import inspect
 import logging
-import subprocess
 import sys
 import threading
 from collections import deque
@@ -21,6 +20,7 @@ import anyio.from_thread
 import pytest
 from pydantic import BaseModel, Field
 
+from tests.programs import ran
 from toolweave import (
     CallContext,
     ErrorKind,
@@ -469,9 +469,7 @@ toolweave.ToolRegistry, toolweave.ServerConfig
 heavy = {"pydantic", "jsonschema_rs", "anyio", "mcp", "pydantic_core"}
 first = sorted(heavy & sys.modules.keys())
 """
-    done = subprocess.run(
-        [sys.executable, "-c", code + "print(first)"], capture_output=True, text=True, check=True, timeout=60
-    )
+    done = ran([sys.executable, "-c", code + "print(first)"], check=True)
 
     assert done.stdout.strip() == "[]"
 

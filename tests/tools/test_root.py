@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import subprocess
 import sys
 from importlib.metadata import version
 
@@ -12,6 +11,7 @@ import pytest
 import toolweave
 import toolweave.config
 import toolweave.connect
+from tests.programs import ran
 from toolweave.protocol import server_features
 
 
@@ -34,7 +34,7 @@ def test_a_name_that_does_not_exist_is_an_attribute_error(package: str) -> None:
 def test_a_name_is_looked_up_once() -> None:
     code = "import toolweave; toolweave.ToolSpec; print('ToolSpec' in vars(toolweave))"
 
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    done = ran([sys.executable, "-c", code], check=True)
 
     assert done.stdout.strip() == "True"
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import signal
-import subprocess
 import sys
 import threading
 from collections.abc import Callable
@@ -18,6 +17,7 @@ import anyio.lowlevel
 import anyio.to_thread
 import pytest
 
+from tests.programs import ran
 from toolweave import Agent, ScriptedModel, tool, tool_call
 from toolweave.tools import CallContext, FunctionTool, ToolCall, ToolResult
 
@@ -410,12 +410,6 @@ asyncio.run(main())
 
 @pytest.mark.slow
 def test_functions_run_where_anyio_keeps_its_worker_threads_elsewhere() -> None:
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", WITHOUT_ANYIOS_PARTS],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = ran([sys.executable, "-W", "error", "-c", WITHOUT_ANYIOS_PARTS])
 
     assert (done.stdout, done.stderr) == ("['1', '2', '3']\n", "")

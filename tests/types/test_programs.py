@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.programs import ran
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -41,7 +42,7 @@ def errors_of_pyright(folder: Path) -> set[tuple[str, int]]:
     config = folder / "pyrightconfig.json"
     config.write_text(json.dumps({"typeCheckingMode": "strict", "reportUnusedExpression": "none"}))
     command = [sys.executable, "-m", "pyright", "--outputjson", "--pythonpath", sys.executable]
-    ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    ended = ran(command, cwd=folder)
     found = json.loads(ended.stdout)["generalDiagnostics"]
     return {(Path(one["file"]).name, one["range"]["start"]["line"] + 1) for one in found if one["severity"] == "error"}
 
@@ -58,7 +59,7 @@ def errors_of_mypy(folder: Path) -> set[tuple[str, int]]:
         "--output=json",
         *folder.glob("*.py"),
     ]
-    ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    ended = ran(command, cwd=folder)
     assert ended.returncode in (0, 1), ended.stderr or ended.stdout
     found = [json.loads(line) for line in ended.stdout.splitlines() if line.startswith("{")]
     return {(Path(one["file"]).name, one["line"]) for one in found if one["severity"] == "error"}

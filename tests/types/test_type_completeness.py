@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.programs import ran
 
 pytestmark = pytest.mark.slow
 
@@ -22,7 +23,7 @@ def test_nearly_every_exported_symbol_has_a_type_that_is_written_down(tmp_path: 
     # pyright looks for the package beside the Python that PATH finds first, and reads no other configuration there
     environment = {**os.environ, "PATH": f"{binaries}{os.pathsep}{os.environ['PATH']}"}
     command = [binaries / "pyright", "--verifytypes", "toolweave", "--ignoreexternal", "--outputjson"]
-    ended = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    ended = ran(command, cwd=tmp_path, env=environment)
     report = json.loads(ended.stdout)["typeCompleteness"]
     untyped = [
         (symbol["name"], *(diagnostic["message"] for diagnostic in symbol["diagnostics"]))

@@ -7,7 +7,6 @@ if its tool says that this does no harm. Judges nothing but their own answers.
 from __future__ import annotations
 
 import itertools
-import socket
 import subprocess
 import sys
 from collections import Counter
@@ -22,6 +21,7 @@ import anyio
 
 from tests.gateway.running import RunningGateway, gateway, write_gateway_config
 from tests.gateway.scale.replicas import Json, OldClient, message
+from tests.programs import free_port
 from tests.serve.exchanges import Answer, call_body, events, exchange, modern_headers
 
 __all__ = ["API_KEYS", "ERAS", "Client", "Fleet", "Load", "Outcome", "as_principal", "fleet_of"]
@@ -102,7 +102,7 @@ class Fleet:
         self.drain_seconds = drain
         self.options = options
         self.config = folder / "gateway.json"
-        self.ports = [_free_port() for _ in range(replicas)]
+        self.ports = [free_port() for _ in range(replicas)]
         self.urls = [f"http://127.0.0.1:{port}/mcp" for port in self.ports]
         self.replicas: list[RunningGateway | None] = [None] * replicas
         self.draining: set[int] = set()
@@ -298,9 +298,3 @@ def _outcome(tool: str, answer: Answer) -> Outcome:
         return Outcome(tool, error=f"{said['error']['code']}: {said['error']['message']}")
     text = said["result"]["content"][0]["text"]
     return Outcome(tool, error=text) if said["result"].get("isError") else Outcome(tool, answer=text)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 from anyio.abc import SocketStream
 
-from tests.serve.exchanges import BOTH, Answer, connected, events, exchange, head
+from tests.serve.exchanges import BOTH, Answer, events, exchange, opened
 from tests.serve.serving import served_http
 from toolweave.gateway import Replicas, create_gateway, shared_redis
 from toolweave.serve import HttpOptions
 from toolweave.state import MemoryStore, SqliteStore, Store
 
-__all__ = ["KEYS", "OTHER_KEYS", "STORES", "Json", "OldClient", "message", "read_until", "replicas", "store_of"]
+__all__ = ["KEYS", "OTHER_KEYS", "STORES", "Json", "OldClient", "message", "replicas", "store_of"]
 
 Json = dict[str, Any]
 KEYS, OTHER_KEYS = ("k" * 32,), ("o" * 32,)
@@ -112,19 +111,6 @@ class OldClient:
         """End the session at a replica; return the status."""
         return (await exchange(url, "DELETE", headers=self.headers)).status
 
-    @asynccontextmanager
-    async def opened(self, url: str, method: str, body: bytes = b"") -> AsyncGenerator[SocketStream]:
+    def opened(self, url: str, method: str, body: bytes = b"") -> AbstractAsyncContextManager[SocketStream]:
         """Send a request and leave its answer to be read."""
-        sent = {**self.headers, "Content-Length": str(len(body))} if body else self.headers
-        async with connected(url) as stream:
-            await stream.send(head(url, method, sent) + body)
-            yield stream
-
-
-async def read_until(stream: SocketStream, mark: bytes) -> bytes:
-    """Read until something has come."""
-    data = b""
-    with anyio.fail_after(30):
-        while mark not in data:
-            data += await stream.receive()
-    return data
+        return opened(url, method, self.headers, body)

@@ -18,7 +18,8 @@ import pytest
 from tests.gateway.scale.balancers import BALANCERS, balancer
 from tests.gateway.scale.fleet import ERAS, Fleet, as_principal, fleet_of
 from tests.gateway.scale.replicas import OldClient, message
-from tests.redis_server import RedisServer, free_port
+from tests.programs import free_port
+from tests.redis_server import RedisServer
 from tests.serve.exchanges import Answer, call_body, connected, events, exchange, head, modern_headers
 from toolweave import connect_mcp
 

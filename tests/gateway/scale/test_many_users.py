@@ -14,7 +14,8 @@ import pytest
 from tests.gateway.scale.balancers import balancer
 from tests.gateway.scale.fleet import ERAS, fleet_of
 from tests.gateway.scale.replicas import OldClient, message
-from tests.redis_server import RedisServer, free_port
+from tests.programs import free_port
+from tests.redis_server import RedisServer
 from tests.serve.exchanges import call_body, events, modern_headers
 from toolweave.http import HttpClient
 

@@ -15,8 +15,8 @@ import pytest
 from anyio.abc import SocketStream
 
 from tests.gateway.scale.fleet import Fleet, as_principal, fleet_of
-from tests.gateway.scale.replicas import KEYS, STORES, Json, OldClient, message, read_until, replicas, store_of
-from tests.serve.exchanges import exchange
+from tests.gateway.scale.replicas import KEYS, STORES, Json, OldClient, message, replicas, store_of
+from tests.serve.exchanges import exchange, read_until
 from tests.serve.offered import Doings, doing_server
 from tests.serve.serving import served_http
 from toolweave import CallContext, create_mcp_server

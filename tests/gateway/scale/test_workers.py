@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import socket
-import subprocess
 import sys
 from collections.abc import Generator
 from contextlib import suppress
@@ -16,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.gateway.running import RunningGateway, gateway, spoken, until, upstream, write_gateway_config
+from tests.programs import ran
 from tests.redis_server import RedisServer
 from tests.serve.exchanges import BOTH, call_body, modern_headers
 
@@ -275,15 +275,7 @@ def test_nothing_secret_is_in_a_command_line_or_an_environment(running: RunningG
 )
 def test_what_cannot_work_is_refused(args: list[str], env: dict[str, str], said: str, config: Path) -> None:
     command = [sys.executable, "-m", "toolweave", "gateway", "--config", str(config), *args]
-    done = subprocess.run(
-        command,
-        env={**os.environ, **env},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = ran(command, env={**os.environ, **env})
 
     assert done.returncode == 2
     assert said in " ".join(done.stderr.split())
@@ -296,9 +288,7 @@ def test_a_config_with_a_redis_and_without_keys_is_refused(tmp_path: Path) -> No
     for more in ([], ["--workers", "2"]):
         command = [sys.executable, "-m", "toolweave", "gateway", "--config", str(config), "--http", "0", *more]
         env = {**os.environ, "PASSWORD": "hunter2"}
-        done = subprocess.run(
-            command, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False
-        )
+        done = ran(command, env=env)
         assert done.returncode == 2
         assert "--state-keys-env" in " ".join(done.stderr.split())
         assert "hunter2" not in done.stderr
@@ -308,7 +298,7 @@ def test_a_config_with_a_redis_and_without_keys_is_refused(tmp_path: Path) -> No
 def test_a_gateway_whose_workers_cannot_start_ends_with_their_reason(tmp_path: Path) -> None:
     config = write_gateway_config(tmp_path, {"a": upstream(tmp_path, "a")}, {"middleware": [{"name": "rate_limits"}]})
     command = [sys.executable, "-m", "toolweave", "gateway", "--config", str(config), "--http", "0", "--workers", "2"]
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False)
+    done = ran(command)
 
     assert done.returncode == 2
     assert "did you mean 'rate_limit'" in " ".join(done.stderr.split())  # however wide the terminal is
@@ -321,14 +311,7 @@ def test_a_port_that_is_taken_is_told(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         where = str(taken.getsockname()[1])
         command = [sys.executable, "-m", "toolweave", "gateway", "--config", str(config), "--http", where]
-        done = subprocess.run(
-            [*command, "--workers", "2"],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        done = ran([*command, "--workers", "2"])
 
     assert done.returncode == 2
     assert "cannot listen on" in " ".join(done.stderr.split())
