@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
@@ -11,7 +11,7 @@ import pytest
 from anyio.abc import TaskStatus
 
 from tests.redis_server import NO_SERVER, RedisServer
-from tests.serve.talking import Talk
+from tests.serve.talking import MODERN_VERSION, Talk, talking
 from toolweave import tool
 from toolweave.errors import RequestError
 from toolweave.jobs import Backend, WorkBackend
@@ -22,22 +22,20 @@ from toolweave.tools import CallContext, Elicitation
 
 __all__ = [
     "DECLARED",
-    "EACH_BACKEND",
     "NAME",
     "Doings",
-    "MakeBackend",
     "Nobody",
     "Rulings",
     "accept",
     "answered",
-    "backends",
+    "backend",
+    "doings",
     "replica",
+    "two_replicas",
     "until",
     "working",
 ]
 
-EACH_BACKEND = pytest.mark.parametrize("kind", ["memory", "redis"])
-MakeBackend = Callable[[str], Backend]
 DECLARED: Json = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
 NAME = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
 Rulings = Mapping[str, TaskSupport | TaskRule]
@@ -50,18 +48,14 @@ RULES: Rulings = {
 }
 
 
-@pytest.fixture
-def backends(redis_server: RedisServer | None, request: pytest.FixtureRequest) -> MakeBackend:
-    """What makes a backend of a kind, with nothing in it."""
-
-    def make(kind: str) -> Backend:
-        if kind == "memory":
-            return Backend("memory://")
-        if redis_server is None:
-            pytest.skip(NO_SERVER)
-        return Backend(f"redis://127.0.0.1:{redis_server.port}/0", name=f"tasks-{id(request):x}")
-
-    return make
+@pytest.fixture(params=["memory", "redis"])
+def backend(redis_server: RedisServer | None, request: pytest.FixtureRequest) -> Backend:
+    """A backend of each kind, with nothing in it."""
+    if request.param == "memory":
+        return Backend("memory://")
+    if redis_server is None:
+        pytest.skip(NO_SERVER)
+    return Backend(f"redis://127.0.0.1:{redis_server.port}/0", name=f"tasks-{id(request):x}")
 
 
 class Doings:
@@ -124,6 +118,12 @@ class Doings:
         return ""
 
 
+@pytest.fixture
+def doings() -> Doings:
+    """What the tools of the test's replicas do, and wait for."""
+    return Doings()
+
+
 def replica(
     backend: WorkBackend, doings: Doings, *, tasks: Mapping[str, Any] | None = None, **options: Any
 ) -> McpServer:
@@ -152,6 +152,19 @@ async def _working(server: McpServer) -> AsyncGenerator[None]:
 def working(server: McpServer) -> AbstractAsyncContextManager[None]:
     """Let a worker in this process do a server's tasks for the block."""
     return _working(server)
+
+
+@asynccontextmanager
+async def two_replicas(
+    backend: WorkBackend, doings: Doings, era: str = MODERN_VERSION
+) -> AsyncGenerator[tuple[Talk, Talk]]:
+    """Talk to two replicas in the way of a revision, while a worker does their tasks."""
+    async with (
+        working(replica(backend, doings)),
+        talking(replica(backend, doings), era) as one,
+        talking(replica(backend, doings), era) as two,
+    ):
+        yield one, two
 
 
 def accept(name: str) -> Json:

@@ -14,14 +14,14 @@ from tests.serve.exchanges import exchange
 from tests.serve.serving import served_http
 from tests.serve.shared_tasks import (
     DECLARED,
-    EACH_BACKEND,
     Doings,
-    MakeBackend,
     Rulings,
     accept,
     answered,
-    backends,
+    backend,
+    doings,
     replica,
+    two_replicas,
     until,
     working,
 )
@@ -33,7 +33,7 @@ from toolweave.serve._request import Json
 from toolweave.state import MemoryStore
 from toolweave.tools import CallContext
 
-__all__ = ["backends"]  # a fixture
+__all__ = ["backend", "doings"]  # fixtures
 
 pytestmark = pytest.mark.slow
 
@@ -46,18 +46,11 @@ async def begun(talk: Talk, tool: str, era: str, **arguments: Any) -> str:
 
 
 @pytest.mark.requirement("R84")
-@EACH_BACKEND
 @EACH_ERA
 async def test_a_task_that_one_replica_took_is_seen_and_ended_on_another(
-    backends: MakeBackend, kind: str, era: str
+    backend: Backend, doings: Doings, era: str
 ) -> None:
-    backend = backends(kind)
-    doings = Doings()
-    async with (
-        working(replica(backend, doings)),
-        talking(replica(backend, doings), era) as one,
-        talking(replica(backend, doings), era) as two,
-    ):
+    async with two_replicas(backend, doings, era) as (one, two):
         name = await begun(one, "work", era)
         with anyio.fail_after(60):
             while "statusMessage" not in (shown := await two.ask("tasks/get", {"taskId": name})):
@@ -71,16 +64,9 @@ async def test_a_task_that_one_replica_took_is_seen_and_ended_on_another(
     assert doings.begun == ["work"]
 
 
-@EACH_BACKEND
-async def test_a_question_is_answered_on_whichever_replica_the_client_reaches(backends: MakeBackend, kind: str) -> None:
-    backend = backends(kind)
-    doings = Doings()
+async def test_a_question_is_answered_on_whichever_replica_the_client_reaches(backend: Backend, doings: Doings) -> None:
     era = "2026-07-28"
-    async with (
-        working(replica(backend, doings)),
-        talking(replica(backend, doings), era) as one,
-        talking(replica(backend, doings), era) as two,
-    ):
+    async with two_replicas(backend, doings, era) as (one, two):
         name = await begun(one, "ask", era)
         both = await until(two, name, "input_required")
         await two.ask("tasks/update", {"taskId": name, "inputResponses": {"x": 1, "a": accept("one")}})
@@ -101,18 +87,11 @@ async def test_a_question_is_answered_on_whichever_replica_the_client_reaches(ba
     assert json.loads(ended["result"]["content"][0]["text"]) == ["one", "two", "three"]
 
 
-@EACH_BACKEND
 async def test_the_older_form_asks_on_the_stream_of_the_result_on_whichever_replica(
-    backends: MakeBackend, kind: str
+    backend: Backend, doings: Doings
 ) -> None:
-    backend = backends(kind)
-    doings = Doings()
     era = "2025-11-25"
-    async with (
-        working(replica(backend, doings)),
-        talking(replica(backend, doings), era) as one,
-        talking(replica(backend, doings), era) as two,
-    ):
+    async with two_replicas(backend, doings, era) as (one, two):
         name = await begun(one, "ask", era)
         number = await two.send("tasks/result", {"taskId": name})
         for count, answer in enumerate(("one", "two", "three"), 1):
@@ -125,18 +104,11 @@ async def test_the_older_form_asks_on_the_stream_of_the_result_on_whichever_repl
     assert all(one["_meta"] == result["_meta"] for one in two.of("elicitation/create"))
 
 
-@EACH_BACKEND
 @EACH_ERA
 async def test_a_task_that_another_replica_cancels_is_over_at_once_and_its_tool_soon(
-    backends: MakeBackend, kind: str, era: str
+    backend: Backend, doings: Doings, era: str
 ) -> None:
-    backend = backends(kind)
-    doings = Doings()
-    async with (
-        working(replica(backend, doings)),
-        talking(replica(backend, doings), era) as one,
-        talking(replica(backend, doings), era) as two,
-    ):
+    async with two_replicas(backend, doings, era) as (one, two):
         name = await begun(one, "hang", era)
         await doings.until(1)
         await two.ask("tasks/cancel", {"taskId": name})
@@ -149,10 +121,7 @@ async def test_a_task_that_another_replica_cancels_is_over_at_once_and_its_tool_
     assert later["status"] == "cancelled"
 
 
-@EACH_BACKEND
-async def test_a_task_that_was_cancelled_before_a_worker_came_is_never_run(backends: MakeBackend, kind: str) -> None:
-    backend = backends(kind)
-    doings = Doings()
+async def test_a_task_that_was_cancelled_before_a_worker_came_is_never_run(backend: Backend, doings: Doings) -> None:
     doings.go.set()
     server = replica(backend, doings)
     async with talking(server) as talk:
@@ -167,17 +136,10 @@ async def test_a_task_that_was_cancelled_before_a_worker_came_is_never_run(backe
     assert doings.begun == ["work"]
 
 
-@EACH_BACKEND
 async def test_who_listens_on_another_replica_hears_how_a_task_goes_on_and_ends(
-    backends: MakeBackend, kind: str
+    backend: Backend, doings: Doings
 ) -> None:
-    backend = backends(kind)
-    doings = Doings()
-    async with (
-        working(replica(backend, doings)),
-        talking(replica(backend, doings)) as one,
-        talking(replica(backend, doings)) as two,
-    ):
+    async with two_replicas(backend, doings) as (one, two):
         name = await begun(one, "work", "2026-07-28")
         await two.send("subscriptions/listen", {"notifications": {"taskIds": [name, "unknown"]}})
         await two.received("notifications/tasks")
@@ -196,10 +158,7 @@ async def test_who_listens_on_another_replica_hears_how_a_task_goes_on_and_ends(
     }
 
 
-@EACH_BACKEND
-async def test_nobody_else_sees_a_task_on_any_replica(backends: MakeBackend, kind: str) -> None:
-    backend = backends(kind)
-    doings = Doings()
+async def test_nobody_else_sees_a_task_on_any_replica(backend: Backend, doings: Doings) -> None:
     one = replica(backend, doings)
     two = replica(backend, doings)
     async with one.running(), two.running():
@@ -214,10 +173,7 @@ async def test_nobody_else_sees_a_task_on_any_replica(backends: MakeBackend, kin
     assert mine["status"] == "working"
 
 
-@EACH_BACKEND
-async def test_a_server_of_another_name_knows_none_of_the_tasks(backends: MakeBackend, kind: str) -> None:
-    backend = backends(kind)
-    doings = Doings()
+async def test_a_server_of_another_name_knows_none_of_the_tasks(backend: Backend, doings: Doings) -> None:
     shop = replica(backend, doings)
     other = create_mcp_server(
         name="other", version="1", tools=[doings.work], tasks={"work": "required"}, backend=backend
@@ -230,10 +186,7 @@ async def test_a_server_of_another_name_knows_none_of_the_tasks(backends: MakeBa
     assert (list(shop.handlers()), list(other.handlers())) == (["tasks:shop"], ["tasks:other"])
 
 
-@EACH_BACKEND
-async def test_two_http_endpoints_share_their_tasks(backends: MakeBackend, kind: str) -> None:
-    backend = backends(kind)
-    doings = Doings()
+async def test_two_http_endpoints_share_their_tasks(backend: Backend, doings: Doings) -> None:
     doings.go.set()
 
     async def ask(url: str, method: str, named: str, **params: Any) -> Json:
@@ -271,20 +224,14 @@ async def test_two_http_endpoints_share_their_tasks(backends: MakeBackend, kind:
     assert shown["result"]["content"] == [{"type": "text", "text": "worked"}]
 
 
-@EACH_BACKEND
-async def test_a_protocol_error_of_the_tool_is_the_failure_of_the_task(backends: MakeBackend, kind: str) -> None:
-    backend = backends(kind)
-    doings = Doings()
+async def test_a_protocol_error_of_the_tool_is_the_failure_of_the_task(backend: Backend, doings: Doings) -> None:
     async with working(replica(backend, doings)), talking(replica(backend, doings)) as talk:
         shown = await until(talk, await begun(talk, "refuse", "2026-07-28"), "failed")
 
     assert shown["error"] == {"code": -32050, "message": "broken on purpose", "data": {"why": "on purpose"}}
 
 
-@EACH_BACKEND
-async def test_a_tool_that_does_no_harm_runs_again_after_its_worker_stopped(backends: MakeBackend, kind: str) -> None:
-    backend = backends(kind)
-    doings = Doings()
+async def test_a_tool_that_does_no_harm_runs_again_after_its_worker_stopped(backend: Backend, doings: Doings) -> None:
     async with talking(replica(backend, doings)) as talk:
         async with working(replica(backend, doings)):
             name = await begun(talk, "harmless", "2026-07-28")
@@ -311,12 +258,9 @@ async def test_a_tool_that_does_no_harm_runs_again_after_its_worker_stopped(back
     assert name not in doings.keys[0]
 
 
-@EACH_BACKEND
 async def test_a_tool_that_may_do_harm_is_not_run_again_after_its_worker_stopped(
-    backends: MakeBackend, kind: str
+    backend: Backend, doings: Doings
 ) -> None:
-    backend = backends(kind)
-    doings = Doings()
     async with talking(replica(backend, doings)) as talk:
         async with working(replica(backend, doings)):
             name = await begun(talk, "hang", "2026-07-28")
@@ -331,10 +275,7 @@ async def test_a_tool_that_may_do_harm_is_not_run_again_after_its_worker_stopped
     assert doings.begun == ["hang"]
 
 
-@EACH_BACKEND
-async def test_a_tool_under_way_ends_within_the_grace_of_its_worker(backends: MakeBackend, kind: str) -> None:
-    backend = backends(kind)
-    doings = Doings()
+async def test_a_tool_under_way_ends_within_the_grace_of_its_worker(backend: Backend, doings: Doings) -> None:
     server = replica(backend, doings)
     stopped = anyio.CancelScope()
 
@@ -358,9 +299,8 @@ async def test_a_tool_under_way_ends_within_the_grace_of_its_worker(backends: Ma
     assert doings.begun == ["work"]
 
 
-async def test_a_rule_says_that_a_tool_runs_again_whatever_it_says_of_itself() -> None:
+async def test_a_rule_says_that_a_tool_runs_again_whatever_it_says_of_itself(doings: Doings) -> None:
     backend = Backend("memory://")
-    doings = Doings()
     rules: Rulings = {"hang": TaskRule("required", on_lost="rerun"), "harmless": TaskRule("required", on_lost="fail")}
     async with talking(replica(backend, doings, tasks=rules)) as talk:
         async with working(replica(backend, doings, tasks=rules)):
@@ -377,7 +317,7 @@ async def test_a_rule_says_that_a_tool_runs_again_whatever_it_says_of_itself() -
     assert doings.begun == ["harmless", "hang", "hang"]
 
 
-async def test_an_answer_that_fits_the_form_but_not_its_model_is_asked_for_again() -> None:
+async def test_an_answer_that_fits_the_form_but_not_its_model_is_asked_for_again(doings: Doings) -> None:
     from pydantic import BaseModel, field_validator
 
     class Even(BaseModel):
@@ -395,7 +335,6 @@ async def test_an_answer_that_fits_the_form_but_not_its_model_is_asked_for_again
         return "none" if answer.value is None else str(answer.value.number)
 
     backend = Backend("memory://")
-    doings = Doings()
     worker, server = (replica(backend, doings, tasks={"count": "required"}) for _ in range(2))
     for one in (worker, server):
         one.tool(count)
@@ -413,9 +352,8 @@ async def test_an_answer_that_fits_the_form_but_not_its_model_is_asked_for_again
     assert ended["result"]["content"][0]["text"] == "4"
 
 
-async def test_answers_that_were_given_are_not_asked_for_again_when_the_tool_runs_again() -> None:
+async def test_answers_that_were_given_are_not_asked_for_again_when_the_tool_runs_again(doings: Doings) -> None:
     backend = Backend("memory://")
-    doings = Doings()
     rules: Rulings = {"ask": TaskRule("required", on_lost="rerun")}
     async with talking(replica(backend, doings, tasks=rules)) as talk:
         async with working(replica(backend, doings, tasks=rules)):
@@ -435,9 +373,8 @@ async def test_answers_that_were_given_are_not_asked_for_again_when_the_tool_run
     assert json.loads(ended["result"]["content"][0]["text"]) == ["one", "two", "three"]
 
 
-async def test_a_client_s_idempotency_key_is_its_principal_s_alone() -> None:
+async def test_a_client_s_idempotency_key_is_its_principal_s_alone(doings: Doings) -> None:
     backend = Backend("memory://")
-    doings = Doings()
     doings.go.set()
     server = replica(backend, doings)
     async with working(replica(backend, doings)), server.running():
@@ -455,8 +392,7 @@ def test_a_server_has_a_store_or_a_backend() -> None:
         create_mcp_server(name="x", version="1", store=MemoryStore(), backend=Backend("memory://"))
 
 
-def test_a_server_without_a_backend_or_without_tasks_has_nothing_for_workers() -> None:
-    doings = Doings()
+def test_a_server_without_a_backend_or_without_tasks_has_nothing_for_workers(doings: Doings) -> None:
     alone = create_mcp_server(name="x", version="1", tools=[doings.work], tasks={"work": "optional"})
     plain = create_mcp_server(name="x", version="1", tools=[doings.work], backend=Backend("memory://"))
 
