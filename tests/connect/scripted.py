@@ -19,6 +19,7 @@ __all__ = [
     "HttpScript",
     "Special",
     "answer_to",
+    "answers_to",
     "legacy_answer",
     "listening",
     "modern_answer",
@@ -27,8 +28,24 @@ __all__ = [
 Handler = Callable[[Exchange], Awaitable[None]]
 Special = Callable[[Exchange, Json], Awaitable[bool]]
 """Answers what the script does not; returns whether it did."""
+Answering = Callable[[Exchange, Json], Awaitable[None]]
 TOOLS: Json = {"result": {"tools": [{"name": "t", "inputSchema": {"type": "object"}}]}}
 DONE: Json = {"content": [{"type": "text", "text": "done"}]}
+
+
+def answers_to(method: str) -> Callable[[Answering], Special]:
+    """Make a function answer every message of a method of MCP, or every request of `GET` or `DELETE`, and no other."""
+
+    def decorate(answering: Answering) -> Special:
+        async def special(exchange: Exchange, message: Json) -> bool:
+            if method not in (exchange.method, message.get("method")):
+                return False
+            await answering(exchange, message)
+            return True
+
+        return special
+
+    return decorate
 
 
 def legacy_answer(message: Json) -> Json | None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from tests.connect.scripted import Exchange, HttpScript, legacy_answer, listening, modern_answer
+from tests.connect.scripted import Exchange, HttpScript, answers_to, legacy_answer, listening, modern_answer
 from tests.connect.targets import MODERN, ChannelServer, Json, connected, error, eventually, initialized, pid_of
 from tests.servers.fixtures import relay_command
 from toolweave import ConnectError, ConnectionLostError, Hub, ProtocolError, connect_mcp
@@ -187,13 +187,11 @@ async def test_a_revision_that_the_config_names_is_never_exchanged_for_another(p
 async def test_a_modern_server_that_refuses_requests_keeps_its_connection_and_is_asked_once() -> None:
     refused = 0
 
-    async def special(exchange: Exchange, message: Json) -> bool:
+    @answers_to("tools/call")
+    async def special(exchange: Exchange, message: Json) -> None:
         nonlocal refused
-        if message.get("method") != "tools/call":
-            return False
         refused += 1
         await exchange.respond_json(400, {"jsonrpc": "2.0", "id": message["id"], **error(-32000, "not now")})
-        return True
 
     server = HttpScript(modern_answer, special)
     async with listening(server.handle) as (url, _), connected({"url": url}) as connection:
@@ -206,11 +204,9 @@ async def test_a_modern_server_that_refuses_requests_keeps_its_connection_and_is
 
 
 async def test_a_legacy_server_that_refuses_requests_keeps_its_session() -> None:
-    async def special(exchange: Exchange, message: Json) -> bool:
-        if message.get("method") != "tools/call":
-            return False
+    @answers_to("tools/call")
+    async def special(exchange: Exchange, message: Json) -> None:
         await exchange.respond_json(400, {"jsonrpc": "2.0", "id": message["id"], **error(-32602, "no such file")})
-        return True
 
     server = HttpScript(initialized(legacy_answer), special)
     async with listening(server.handle) as (url, _), connected({"url": url}) as connection:

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.connect.scripted import Exchange, HttpScript, legacy_answer, listening, modern_answer
+from tests.connect.scripted import Exchange, HttpScript, answers_to, legacy_answer, listening, modern_answer
 from tests.connect.targets import Json, connected, initialized
 
 FORMS: dict[str, str] = {
@@ -31,15 +31,13 @@ FORMS: dict[str, str] = {
 @pytest.mark.parametrize("form", FORMS.values(), ids=list(FORMS))
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_an_answer_is_found_in_every_form_of_an_event_stream(form: str, era: str) -> None:
-    async def special(exchange: Exchange, message: Json) -> bool:
-        if message.get("method") != "tools/call":
-            return False
+    @answers_to("tools/call")
+    async def special(exchange: Exchange, message: Json) -> None:
         answer = {"jsonrpc": "2.0", "id": message["id"], "result": {"content": [{"type": "text", "text": "done"}]}}
         text = json.dumps(answer)
         await exchange.start_stream()
         await exchange.chunk(form.replace("ANSWER", text).replace("MEMBERS", text[1:-1]).encode())
         await exchange.end_stream()
-        return True
 
     script = initialized(legacy_answer) if era == "legacy" else modern_answer
     server = HttpScript(script, special)

@@ -12,7 +12,7 @@ from typing import Any
 import anyio
 import pytest
 
-from tests.connect.scripted import Exchange, HttpScript, listening
+from tests.connect.scripted import Exchange, HttpScript, answers_to, listening
 from tests.connect.targets import MODERN, ChannelServer, Json, connected, error, eventually, initialized
 from toolweave import AuthRequiredError, ProtocolError, RequestTimeoutError, ToolsChanged
 from toolweave.connect import ConnectionState, ResourceUpdated
@@ -323,20 +323,18 @@ async def test_a_stream_that_wants_other_credentials_is_opened_once_the_lists_ar
     valid = False
     listens = 0
 
-    async def special(exchange: Exchange, message: Json) -> bool:
+    @answers_to("subscriptions/listen")
+    async def special(exchange: Exchange, message: Json) -> None:
         nonlocal listens
-        if message.get("method") != "subscriptions/listen":
-            return False
         listens += 1
         if not valid:
             await exchange.respond(401, b"", www_authenticate='Bearer realm="late"')
-            return True
+            return
         await exchange.start_stream()
         params = {"notifications": message["params"]["notifications"]}
         note = {"jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged", "params": params}
         await exchange.event(json.dumps(note))
         await exchange.reader.gone.wait()
-        return True
 
     def answer(message: Json) -> Json | None:
         if message["method"] == "server/discover":

@@ -13,7 +13,7 @@ from typing import Any
 import anyio
 import pytest
 
-from tests.connect.scripted import Exchange, HttpScript, legacy_answer, listening
+from tests.connect.scripted import Exchange, HttpScript, answers_to, legacy_answer, listening
 from tests.connect.targets import ChannelServer, Json, connected, initialized
 from toolweave import ProtocolError
 from toolweave.protocol.lenient_messages import without_deep_entries
@@ -74,9 +74,8 @@ async def test_a_list_of_a_process_that_takes_work_to_read_costs_that_list_only(
 @pytest.mark.parametrize("streamed", [False, True])
 @pytest.mark.parametrize("heavy", HEAVY)
 async def test_a_list_over_http_that_takes_work_to_read_costs_that_list_only(heavy: str, streamed: bool) -> None:
-    async def special(exchange: Exchange, message: Json) -> bool:
-        if message.get("method") != "tools/list":
-            return False
+    @answers_to("tools/list")
+    async def special(exchange: Exchange, message: Json) -> None:
         text = b'{"id":%s,"result":{"tools":[%s' % (json.dumps(message["id"]).encode(), HEAVY[heavy](SIZE))
         if streamed:
             await exchange.start_stream()
@@ -84,7 +83,6 @@ async def test_a_list_over_http_that_takes_work_to_read_costs_that_list_only(hea
             await exchange.end_stream()
         else:
             await exchange.respond(200, text, content_type="application/json")
-        return True
 
     server = HttpScript(initialized(legacy_answer), special)
     async with listening(server.handle) as (url, _):

@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 import pytest
 
-from tests.connect.scripted import Exchange, HttpScript, listening, modern_answer
+from tests.connect.scripted import Exchange, HttpScript, answers_to, listening, modern_answer
 from tests.connect.targets import Json, connected
 from toolweave import ErrorKind, ProtocolError, RequestTimeoutError
 
@@ -196,15 +196,13 @@ async def test_the_time_in_which_a_fresh_list_is_read_does_not_count_as_silence_
 
 
 async def test_of_entries_with_a_fault_the_first_one_is_named_and_the_others_are_listed() -> None:
-    async def special(exchange: Exchange, message: Json) -> bool:
-        if message.get("method") != "tools/list":
-            return False
+    @answers_to("tools/list")
+    async def special(exchange: Exchange, message: Json) -> None:
         header = {"type": "object", "properties": {"x": {"type": "object", "x-mcp-header": "X"}}}
         plain: Json = {"type": "object"}
         schemas: list[tuple[str, Any]] = [("t", plain), ("text", "x"), ("header", header), ("t", 5), ("t", plain)]
         tools = [{"name": name, "inputSchema": schema} for name, schema in schemas]
         await exchange.respond_json(200, {"jsonrpc": "2.0", "id": message["id"], "result": {"tools": tools}})
-        return True
 
     server = HttpScript(modern_answer, special)
     async with listening(server.handle) as (url, _), connected(url) as connection:
@@ -221,12 +219,10 @@ async def test_of_entries_with_a_fault_the_first_one_is_named_and_the_others_are
 
 
 async def test_a_byte_order_mark_before_the_answer_is_passed_over() -> None:
-    async def special(exchange: Exchange, message: Json) -> bool:
-        if message.get("method") != "tools/call":
-            return False
+    @answers_to("tools/call")
+    async def special(exchange: Exchange, message: Json) -> None:
         answer = {"jsonrpc": "2.0", "id": message["id"], "result": {"content": [{"type": "text", "text": "marked"}]}}
         await exchange.respond(200, b"\xef\xbb\xbf" + json.dumps(answer).encode(), content_type="application/json")
-        return True
 
     server = HttpScript(modern_answer, special)
     async with listening(server.handle) as (url, _), connected(url) as connection:
@@ -266,11 +262,9 @@ NO_JSON = '{"jsonrpc": "2.0", "id": %s, "result": {"content": [{"type": "text", 
 async def test_an_answer_that_is_nearly_right_is_read_unless_its_owner_wants_no_repairs(
     body: str, kind: str, problem: str, is_repaired: bool
 ) -> None:
-    async def special(exchange: Exchange, message: Json) -> bool:
-        if message.get("method") != "tools/call":
-            return False
+    @answers_to("tools/call")
+    async def special(exchange: Exchange, message: Json) -> None:
         await exchange.respond(200, (body % json.dumps(message["id"])).encode(), content_type=kind)
-        return True
 
     server = HttpScript(modern_answer, special)
     async with (
@@ -287,13 +281,11 @@ async def test_an_answer_that_is_nearly_right_is_read_unless_its_owner_wants_no_
 
 
 async def test_an_event_over_the_bound_names_the_bound_and_how_to_raise_it() -> None:
-    async def special(exchange: Exchange, message: Json) -> bool:
-        if message.get("method") != "tools/call":
-            return False
+    @answers_to("tools/call")
+    async def special(exchange: Exchange, message: Json) -> None:
         await exchange.start_stream()
         await exchange.event("x" * 200_000)
         await exchange.reader.gone.wait()
-        return True
 
     server = HttpScript(modern_answer, special)
     target = {"url": "", "max_message_bytes": 100_000}

@@ -14,7 +14,7 @@ import httpx2
 import pytest
 from mcp.client.auth.extensions.client_credentials import ClientCredentialsOAuthProvider
 
-from tests.connect.scripted import Exchange, HttpScript, Special, legacy_answer, listening, modern_answer
+from tests.connect.scripted import Exchange, HttpScript, Special, answers_to, legacy_answer, listening, modern_answer
 from tests.connect.targets import MODERN, Json, Script, connected, initialized, steps_of
 from tests.servers.fixtures import http_server
 from toolweave import AuthRequiredError, ConnectError, ProtocolError, connect_mcp
@@ -163,11 +163,9 @@ async def test_a_hook_that_raises_fails_the_request_that_asked(where: str) -> No
 
 
 async def test_what_a_hook_made_is_masked_where_a_server_says_it_back() -> None:
-    async def special(exchange: Exchange, message: Json) -> bool:
-        if message.get("method") != "tools/call":
-            return False
+    @answers_to("tools/call")
+    async def special(exchange: Exchange, message: Json) -> None:
         await exchange.respond(500, f"cannot use {exchange.headers['authorization']} today".encode())
-        return True
 
     async with (
         listening(HttpScript(modern_answer, special).handle) as (url, _),

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.connect.scripted import DONE, Exchange, HttpScript, legacy_answer, listening, modern_answer
+from tests.connect.scripted import DONE, Exchange, HttpScript, answers_to, legacy_answer, listening, modern_answer
 from tests.connect.targets import Json, connected, initialized
 from toolweave.connect._wire.endpoint import Cookies
 
@@ -23,14 +23,12 @@ def sent_after(*cookies: str, url: str = URL, to: str | None = None, now: float 
 
 
 async def test_a_cookie_is_sent_back_with_every_later_request_of_the_connection_and_with_no_other() -> None:
-    async def special(exchange: Exchange, message: Json) -> bool:
-        if message.get("method") != "initialize":
-            return False
+    @answers_to("initialize")
+    async def special(exchange: Exchange, message: Json) -> None:
         answer = initialized(legacy_answer)(message)
         assert answer is not None
         value = {"jsonrpc": "2.0", "id": message["id"], **answer}
         await exchange.respond_json(200, value, mcp_session_id="s-1", set_cookie="replica=r%2F1; Path=/; HttpOnly")
-        return True
 
     server = HttpScript(initialized(legacy_answer), special)
     async with listening(server.handle) as (url, _):
@@ -48,17 +46,15 @@ async def test_a_cookie_is_sent_back_with_every_later_request_of_the_connection_
 async def test_cookies_come_beside_those_of_the_config_on_redirects_too_and_can_be_taken_back() -> None:
     calls = 0
 
-    async def special(exchange: Exchange, message: Json) -> bool:
+    @answers_to("tools/call")
+    async def special(exchange: Exchange, message: Json) -> None:
         nonlocal calls
-        if message.get("method") != "tools/call":
-            return False
         calls += 1
         if calls == 1:
             await exchange.respond(307, location="/moved", set_cookie="a=1")
-            return True
+            return
         gone = {"set_cookie": "a=1; Max-Age=0"} if calls == 3 else {}
         await exchange.respond_json(200, {"jsonrpc": "2.0", "id": message["id"], "result": DONE}, **gone)
-        return True
 
     server = HttpScript(modern_answer, special)
     async with (

@@ -17,6 +17,7 @@ from tests.connect.scripted import (
     HttpScript,
     Special,
     answer_to,
+    answers_to,
     legacy_answer,
     listening,
 )
@@ -181,13 +182,12 @@ def wire_to(
 async def test_the_stream_of_a_session_is_opened_again_and_what_comes_there_is_taken() -> None:
     gets: list[Exchange] = []
 
-    async def special(exchange: Exchange, message: Json) -> bool:
-        if exchange.method != "GET":
-            return False
+    @answers_to("GET")
+    async def special(exchange: Exchange, message: Json) -> None:
         gets.append(exchange)
         if len(gets) == 3:
             await exchange.respond(503)
-            return True
+            return
         await exchange.start_stream()
         note = {"jsonrpc": "2.0", "method": "notifications/message", "params": {"data": len(gets)}}
         await exchange.chunk(f"retry: 1\nid: n-{len(gets)}\ndata: {json.dumps(note)}\n\ndata: junk\n\n".encode())
@@ -199,7 +199,6 @@ async def test_the_stream_of_a_session_is_opened_again_and_what_comes_there_is_t
             await exchange.event('{"jsonrpc": "2.0", "id": 10, "method": "sampling/createMessage"}')
             await exchange.event('{"jsonrpc": "2.0", "id": 11, "result": {}}')
             await exchange.reader.gone.wait()
-        return True
 
     taken: list[Any] = []
     server = legacy(special)
@@ -238,13 +237,11 @@ async def test_a_request_of_a_server_that_takes_no_answer_costs_nothing() -> Non
 
 
 async def test_a_server_without_a_message_on_its_stream_is_asked_less_and_less_often() -> None:
-    async def special(exchange: Exchange, message: Json) -> bool:
-        if exchange.method != "GET":
-            return False
+    @answers_to("GET")
+    async def special(exchange: Exchange, message: Json) -> None:
         await exchange.start_stream()
         await exchange.chunk(b"retry: 20\n\n")
         await exchange.end_stream()
-        return True
 
     server = legacy(special)
     with anyio.fail_after(10):
@@ -355,13 +352,11 @@ async def test_own_headers_go_along_but_for_those_that_frame_the_message() -> No
 async def test_a_call_lost_with_its_kept_connection_is_never_made_twice() -> None:
     calls = 0
 
-    async def special(exchange: Exchange, message: Json) -> bool:
+    @answers_to("tools/call")
+    async def special(exchange: Exchange, message: Json) -> None:
         nonlocal calls
-        if message.get("method") != "tools/call":
-            return False
         calls += 1
         exchange.writer.close()
-        return True
 
     server = modern(lambda _: {}, special)
     async with listening(server.handle) as (url, _), connected(url) as connection:

@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from tests.connect.proxying import certificate, serving_tls
-from tests.connect.scripted import Exchange, HttpScript, listening, modern_answer
+from tests.connect.scripted import Exchange, HttpScript, answers_to, listening, modern_answer
 from tests.connect.targets import Json, connected
 from toolweave import ConnectError, ProtocolError, connect_mcp
 
@@ -77,11 +77,9 @@ def _made() -> Any:
 
 @pytest.mark.parametrize("headers", [_fixed, _made])
 async def test_credentials_that_a_server_says_back_are_masked(headers: Callable[[], Any]) -> None:
-    async def special(exchange: Exchange, message: Json) -> bool:
-        if message.get("method") != "tools/call":
-            return False
+    @answers_to("tools/call")
+    async def special(exchange: Exchange, message: Json) -> None:
         await exchange.respond(500, f"cannot use {exchange.headers['authorization']} today".encode())
-        return True
 
     async with (
         listening(HttpScript(modern_answer, special).handle) as (url, _),
@@ -94,13 +92,11 @@ async def test_credentials_that_a_server_says_back_are_masked(headers: Callable[
 
 @pytest.mark.parametrize("headers", [_fixed, _made])
 async def test_credentials_in_an_error_of_the_protocol_are_masked(headers: Callable[[], Any]) -> None:
-    async def special(exchange: Exchange, message: Json) -> bool:
-        if message.get("method") != "tools/call":
-            return False
+    @answers_to("tools/call")
+    async def special(exchange: Exchange, message: Json) -> None:
         said = f"cannot use {exchange.headers['authorization']} today"
         error = {"code": -32000, "message": said, "data": {"tried": [said, 1]}}
         await exchange.respond_json(200, {"jsonrpc": "2.0", "id": message["id"], "error": error})
-        return True
 
     async with (
         listening(HttpScript(modern_answer, special).handle) as (url, _),

@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 from tests.connect.proxying import proxying
-from tests.connect.scripted import Exchange, answer_to, legacy_answer, listening
+from tests.connect.scripted import Exchange, answer_to, answers_to, legacy_answer, listening
 from tests.connect.targets import Json, connected, eventually, initialized, steps_of
 from tests.servers.fixtures import http_server
 from toolweave import (
@@ -200,12 +200,10 @@ async def test_a_session_that_the_server_has_forgotten_is_begun_anew_and_the_cal
 
 
 async def test_an_answer_that_comes_before_that_of_its_post_is_waited_for_no_longer() -> None:
-    async def special(exchange: Exchange, message: Json) -> bool:
-        if message["method"] != "tools/call":
-            return False
+    @answers_to("tools/call")
+    async def special(exchange: Exchange, message: Json) -> None:
         await server.say(json.loads(answer_to(message)))
         await exchange.reader.gone.wait()
-        return True
 
     server = Old(special)
     async with listening(server.handle) as (url, _), connected(at(url), 10) as connection:
@@ -230,13 +228,11 @@ async def test_a_stream_that_breaks_off_ends_the_calls_on_it_and_is_opened_anew(
 
 
 async def test_an_event_over_the_bound_is_not_read_to_its_end() -> None:
-    async def special(exchange: Exchange, message: Json) -> bool:
-        if message["method"] != "tools/call":
-            return False
+    @answers_to("tools/call")
+    async def special(exchange: Exchange, message: Json) -> None:
         await exchange.respond(202)
         assert server.stream is not None
         await server.stream.event("x" * 200_000)
-        return True
 
     server = Old(special)
     async with (
@@ -272,13 +268,11 @@ async def test_what_the_server_asks_is_answered_by_a_post() -> None:
 async def test_credentials_are_made_for_each_request_and_masked_where_they_are_said_back() -> None:
     numbers = iter(range(100))
 
-    async def special(exchange: Exchange, message: Json) -> bool:
-        if message["method"] != "tools/call":
-            return False
+    @answers_to("tools/call")
+    async def special(exchange: Exchange, message: Json) -> None:
         await exchange.respond(202)
         error = {"code": -32000, "message": f"no use for {exchange.headers['authorization']}"}
         await server.say({"jsonrpc": "2.0", "id": message["id"], "error": error})
-        return True
 
     server = Old(special)
     async with (

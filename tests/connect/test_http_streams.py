@@ -13,6 +13,7 @@ from tests.connect.scripted import (
     HttpScript,
     Special,
     answer_to,
+    answers_to,
     legacy_answer,
     listening,
     modern_answer,
@@ -40,9 +41,8 @@ def progress(token: str, number: int) -> str:
 async def test_what_comes_before_the_answer_is_taken_in_order_however_it_is_cut(
     size: int, era: Callable[[Special], HttpScript]
 ) -> None:
-    async def special(exchange: Exchange, message: Json) -> bool:
-        if message.get("method") != "tools/call":
-            return False
+    @answers_to("tools/call")
+    async def special(exchange: Exchange, message: Json) -> None:
         token = message["params"]["_meta"]["progressToken"]
         text = "".join(f"data: {progress(token, number)}\r\n\r\n: still here\r\n" for number in range(1, 4))
         mark = "\ufeff"
@@ -51,7 +51,6 @@ async def test_what_comes_before_the_answer_is_taken_in_order_however_it_is_cut(
         for start in range(0, len(stream), size):
             await exchange.chunk(stream[start : start + size])
         await exchange.end_stream()
-        return True
 
     seen: list[float] = []
     async with (
@@ -64,16 +63,14 @@ async def test_what_comes_before_the_answer_is_taken_in_order_however_it_is_cut(
 
 
 async def test_a_notification_that_is_nested_too_deeply_costs_itself_only() -> None:
-    async def special(exchange: Exchange, message: Json) -> bool:
-        if message.get("method") != "tools/call":
-            return False
+    @answers_to("tools/call")
+    async def special(exchange: Exchange, message: Json) -> None:
         await exchange.start_stream()
         deep = "[" * 5000 + "]" * 5000
         await exchange.event('{"jsonrpc": "2.0", "method": "notifications/message", "params": {"data": ' + deep + "}}")
         await exchange.event('{"jsonrpc": "2.0", "id": 999, "result": ' + deep + "}")
         await exchange.event(answer_to(message))
         await exchange.end_stream()
-        return True
 
     async with listening(modern(special).handle) as (url, _), connected(url) as connection:
         assert (await connection.call_tool("t")).text == "done"
@@ -168,11 +165,9 @@ async def test_credentials_that_run_out_before_the_stream_is_resumed_are_asked_f
 
 @pytest.mark.requirement("D4")
 async def test_a_handshake_whose_last_word_is_refused_for_credentials_asks_for_them() -> None:
-    async def special(exchange: Exchange, message: Json) -> bool:
-        if message.get("method") != "notifications/initialized":
-            return False
+    @answers_to("notifications/initialized")
+    async def special(exchange: Exchange, message: Json) -> None:
         await exchange.respond(401, www_authenticate='Bearer realm="late"')
-        return True
 
     async with listening(legacy(special).handle) as (url, _):
         with anyio.fail_after(20), pytest.raises(AuthRequiredError) as refused:
@@ -184,12 +179,10 @@ async def test_a_handshake_whose_last_word_is_refused_for_credentials_asks_for_t
 async def test_a_session_whose_stream_is_refused_goes_on_without_and_asks_once(status: int) -> None:
     asked = anyio.Event()
 
-    async def special(exchange: Exchange, message: Json) -> bool:
-        if exchange.method != "GET":
-            return False
+    @answers_to("GET")
+    async def special(exchange: Exchange, message: Json) -> None:
         await exchange.respond(status, b"<p>no stream here</p>", content_type="text/html")
         asked.set()
-        return True
 
     server = legacy(special)
     async with listening(server.handle) as (url, _), connected(url) as connection:
@@ -204,20 +197,18 @@ async def test_a_session_whose_stream_is_refused_goes_on_without_and_asks_once(s
 async def test_a_session_found_lost_on_its_stream_is_begun_again() -> None:
     streams: list[Exchange] = []
 
-    async def special(exchange: Exchange, message: Json) -> bool:
-        if exchange.method != "GET":
-            return False
+    @answers_to("GET")
+    async def special(exchange: Exchange, message: Json) -> None:
         streams.append(exchange)
         if len(streams) == 2:
             await exchange.respond(404, b"who?")
-            return True
+            return
         await exchange.start_stream()
         await exchange.chunk(b"retry: 1\nid: n\ndata:\n\n")
         if len(streams) == 1:
             await exchange.end_stream()
         else:
             await exchange.reader.gone.wait()
-        return True
 
     server = legacy(special)
     async with listening(server.handle) as (url, _), connected(url) as connection:
@@ -261,11 +252,9 @@ async def test_a_session_that_the_server_forgot_is_begun_again_once_and_no_call_
 
 
 async def test_a_bad_request_that_is_not_about_the_session_leaves_it_alone() -> None:
-    async def special(exchange: Exchange, message: Json) -> bool:
-        if message.get("method") != "tools/call":
-            return False
+    @answers_to("tools/call")
+    async def special(exchange: Exchange, message: Json) -> None:
         await exchange.respond(400, b"the tool's size must be even")
-        return True
 
     server = legacy(special)
     async with listening(server.handle) as (url, _), connected(url) as connection:
@@ -333,14 +322,12 @@ async def test_a_cancelled_call_is_over_at_once_however_slow_its_cancellation_is
 async def test_a_modern_call_is_cancelled_by_closing_its_stream_and_nothing_else() -> None:
     called, gone = anyio.Event(), anyio.Event()
 
-    async def special(exchange: Exchange, message: Json) -> bool:
-        if message.get("method") != "tools/call":
-            return False
+    @answers_to("tools/call")
+    async def special(exchange: Exchange, message: Json) -> None:
         await exchange.start_stream()
         called.set()
         await exchange.reader.gone.wait()
         gone.set()
-        return True
 
     server = modern(special)
     async with listening(server.handle) as (url, _), connected(url) as connection:
@@ -355,11 +342,9 @@ async def test_a_modern_call_is_cancelled_by_closing_its_stream_and_nothing_else
 
 @pytest.mark.parametrize("status", [202, 204])
 async def test_a_success_without_an_answer_loses_its_call_at_once(status: int) -> None:
-    async def special(exchange: Exchange, message: Json) -> bool:
-        if message.get("method") != "tools/call":
-            return False
+    @answers_to("tools/call")
+    async def special(exchange: Exchange, message: Json) -> None:
         await exchange.respond(status)
-        return True
 
     async with (
         listening(modern(special).handle) as (url, _),
@@ -372,14 +357,12 @@ async def test_a_success_without_an_answer_loses_its_call_at_once(status: int) -
 
 
 async def test_events_that_are_no_message_do_not_cost_the_answer_behind_them() -> None:
-    async def special(exchange: Exchange, message: Json) -> bool:
-        if message.get("method") != "tools/call":
-            return False
+    @answers_to("tools/call")
+    async def special(exchange: Exchange, message: Json) -> None:
         await exchange.start_stream()
         for text in ("{not json", "plain words", "[1]", answer_to(message)):
             await exchange.event(text)
         await exchange.end_stream()
-        return True
 
     async with listening(modern(special).handle) as (url, _), connected(url) as connection:
         assert (await connection.call_tool("t")).text == "done"
@@ -388,13 +371,11 @@ async def test_events_that_are_no_message_do_not_cost_the_answer_behind_them() -
 async def test_an_answer_that_is_no_message_fails_its_call_though_the_stream_stays_open() -> None:
     left = anyio.Event()
 
-    async def special(exchange: Exchange, message: Json) -> bool:
-        if message.get("method") != "tools/call":
-            return False
+    @answers_to("tools/call")
+    async def special(exchange: Exchange, message: Json) -> None:
         await exchange.start_stream()
         await exchange.event(answer_to(message)[:-3])
         await left.wait()
-        return True
 
     async with listening(modern(special).handle) as (url, _), connected(url) as connection:
         with pytest.raises(ProtocolError, match="holds an event that is not a JSON-RPC message"):

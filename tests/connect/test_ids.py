@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.connect.scripted import DONE, Exchange, HttpScript, legacy_answer, listening, modern_answer
+from tests.connect.scripted import DONE, Exchange, HttpScript, answers_to, legacy_answer, listening, modern_answer
 from tests.connect.targets import ChannelServer, Json, connected, initialized
 from toolweave.errors import ServerError
 
@@ -60,15 +60,13 @@ async def test_an_id_that_only_looks_like_ours_is_another_one_over_a_channel(for
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("form", [*OURS, *NOT_OURS])
 async def test_ids_are_matched_exactly_over_http(form: str, stream: bool) -> None:
-    async def special(exchange: Exchange, message: Json) -> bool:
-        if message.get("method") != "tools/call":
-            return False
+    @answers_to("tools/call")
+    async def special(exchange: Exchange, message: Json) -> None:
         text = said(message, written(form, message["id"]))
         if stream:
             text = b"data: " + text + b"\n\n"
         kind = "text/event-stream" if stream else "application/json"
         await exchange.respond(200, text, content_type=kind)
-        return True
 
     async with listening(HttpScript(modern_answer, special).handle) as (url, _), connected(url) as connection:
         if form in OURS:

@@ -9,7 +9,16 @@ import sys
 import anyio
 import pytest
 
-from tests.connect.scripted import DONE, Exchange, HttpScript, answer_to, legacy_answer, listening, modern_answer
+from tests.connect.scripted import (
+    DONE,
+    Exchange,
+    HttpScript,
+    answer_to,
+    answers_to,
+    legacy_answer,
+    listening,
+    modern_answer,
+)
 from tests.connect.targets import ChannelServer, Json, connected, eventually, initialized
 from toolweave import Callbacks, ProtocolError
 from toolweave.connect import SamplingRequest
@@ -150,16 +159,14 @@ async def test_answers_that_a_server_does_not_read_are_kept_up_to_a_limit_and_mo
 async def test_a_server_of_the_stateless_revision_gets_no_answer_over_http_and_nobody_is_asked(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def special(exchange: Exchange, message: Json) -> bool:
-        if message.get("method") != "tools/call":
-            return False
+    @answers_to("tools/call")
+    async def special(exchange: Exchange, message: Json) -> None:
         await exchange.start_stream()
         for number in range(3):
             question: Json = {"jsonrpc": "2.0", "id": f"s{number}", "method": "elicitation/create", "params": QUESTION}
             await exchange.event(json.dumps(question))
         await exchange.event(answer_to(message, DONE))
         await exchange.end_stream()
-        return True
 
     asked: list[object] = []
     troubles: list[Exception] = []
