@@ -17,11 +17,11 @@ PARAMETERS = 8
 LINES = 600
 
 LONG_MODULES: dict[str, int] = {  # by decision 146: statements that do one thing take more lines
-    "toolweave.compose._agent": 604,
-    "toolweave.connect._requester": 646,
+    "toolweave.compose._agent": 613,
+    "toolweave.connect._requester": 645,
     "toolweave.connect._supervisor": 603,
-    "toolweave.gateway._admin.manager": 640,
-    "toolweave.gateway._relay.relay": 605,
+    "toolweave.gateway._admin.manager": 638,
+    "toolweave.gateway._relay.relay": 606,
     "toolweave.http._client": 642,
     "toolweave.protocol.client_requests": 614,
     "toolweave.tools._wrappers": 601,

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from toolweave.agent._workers.spawn import SpawnTools, spawn_tools
     from toolweave.agent._workers.submit import SubmittedRun
     from toolweave.agent._workers.worker import resubmit_runs, run_handlers, work_runs
-    from toolweave.tools._truncation import ResultPolicy
+    from toolweave.tools import ResultPolicy
 else:
     from toolweave._lazy import lazy_exports
 

@@ -20,12 +20,12 @@ import anyio
 
 from toolweave._json_types import Json, JsonObject
 from toolweave.errors import ErrorKind, ToolError
-from toolweave.models._messages import ToolCallPart
+from toolweave.models import ToolCallPart
 from toolweave.models._serialization import plain
 from toolweave.protocol.client_requests import ElicitationRequest
 from toolweave.schema._fitting import as_fitted
-from toolweave.tools._result import ToolResult
-from toolweave.tools._spec import ToolSpec, is_destructive
+from toolweave.tools import ToolResult, ToolSpec
+from toolweave.tools._spec import is_destructive
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

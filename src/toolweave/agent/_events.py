@@ -7,12 +7,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeAlias, TypeVar
 
 from toolweave.errors import ModelError, RunError
-from toolweave.models._base import Usage
-from toolweave.models._messages import Message, ToolCallPart
+from toolweave.models import Message, ToolCallPart, Usage
 from toolweave.protocol.client_requests import ElicitationRequest
-from toolweave.tools._call import Progress
-from toolweave.tools._result import ToolResult
-from toolweave.tools._spec import ToolSpec
+from toolweave.tools import Progress, ToolResult, ToolSpec
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar as DefaultingTypeVar  # PEP 696, in `typing` from 3.13 on

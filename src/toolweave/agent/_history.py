@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias
 
-from toolweave.models._messages import (
+from toolweave.models import (
     AssistantMessage,
     Message,
     ProviderPart,

@@ -16,10 +16,8 @@ from toolweave.agent._approval import Approval, Attended, WaitingCall
 from toolweave.agent._events import RunResult
 from toolweave.agent._questions import NOTHING_ASKED, Asked
 from toolweave.errors import ErrorKind, ToolError
-from toolweave.models._base import Finished, Usage
-from toolweave.models._messages import Message, ToolCallPart
-from toolweave.tools._result import ToolResult
-from toolweave.tools._spec import ToolSpec
+from toolweave.models import Finished, Message, ToolCallPart, Usage
+from toolweave.tools import ToolResult, ToolSpec
 
 OnUnknown: TypeAlias = Literal["error", "ask", "rerun"]
 """Policy for a call that had started when its process died, and that must not be repeated.

@@ -25,9 +25,9 @@ import anyio
 import anyio.abc
 
 from toolweave._backoff import backoff
+from toolweave.tools import Toolset
 from toolweave.tools._keep_trying import keep_trying, needs_person
 from toolweave.tools._owner_loop import described, running_loop
-from toolweave.tools._toolset import Toolset
 
 _log = logging.getLogger("toolweave.agent")
 CLOSE_SECONDS = 15.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from toolweave.agent._events import StopReason
-from toolweave.models._base import Usage
+from toolweave.models import Usage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

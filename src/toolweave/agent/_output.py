@@ -10,10 +10,9 @@ from typing import Any, Self
 
 from toolweave._json_types import JsonObject, as_object
 from toolweave._repairs import Repair
+from toolweave.schema import Problem, Validator, describe, schema_of
 from toolweave.schema._object_around import object_around
-from toolweave.schema._problems import Problem, describe
-from toolweave.schema._signature import adapter_of, schema_of, validation_problems
-from toolweave.schema._validate import Validator
+from toolweave.schema._signature import adapter_of, validation_problems
 
 _FENCE = "```"
 _BRACKET = re.compile(r"[{\[]")

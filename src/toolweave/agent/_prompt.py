@@ -18,16 +18,9 @@ from toolweave.agent._messages.forms import ReadMessages, as_members, read_messa
 from toolweave.agent._messages.framework_messages import read_framework
 from toolweave.agent._messages.parted_messages import read_parts, with_ids
 from toolweave.errors import shortened
-from toolweave.models._messages import (
-    AssistantMessage,
-    Message,
-    ToolMessage,
-    ToolOutcome,
-    UserMessage,
-)
+from toolweave.models import AssistantMessage, Message, ToolMessage, ToolOutcome, UserMessage
 from toolweave.protocol.content import ContentBlock, EmbeddedResource, TextContent
-from toolweave.tools._media import File
-from toolweave.tools._result import ToolResult
+from toolweave.tools import File, ToolResult
 
 _VARIABLE = re.compile(r"\{\{\s*([A-Za-z_][\w.-]*)\s*\}\}")
 

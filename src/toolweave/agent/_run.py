@@ -25,8 +25,7 @@ from toolweave.agent._loop.runtime import AgentRuntime, RunRequest
 from toolweave.agent._option_checks import ATTENDED, attended_error
 from toolweave.agent._questions import GivenAnswer, RunQuestions
 from toolweave.errors import RunError
-from toolweave.models._base import Usage
-from toolweave.models._messages import ToolCallPart
+from toolweave.models import ToolCallPart, Usage
 
 _log = logging.getLogger("toolweave.agent")
 _SHUT_DOWN = "the agent was closed"

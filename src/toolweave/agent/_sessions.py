@@ -13,9 +13,9 @@ from typing import Protocol
 import anyio
 
 from toolweave.errors import ErrorKind, ToolError
-from toolweave.models._messages import AssistantMessage, Message, ToolMessage, ToolOutcome
-from toolweave.tools._result import ToolResult
-from toolweave.tools._truncation import ResultCache, ResultPolicy
+from toolweave.models import AssistantMessage, Message, ToolMessage, ToolOutcome
+from toolweave.tools import ResultPolicy, ToolResult
+from toolweave.tools._truncation import ResultCache
 
 _MAX_SESSIONS = 1000
 

@@ -20,10 +20,8 @@ from toolweave.agent._stored.records import LEASES
 from toolweave.errors import ModelError, ToolError
 from toolweave.jobs._lease import is_held
 from toolweave.protocol.content import ContentBlock, TextContent
-from toolweave.tools._call import IDEMPOTENCY_KEY, RESUMABLE, CallContext
-from toolweave.tools._function import tool as function_tool
-from toolweave.tools._result import ToolResult
-from toolweave.tools._toolset import Tool
+from toolweave.tools import IDEMPOTENCY_KEY, RESUMABLE, CallContext, Tool, ToolResult
+from toolweave.tools import tool as function_tool
 
 _POLL_SECONDS = 1.0
 KeepConversation: TypeAlias = bool | Callable[[CallContext], str | None]

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from toolweave._text import counted
 from toolweave.cli._render.text import clip, safe_text
 from toolweave.cli._screen import stderr_console
-from toolweave.tools._call import Progress
+from toolweave.tools import Progress
 
 _MESSAGE = 60
 _SHOWN_FROM = 3  # seconds of silence

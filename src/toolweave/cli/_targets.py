@@ -21,7 +21,7 @@ from toolweave.config import (
     server_config,
 )
 from toolweave.errors import ConfigError
-from toolweave.tools._names import aliases, expose
+from toolweave.tools import aliases, expose
 
 
 async def select(target: Target) -> LoadedConfig:

@@ -14,41 +14,50 @@ from types import TracebackType
 from typing import Any, Generic, Literal, Self, Unpack, cast, overload
 
 from toolweave._json_types import without_members
-from toolweave.agent._approval import Attended, Confirm, Grants, checked_confirm
-from toolweave.agent._events import OutT_co, RunResult
-from toolweave.agent._history import History
+from toolweave.agent import (
+    AgentTools,
+    Confirm,
+    Durable,
+    History,
+    Journal,
+    Limits,
+    OnUnknown,
+    Prompt,
+    Run,
+    RunResult,
+    StoreJournal,
+    SubmittedRun,
+    WaitingPolicy,
+    current_run,
+)
+from toolweave.agent._approval import Attended, Grants, checked_confirm
+from toolweave.agent._events import OutT_co
 from toolweave.agent._idempotency import run_id_of
-from toolweave.agent._journal import Journal, OnUnknown
 from toolweave.agent._lifespan import AgentLifespan, LifespanPeriod
-from toolweave.agent._limits import Limits
-from toolweave.agent._loop.agent_tools import AgentTools, Opener, ToolLike
+from toolweave.agent._loop.agent_tools import Opener, ToolLike
 from toolweave.agent._loop.runtime import AgentRuntime, PerServerLimiter, RunRequest
 from toolweave.agent._loop.step import RunRules
 from toolweave.agent._output import Output
-from toolweave.agent._prompt import Prompt, Sendable, messages_of
-from toolweave.agent._run import Run, current_run, runtime_of
+from toolweave.agent._prompt import Sendable, messages_of
+from toolweave.agent._run import runtime_of
 from toolweave.agent._sessions import MemoryConversations, SessionStates
-from toolweave.agent._stored.deadlines import WaitingPolicy
-from toolweave.agent._stored.durable import Durable, make_durable
+from toolweave.agent._stored.durable import make_durable
 from toolweave.agent._stored.session_queue import hold_session
-from toolweave.agent._stored.store_journal import StoreJournal
 from toolweave.agent._tool import KeepConversation, agent_tool
 from toolweave.agent._workers.resume import resume
-from toolweave.agent._workers.submit import SubmittedRun, submit_message
+from toolweave.agent._workers.submit import submit_message
 from toolweave.compose._agent_options import AgentOptions, SendOptions, check_options, model_of
 from toolweave.compose._component_hooks import ComponentHooks
 from toolweave.compose._mcp_tools import McpTools
 from toolweave.config import LoadedConfig, load_config
 from toolweave.errors import printable
 from toolweave.jobs import Retention, WorkBackend
-from toolweave.models._base import Model, ModelSettings
-from toolweave.models._messages import Message
+from toolweave.models import Message, Model, ModelSettings
 from toolweave.state import Store
-from toolweave.tools._call import NO_CONTEXT, CallContext
+from toolweave.tools import CallContext, ResultPolicy, Tool, Toolset
+from toolweave.tools._call import NO_CONTEXT
 from toolweave.tools._portal import PORTAL
 from toolweave.tools._sources import UnopenedTools
-from toolweave.tools._toolset import Tool, Toolset
-from toolweave.tools._truncation import ResultPolicy
 
 _log = logging.getLogger("toolweave.compose")
 

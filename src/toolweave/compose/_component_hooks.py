@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
-from toolweave.agent._events import RunResult
-from toolweave.agent._loop.agent_tools import AgentTools
-from toolweave.agent._run import Run, current_run
+from toolweave.agent import AgentTools, Run, RunResult, current_run
 from toolweave.agent._run_hooks import RunHooks
 from toolweave.compose._mcp_tools import McpTools
 

@@ -22,15 +22,22 @@ from toolweave.config import ServerConfig, merge_config, server_config
 from toolweave.config._tool_filters import ANY_TOOL, without
 from toolweave.errors import ConfigError, ErrorKind, ToolError
 from toolweave.hub import DiscoveredTools, Hub, McpClient, discover_mcp_tools
-from toolweave.tools._call import CallContext, ToolCall
+from toolweave.tools import (
+    BaseToolset,
+    CallContext,
+    ToolCall,
+    ToolResult,
+    ToolsChanged,
+    Toolset,
+    ToolSnapshot,
+    Unsubscribe,
+    traced,
+)
 from toolweave.tools._names import given_names
-from toolweave.tools._result import ToolResult
-from toolweave.tools._toolset import Listeners, ToolsChanged, Toolset, ToolSnapshot, Unsubscribe
-from toolweave.tools._wrappers import BaseToolset, traced
+from toolweave.tools._toolset import Listeners
 
 if TYPE_CHECKING:
-    from toolweave.agent._events import RunResult
-    from toolweave.agent._run import Run
+    from toolweave.agent import Run, RunResult
 
 _log = logging.getLogger("toolweave.compose")
 HOOK_SECONDS = 10.0

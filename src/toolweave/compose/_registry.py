@@ -8,10 +8,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from toolweave.compose._agent import Agent
-from toolweave.models._base import Model
-from toolweave.tools import Toolset, ToolSource, ToolSpec, as_toolset
+from toolweave.models import Model
+from toolweave.tools import Toolset, ToolSource, ToolSpec, as_toolset, filtered
 from toolweave.tools._names import unknown_tool
-from toolweave.tools._wrappers import filtered
 
 _log = logging.getLogger("toolweave.compose")
 

@@ -18,20 +18,20 @@ from toolweave.config import ServerConfig
 from toolweave.connect._feed.list_cache import ListChanged, LiveList
 from toolweave.connect._feed.list_reader import ParsedList, SendRequest, ToolRefusal, tool_reader
 from toolweave.connect._repairs import Repairs
+from toolweave.definitions import scan_result
 from toolweave.definitions._enforcement import ServerGuard
-from toolweave.definitions._scan import is_plain_result, scan_result
+from toolweave.definitions._scan import is_plain_result
 from toolweave.errors import ErrorKind, SchemaError, ToolError
 from toolweave.protocol.eras import RESULT, WRAP_MARK
 from toolweave.protocol.skipped_parts import SkippedPart, skipped_parts_in
+from toolweave.schema import Validator
 from toolweave.schema._fitting import fitted
 from toolweave.schema._pydantic_models import loader_for_schema
 from toolweave.schema._type_loader import TypeLoader
-from toolweave.schema._validate import Validator
-from toolweave.tools._call import CallContext
+from toolweave.tools import CallContext, ToolResult, ToolsChanged, ToolSnapshot, ToolSpec
 from toolweave.tools._names import ANY_TOOL, selected, unmatched
-from toolweave.tools._result import ToolResult, invalid_input
-from toolweave.tools._spec import ToolSpec, is_destructive
-from toolweave.tools._toolset import ToolsChanged, ToolSnapshot
+from toolweave.tools._result import invalid_input
+from toolweave.tools._spec import is_destructive
 
 if TYPE_CHECKING:
     from toolweave.definitions._argument_rules import ShapedCalls

@@ -10,7 +10,7 @@ from toolweave.connect._feed.list_cache import ListChanged
 from toolweave.connect._feed.subscriptions import ResourceUpdated
 from toolweave.connect._health import Silent
 from toolweave.connect._state import StateChanged
-from toolweave.tools._toolset import ToolsChanged, Unsubscribe
+from toolweave.tools import ToolsChanged, Unsubscribe
 
 EventT = TypeVar("EventT")
 ResultT = TypeVar("ResultT")

@@ -10,8 +10,8 @@ import re
 import shlex
 from collections.abc import Sequence
 
-from toolweave.config import ServerConfig
-from toolweave.config._naming import inner_command, program_name
+from toolweave.config import ServerConfig, program_name
+from toolweave.config._naming import inner_command
 from toolweave.errors import AuthRequiredError, ConfigError, ConnectError, ConnectionLostError, ToolweaveError
 
 _OLD_SDK = r"'(?:Fast)?(?:MCP|Server)' object has no attribute|No module named 'mcp[.']|cannot import name .+ from 'mcp"

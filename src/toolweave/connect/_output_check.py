@@ -18,11 +18,10 @@ from toolweave.errors import ErrorKind, ToolError, printable
 from toolweave.protocol.content import TextContent
 from toolweave.protocol.eras import RESULT
 from toolweave.protocol.lenient_results import STRUCTURE_AS_TEXT, TEXT_AS_STRUCTURE
-from toolweave.schema import Validator
-from toolweave.schema._problems import describe
+from toolweave.schema import Validator, describe
+from toolweave.tools import ToolResult, ToolSpec
 from toolweave.tools._mcp import tool_result
-from toolweave.tools._result import OUTPUT_MISMATCH_META, ToolResult
-from toolweave.tools._spec import ToolSpec
+from toolweave.tools._result import OUTPUT_MISMATCH_META
 
 _log = logging.getLogger("toolweave.connect")
 _MAX_NOTE = 500

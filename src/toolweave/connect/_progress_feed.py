@@ -17,7 +17,7 @@ import anyio
 
 from toolweave.connect._deadline import Deadline
 from toolweave.connect._session import ClientHandlers
-from toolweave.tools._call import Progress, ProgressCallback
+from toolweave.tools import Progress, ProgressCallback
 
 _log = logging.getLogger("toolweave.connect")
 

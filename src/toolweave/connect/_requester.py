@@ -44,12 +44,11 @@ from toolweave.errors import AuthRequiredError, ConnectionLostError, ProtocolErr
 from toolweave.protocol import methods
 from toolweave.protocol.codes import HEADER_MISMATCH, INVALID_PARAMS, URL_ELICITATION_REQUIRED
 from toolweave.protocol.component_meta import VERSION
-from toolweave.tools._call import CallContext, Progress
-from toolweave.tools._call_questions import CallQuestions, is_resumed
+from toolweave.tools import CallContext, CallQuestions, Progress, ToolResult, ToolsChanged
+from toolweave.tools._call_questions import is_resumed
 from toolweave.tools._mcp import tool_result
-from toolweave.tools._result import ToolResult, typed
+from toolweave.tools._result import typed
 from toolweave.tools._spec import is_repeatable
-from toolweave.tools._toolset import ToolsChanged
 
 _log = logging.getLogger("toolweave.connect")
 

@@ -31,7 +31,8 @@ from toolweave.connect._off_loop import make_off_loop
 from toolweave.connect._requester import Requester
 from toolweave.connect._transports import OpenSession
 from toolweave.connect._wire.request_encoder import request_text
-from toolweave.definitions._definition import NAME_MEMBERS, OfferedDefinitions, OfferPart, offer_definitions
+from toolweave.definitions import OfferedDefinitions
+from toolweave.definitions._definition import NAME_MEMBERS, OfferPart, offer_definitions
 from toolweave.errors import ErrorKind, ProtocolError, ToolError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR, METHOD_NOT_FOUND
@@ -52,8 +53,8 @@ from toolweave.protocol.server_features import (
     read_resource_contents,
     read_template,
 )
+from toolweave.tools import Unsubscribe
 from toolweave.tools._mcp import MAX_BLOCKS, too_many_blocks
-from toolweave.tools._toolset import Unsubscribe
 
 ItemT = TypeVar("ItemT")
 _OfferT = TypeVar("_OfferT", Prompt, Resource, ResourceTemplate)

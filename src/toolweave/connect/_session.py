@@ -35,8 +35,7 @@ from toolweave.protocol import methods
 from toolweave.protocol.codes import INVALID_REQUEST
 from toolweave.protocol.logs import log_message
 from toolweave.protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCOL_VERSION
-from toolweave.tools._call import Progress
-from toolweave.tools._call_questions import CallQuestions
+from toolweave.tools import CallQuestions, Progress
 
 UNCANCELLABLE = frozenset({methods.INITIALIZE, methods.SERVER_DISCOVER})
 """The requests of the handshake: a client must not cancel them (basic/utilities/cancellation)."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from toolweave.config._shaping import ArgumentRule, ShapeRule
+    from toolweave.config import ArgumentRule, ShapeRule
     from toolweave.definitions._definition import OfferedDefinitions, PinnedPart
     from toolweave.definitions._drift import PinChange, allow, drift
     from toolweave.definitions._enforcement import PinMode, PinVerdict

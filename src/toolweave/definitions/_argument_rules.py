@@ -10,16 +10,14 @@ import msgspec
 
 from toolweave._json_types import JsonObject
 from toolweave._value import Value
-from toolweave.config._secret import reveal
-from toolweave.config._shaping import ArgumentRule
+from toolweave.config import ArgumentRule, reveal
 from toolweave.errors import ErrorKind, ToolError
 from toolweave.schema import Problem
 from toolweave.schema._fitting import fitted_or_same
 from toolweave.schema._validate import UsableValidators
-from toolweave.tools._call import CallContext
+from toolweave.tools import AppliedRule, CallContext, ToolSpec
 from toolweave.tools._result import invalid_input
 from toolweave.tools._selection import member_of
-from toolweave.tools._spec import AppliedRule, ToolSpec
 
 _NOTHING: Any = msgspec.UNSET
 

@@ -8,8 +8,8 @@ from typing import Literal, TypeAlias
 from toolweave._json_types import Json, JsonObject, as_object, only_members, without_members
 from toolweave._value import Value
 from toolweave.protocol.server_features import Prompt, Resource, ResourceTemplate, definition
+from toolweave.tools import ToolSpec
 from toolweave.tools._mcp import unwrapped_output
-from toolweave.tools._spec import ToolSpec
 
 PinnedPart: TypeAlias = Literal["tool", "prompt", "resource", "template", "instructions"]
 """The parts of a server that are pinned."""

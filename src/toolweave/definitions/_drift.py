@@ -23,7 +23,7 @@ from toolweave.definitions._definition import (
 )
 from toolweave.definitions._pins import PinnedDefinition, PinnedServer, PinnedTool, Pins, ServerIdentity, tool_hash
 from toolweave.schema._problems import path_text
-from toolweave.tools._spec import ToolSpec
+from toolweave.tools import ToolSpec
 
 _NOUNS: Mapping[str, str] = {"template": "resource template"}
 _MAX_LINES = 40

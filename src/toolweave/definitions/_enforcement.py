@@ -23,8 +23,7 @@ from toolweave.definitions._pins import LOCK, PinnedServer, Pins, ServerIdentity
 from toolweave.definitions._scan import Finding, ScanBudget, scan_tool
 from toolweave.errors import ConfigError
 from toolweave.protocol.uris import has_parts_in_order, normal_uri
-from toolweave.tools._names import aliases
-from toolweave.tools._spec import ToolSpec
+from toolweave.tools import ToolSpec, aliases
 
 PinMode: TypeAlias = Literal["off", "warn", "block"]
 """Nothing is compared; differences are reported; differing definitions are also withheld."""

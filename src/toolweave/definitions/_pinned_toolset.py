@@ -9,11 +9,7 @@ from toolweave.definitions._drift import PinChange
 from toolweave.definitions._enforcement import LockFileReader, PinMode, PinVerdict, enforce
 from toolweave.definitions._pins import LOCK, Pins
 from toolweave.errors import ErrorKind
-from toolweave.tools._call import CallContext, ToolCall
-from toolweave.tools._result import ToolResult
-from toolweave.tools._spec import ToolSpec
-from toolweave.tools._toolset import Toolset, ToolSnapshot
-from toolweave.tools._wrappers import WrapperToolset
+from toolweave.tools import CallContext, ToolCall, ToolResult, Toolset, ToolSnapshot, ToolSpec, WrapperToolset
 
 
 class PinnedToolset(WrapperToolset):

@@ -29,7 +29,7 @@ from toolweave.definitions._definition import (
     definition_of,
 )
 from toolweave.errors import ConfigError
-from toolweave.tools._spec import ToolSpec
+from toolweave.tools import ToolSpec
 
 LOCK = "toolweave.lock"
 _FORMAT = 1

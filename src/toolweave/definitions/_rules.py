@@ -13,15 +13,13 @@ from typing import Any, cast
 import msgspec
 
 from toolweave._value import Value
-from toolweave.config._secret import reveal
-from toolweave.config._shaping import ArgumentRule, ShapeRule
+from toolweave.config import ArgumentRule, ShapeRule, reveal
 from toolweave.definitions._schema_rules import ArgumentChange, declared_arguments, reshaped
 from toolweave.errors import SchemaError, shortened
 from toolweave.schema._problems import nearest
-from toolweave.tools._names import aliases
+from toolweave.tools import AppliedRule, ToolSpec, aliases
 from toolweave.tools._option_checks import decided
 from toolweave.tools._selection import fits, hinted, names_of, tags_of
-from toolweave.tools._spec import AppliedRule, ToolSpec
 
 _MAX_NAME = 128
 _SHOWN = 120

@@ -26,9 +26,8 @@ from toolweave.definitions._patterns import (
 from toolweave.definitions._shadowing import ShadowIndex
 from toolweave.protocol.content import TextContent
 from toolweave.schema._problems import path_text
+from toolweave.tools import ToolResult, ToolSpec
 from toolweave.tools._arguments import encode
-from toolweave.tools._result import ToolResult
-from toolweave.tools._spec import ToolSpec
 from toolweave.tools._visible import is_plain_json
 
 FindingKind = Literal[

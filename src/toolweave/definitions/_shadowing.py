@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 
 from toolweave.definitions._lookalikes import skeleton
-from toolweave.tools._spec import ToolSpec
+from toolweave.tools import ToolSpec
 
 _SHORTEST = 6
 _SPECS_PER_STEP = 500

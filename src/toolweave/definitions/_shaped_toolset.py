@@ -7,15 +7,13 @@ from collections.abc import Iterable, Mapping
 from copy import copy
 from typing import Any, cast
 
-from toolweave.config._shaping import ShapeRule, read_rule
+from toolweave.config import ShapeRule
+from toolweave.config._shaping import read_rule
 from toolweave.definitions._argument_rules import ShapedCalls
 from toolweave.definitions._rules import ShapedTools, Shaper
 from toolweave.errors import ErrorKind, ToolError, as_tool_error, printable
-from toolweave.tools._call import CallContext, ToolCall
+from toolweave.tools import CallContext, ToolCall, ToolResult, Toolset, ToolSnapshot, WrapperToolset
 from toolweave.tools._names import unknown_tool
-from toolweave.tools._result import ToolResult
-from toolweave.tools._toolset import Toolset, ToolSnapshot
-from toolweave.tools._wrappers import WrapperToolset
 
 _log = logging.getLogger("toolweave.definitions")
 

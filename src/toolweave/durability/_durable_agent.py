@@ -14,18 +14,26 @@ from typing import Any, Generic, Literal, Protocol, Self, TypeAlias, TypeVar, ge
 
 import anyio
 
-from toolweave.agent._approval import Approval, WaitingCall
-from toolweave.agent._events import RunResult, RunStatus
+from toolweave.agent import (
+    Approval,
+    Durable,
+    OnUnknown,
+    RunInfo,
+    RunRecord,
+    RunResult,
+    RunStart,
+    RunStatuses,
+    SubmittedRun,
+    WaitingCall,
+)
+from toolweave.agent._events import RunStatus
 from toolweave.agent._idempotency import run_id_of
-from toolweave.agent._journal import OnUnknown, RunStart
-from toolweave.agent._stored.durable import Durable
-from toolweave.agent._stored.records import RunRecord, read_record
-from toolweave.agent._stored.status import RunInfo, RunStatuses
+from toolweave.agent._stored.records import read_record
 from toolweave.agent._stored.waiting import answer_waiting, waiting_calls
-from toolweave.agent._workers.submit import SubmittedRun, submit_run
+from toolweave.agent._workers.submit import submit_run
 from toolweave.durability._recorder import CheckedJournal, RunRecorder
 from toolweave.errors import RunError
-from toolweave.models._messages import UserMessage
+from toolweave.models import UserMessage
 
 UnknownPolicy: TypeAlias = Literal["error", "rerun"]
 """The policy for a call with an unknown outcome: the model reads that, or the call is made again."""

@@ -9,12 +9,11 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from toolweave._json_types import Json
-from toolweave.agent._stored.deadlines import WaitingPolicy
+from toolweave.agent import WaitingPolicy
 from toolweave.agent._stored.durable import make_durable
 from toolweave.durability._durable_agent import DurableAgent, Framework, UnknownPolicy, check_policy
 from toolweave.errors import ConfigError
-from toolweave.jobs import WorkBackend
-from toolweave.jobs._retention import Retention
+from toolweave.jobs import Retention, WorkBackend
 from toolweave.state import Store
 from toolweave.tools._option_checks import check_type
 

@@ -26,10 +26,9 @@ from toolweave._json_types import JsonObject, as_object, as_sequence, object_or_
 from toolweave.agent._approval import denied
 from toolweave.durability._durable_agent import FrameworkInput, FrameworkOutcome
 from toolweave.durability._recorder import KeptOutcome, RunRecorder
-from toolweave.models._base import Usage
-from toolweave.models._messages import ToolCallPart
+from toolweave.models import ToolCallPart, Usage
+from toolweave.tools import ToolSpec
 from toolweave.tools._approval_request import approval_request
-from toolweave.tools._spec import ToolSpec
 
 _NAME = "langgraph"
 _MARK = "toolweave_run"

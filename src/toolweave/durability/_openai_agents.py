@@ -36,9 +36,9 @@ from pydantic import BaseModel, TypeAdapter
 from toolweave._json_types import Json, JsonObject, as_array, as_object
 from toolweave.durability._durable_agent import FrameworkInput, FrameworkOutcome
 from toolweave.durability._recorder import KeptOutcome, RunRecorder
-from toolweave.models._base import Usage as OurUsage
-from toolweave.models._messages import ToolCallPart
-from toolweave.tools._spec import ToolSpec
+from toolweave.models import ToolCallPart
+from toolweave.models import Usage as OurUsage
+from toolweave.tools import ToolSpec
 
 _NAME = "openai-agents"
 _OUTPUT: TypeAdapter[list[ResponseOutputItem]] = TypeAdapter(list[ResponseOutputItem])

@@ -36,9 +36,8 @@ from pydantic_ai.tools import DeferredToolResults, ToolApproved, ToolDefinition,
 from toolweave._json_types import Json, without_members
 from toolweave.durability._durable_agent import FrameworkInput, FrameworkOutcome
 from toolweave.durability._recorder import APPROVED, KeptOutcome, RunRecorder
-from toolweave.models._base import Usage
-from toolweave.models._messages import ToolCallPart
-from toolweave.tools._spec import ToolSpec
+from toolweave.models import ToolCallPart, Usage
+from toolweave.tools import ToolSpec
 
 _NAME = "pydantic-ai"
 _PROMPT: TypeAdapter[Any] = TypeAdapter(str | list[UserContent] | None)

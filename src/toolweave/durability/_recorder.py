@@ -12,19 +12,16 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol, TypeVar
 
 from toolweave._json_types import Json, JsonObject
-from toolweave.agent._approval import Approval, WaitingCall, definition_digest
+from toolweave.agent import Approval, Ask, Recorded, StoreJournal, WaitingCall
+from toolweave.agent._approval import definition_digest
 from toolweave.agent._idempotency import call_key
-from toolweave.agent._journal import ASK, Ask, Recorded, outcome_unknown
-from toolweave.agent._stored.store_journal import StoreJournal
+from toolweave.agent._journal import ASK, outcome_unknown
 from toolweave.agent._stored.waiting import answer_key
 from toolweave.errors import RunError, ToolError
-from toolweave.models._base import Finished, Usage
-from toolweave.models._messages import AssistantMessage, ProviderPart, TextPart, ToolCallPart
+from toolweave.models import AssistantMessage, Finished, ProviderPart, TextPart, ToolCallPart, Usage
 from toolweave.models._serialization import plain
+from toolweave.tools import IDEMPOTENCY_KEY, CallContext, ToolResult, ToolSpec
 from toolweave.tools._ambient import calling
-from toolweave.tools._call import IDEMPOTENCY_KEY, CallContext
-from toolweave.tools._result import ToolResult
-from toolweave.tools._spec import ToolSpec
 
 T = TypeVar("T")
 

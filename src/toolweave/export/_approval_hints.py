@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal, TypeAlias
 
-from toolweave.tools._call import ToolCall
-from toolweave.tools._spec import ToolSpec, is_destructive
-from toolweave.tools._toolset import Toolset
+from toolweave.tools import ToolCall, Toolset, ToolSpec
+from toolweave.tools._spec import is_destructive
 
 ConfirmCalls: TypeAlias = Literal["always", "never", "destructive"] | Callable[[ToolCall, ToolSpec], bool]
 """The calls that a person has to approve: all, none, those of tools that may be destructive by their annotations (which

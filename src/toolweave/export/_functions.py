@@ -12,11 +12,8 @@ from toolweave._json_types import Json, JsonObject, array_or_empty, as_object, n
 from toolweave.errors import ToolError, ToolExecutionError
 from toolweave.export._blocking import Bridge
 from toolweave.providers._tool_calls import run_call
-from toolweave.tools._call import ToolCall
-from toolweave.tools._names import NameMap
-from toolweave.tools._sources import ToolSource, borrowed_toolset
-from toolweave.tools._spec import ToolSpec
-from toolweave.tools._toolset import Toolset
+from toolweave.tools import NameMap, ToolCall, Toolset, ToolSource, ToolSpec
+from toolweave.tools._sources import borrowed_toolset
 from toolweave.tools._visible import shown_spec, shown_value
 
 _TYPES: JsonObject = {

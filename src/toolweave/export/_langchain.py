@@ -17,12 +17,9 @@ from toolweave.providers._openai_content import chat_text
 from toolweave.providers._tool_calls import run_call, telling
 from toolweave.providers._tool_export import ToolExport
 from toolweave.providers._wire_tools import WireTool
+from toolweave.tools import CallContext, Progress, ToolCall, ToolResult, ToolSource, ToolSpec
 from toolweave.tools._ambient import ambient_context
 from toolweave.tools._approval_request import approval_request
-from toolweave.tools._call import CallContext, Progress, ToolCall
-from toolweave.tools._result import ToolResult
-from toolweave.tools._sources import ToolSource
-from toolweave.tools._spec import ToolSpec
 from toolweave.tools._visible import shown_spec
 
 if TYPE_CHECKING:

@@ -13,10 +13,7 @@ from toolweave.providers._openai_content import chat_text, responses_content
 from toolweave.providers._tool_calls import run_call, telling
 from toolweave.providers._tool_export import ToolExport
 from toolweave.providers._wire_tools import WireTool
-from toolweave.tools._call import Progress, ToolCall
-from toolweave.tools._result import ToolResult
-from toolweave.tools._sources import ToolSource
-from toolweave.tools._spec import ToolSpec
+from toolweave.tools import Progress, ToolCall, ToolResult, ToolSource, ToolSpec
 
 if TYPE_CHECKING:
     from agents import AgentBase, FunctionTool, RunContextWrapper, Tool

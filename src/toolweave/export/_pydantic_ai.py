@@ -14,10 +14,7 @@ from toolweave.providers._openai_content import chat_text
 from toolweave.providers._tool_calls import run_call, telling
 from toolweave.providers._tool_export import ToolExport
 from toolweave.providers._wire_tools import WireTool
-from toolweave.tools._call import Progress, ProgressCallback, ToolCall
-from toolweave.tools._result import ToolResult
-from toolweave.tools._sources import ToolSource
-from toolweave.tools._spec import ToolSpec
+from toolweave.tools import Progress, ProgressCallback, ToolCall, ToolResult, ToolSource, ToolSpec
 from toolweave.tools._visible import shown_spec
 
 if TYPE_CHECKING:

@@ -55,15 +55,13 @@ from toolweave.oauth import TokenStore
 from toolweave.protocol.eras import abilities
 from toolweave.protocol.methods import NOTIFICATIONS_ROOTS_LIST_CHANGED, TOOLS_CALL
 from toolweave.protocol.subscriptions import TASK_IDS
+from toolweave.serve import Client, Endpoint, Middleware, Offered, Prompts, Request, Resources
 from toolweave.serve._changes import Changes
-from toolweave.serve._endpoint import Endpoint
 from toolweave.serve._middleware import checked
 from toolweave.serve._offers.pagination import DEFAULT_PAGE_SIZE
-from toolweave.serve._offers.prompts import Prompts
-from toolweave.serve._offers.resources import Resources
 from toolweave.serve._operations import Operations
 from toolweave.serve._plain_calls import PlainCalls
-from toolweave.serve._request import Client, Feature, Json, Method, Middleware, Offered, Request
+from toolweave.serve._request import Feature, Json, Method
 from toolweave.serve._request_context import HandlerRunner
 from toolweave.serve._request_state import TTL_SECONDS
 from toolweave.serve._runners import ServerRunners
@@ -75,10 +73,9 @@ from toolweave.tools._sources import UnopenedTools
 from toolweave.version import VERSION
 
 if TYPE_CHECKING:
-    from toolweave.serve._auth.token_auth import TokenAuth
-    from toolweave.serve._http.app import HttpApp, ServedEndpoint
+    from toolweave.serve import HttpApp, HttpOptions, TokenAuth
+    from toolweave.serve._http.app import ServedEndpoint
     from toolweave.serve._http.asgi import App
-    from toolweave.serve._http.options import HttpOptions
 
 
 def create_gateway(  # noqa: PLR0913  # keyword-only, each with a default

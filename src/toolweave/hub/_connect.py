@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Literal
 
-from toolweave.connect._client_features.callbacks import NO_CALLBACKS, Callbacks
+from toolweave.connect import Callbacks
+from toolweave.connect._client_features.callbacks import NO_CALLBACKS
 from toolweave.connect._connecting import Connecting
 from toolweave.hub._hub import Hub
 from toolweave.hub._starting import Wait

@@ -8,12 +8,11 @@ from types import TracebackType
 from typing import Any, TypeAlias
 
 from toolweave.config import server_config
-from toolweave.connect._client_features.callbacks import NO_CALLBACKS, Callbacks, ask_caller
-from toolweave.connect._connection import McpConnection
+from toolweave.connect import Callbacks, McpConnection, ask_caller
+from toolweave.connect._client_features.callbacks import NO_CALLBACKS
 from toolweave.hub._hub import Hub
-from toolweave.tools._names import expose, given_names
-from toolweave.tools._toolset import ToolList, Toolset, tools_of
-from toolweave.tools._wrappers import filtered, renamed
+from toolweave.tools import ToolList, Toolset, expose, filtered, renamed, tools_of
+from toolweave.tools._names import given_names
 
 McpClient: TypeAlias = Hub | McpConnection
 """A hub or a connection that `discover_mcp_tools` can borrow."""

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-from toolweave.connect._connection import McpConnection
-from toolweave.connect._state import ConnectionState
+from toolweave.connect import ConnectionState, McpConnection
 from toolweave.hub._caller_servers import CallerServers
 from toolweave.hub._fan_out import for_each
 from toolweave.hub._tools import server_of

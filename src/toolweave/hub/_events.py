@@ -6,15 +6,11 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Literal, overload
 
-from toolweave.connect._connection import McpConnection
+from toolweave.connect import ConnectionState, ListChanged, McpConnection, ResourceUpdated, Silent, StateChanged
 from toolweave.connect._event_subscriptions import ListEvent, Notification, StateEvent
 from toolweave.connect._events import EventName, notify_listeners
-from toolweave.connect._feed.list_cache import ListChanged
-from toolweave.connect._feed.subscriptions import ResourceUpdated
-from toolweave.connect._health import Silent
-from toolweave.connect._state import ConnectionState, StateChanged
 from toolweave.hub._starting import USABLE
-from toolweave.tools._toolset import ToolsChanged, Unsubscribe
+from toolweave.tools import ToolsChanged, Unsubscribe
 
 Listener = Callable[[McpConnection, Any], Any]
 HubEventName = EventName | Literal["warning"]

@@ -9,11 +9,10 @@ from collections.abc import Iterable, Iterator
 from typing import ClassVar
 
 from toolweave._value import Value
-from toolweave.connect._connection import McpConnection
+from toolweave.connect import McpConnection
 from toolweave.hub._hub import Hub
-from toolweave.tools._names import aliases, expose
+from toolweave.tools import AppliedRule, ToolSpec, aliases, expose
 from toolweave.tools._selection import own_names
-from toolweave.tools._spec import AppliedRule, ToolSpec
 
 
 class ToolExplanation(Value, frozen=True, kw_only=True):

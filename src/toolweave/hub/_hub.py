@@ -14,12 +14,11 @@ import anyio.to_thread
 from toolweave._json_types import as_number
 from toolweave._text import counted
 from toolweave.config import LoadedConfig, ServerConfig, load_config, server_config
-from toolweave.connect._client_features.callbacks import NO_CALLBACKS, Callbacks
+from toolweave.connect import Callbacks, ConnectionState, McpConnection, StateChanged
+from toolweave.connect._client_features.callbacks import NO_CALLBACKS
 from toolweave.connect._connecting import Openable
-from toolweave.connect._connection import McpConnection
 from toolweave.connect._diagnosis import again
-from toolweave.connect._state import ConnectionState, StateChanged
-from toolweave.definitions._scan import Finding
+from toolweave.definitions import Finding
 from toolweave.errors import AuthRequiredError, ConnectionClosedError, DuplicateToolError, ErrorKind, ToolError
 from toolweave.hub._caller_servers import CallerServers
 from toolweave.hub._down_servers import DownServers
@@ -31,12 +30,10 @@ from toolweave.hub._server_features import HubFeatures
 from toolweave.hub._starting import FAILED, OVER, STARTING, ServerStarts, Wait, check_wait, chosen_names
 from toolweave.hub._tools import HubTools, missing_tool
 from toolweave.hub._warnings import HubWarnings, log_failure, lost_pins
-from toolweave.tools._call import CallContext, ToolCall
-from toolweave.tools._names import aliases, expose
+from toolweave.tools import CallContext, ToolCall, ToolResult, ToolsChanged, ToolSnapshot, Unsubscribe, aliases, expose
 from toolweave.tools._option_checks import choice_error, type_error
 from toolweave.tools._owner_loop import OwnerLoop
-from toolweave.tools._result import ToolResult
-from toolweave.tools._toolset import Listeners, ToolsChanged, ToolSnapshot, Unsubscribe
+from toolweave.tools._toolset import Listeners
 
 
 class Hub(HubEventSubscriptions, Openable, HubFeatures):

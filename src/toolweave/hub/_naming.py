@@ -15,9 +15,8 @@ import msgspec
 from toolweave._value import Value
 from toolweave.config import ServerConfig
 from toolweave.protocol.apps import APP_SCHEME
-from toolweave.tools._names import AssignedNames, expose
-from toolweave.tools._spec import ToolSpec
-from toolweave.tools._toolset import ToolSnapshot
+from toolweave.tools import ToolSnapshot, ToolSpec, expose
+from toolweave.tools._names import AssignedNames
 
 _NOT_IN_SCHEMES = r"[^A-Za-z0-9.-]"
 

@@ -16,9 +16,8 @@ import anyio
 from toolweave._json_types import Json
 from toolweave.config import ServerConfig
 from toolweave.config._secret_args import mask_url
-from toolweave.connect._connection import McpConnection
+from toolweave.connect import McpConnection, ResourceUpdated
 from toolweave.connect._feed.list_cache import ListFacts
-from toolweave.connect._feed.subscriptions import ResourceUpdated
 from toolweave.errors import ProtocolError, ServerError, ToolError
 from toolweave.hub._naming import NameConflict, name_others, name_uri, without_server
 from toolweave.hub._starting import USABLE
@@ -27,8 +26,8 @@ from toolweave.protocol.content import EmbeddedResource
 from toolweave.protocol.server_features import PromptResult
 from toolweave.protocol.skills import Skill, skill_settings
 from toolweave.protocol.uris import normal_uri
+from toolweave.tools import Unsubscribe
 from toolweave.tools._names import AssignedNames
-from toolweave.tools._toolset import Unsubscribe
 
 _log = logging.getLogger("toolweave.hub")
 

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
-from toolweave.connect._connection import McpConnection
+from toolweave.connect import McpConnection
 from toolweave.errors import ToolError
 from toolweave.hub._fan_out import for_each
 from toolweave.hub._offers import HubOffers
@@ -25,10 +25,7 @@ from toolweave.protocol.server_features import (
     read_resource,
     read_template,
 )
-from toolweave.tools._call import ProgressCallback
-from toolweave.tools._result import ToolResult
-from toolweave.tools._toolset import Tool, ToolList
-from toolweave.tools._wrappers import BaseToolset
+from toolweave.tools import BaseToolset, ProgressCallback, Tool, ToolList, ToolResult
 
 
 class HubFeatures(BaseToolset, ABC):

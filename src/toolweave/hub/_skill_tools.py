@@ -12,16 +12,13 @@ from typing import Any, Self, TypeAlias
 
 import anyio
 
-from toolweave.connect._connection import McpConnection
-from toolweave.connect._skills import LoadedSkill
+from toolweave.connect import LoadedSkill, McpConnection
 from toolweave.errors import ErrorKind, ServerError, SkillError, ToolError, printable, shortened
 from toolweave.hub._hub import Hub
 from toolweave.protocol.content import EmbeddedResource
 from toolweave.protocol.skills import Skill
-from toolweave.tools._function import tool
-from toolweave.tools._registry import ToolRegistry
-from toolweave.tools._toolset import ToolsChanged, Toolset, ToolSnapshot, Unsubscribe, entered, leave
-from toolweave.tools._wrappers import RoutingToolset
+from toolweave.tools import RoutingToolset, ToolRegistry, ToolsChanged, Toolset, ToolSnapshot, Unsubscribe, tool
+from toolweave.tools._toolset import entered, leave
 
 ApproveSkill: TypeAlias = Callable[[Skill], bool | Awaitable[bool]]
 """Returns whether a model may load a skill."""

@@ -11,9 +11,8 @@ from typing import Literal
 import anyio
 
 from toolweave._json_types import as_number
+from toolweave.connect import ConnectionState, McpConnection, StateChanged
 from toolweave.connect._activity import ActivityMonitor
-from toolweave.connect._connection import McpConnection
-from toolweave.connect._state import ConnectionState, StateChanged
 from toolweave.tools._option_checks import check_type
 
 _log = logging.getLogger("toolweave.hub")

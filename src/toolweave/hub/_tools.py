@@ -7,12 +7,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 import msgspec
 
 from toolweave._json_types import only_members
-from toolweave.connect._connection import McpConnection
+from toolweave.connect import McpConnection
 from toolweave.errors import ErrorKind, ToolError
 from toolweave.hub._naming import NameConflict, NamedServer, name_server
-from toolweave.tools._names import AssignedNames, aliases, down_servers, unknown_tool
-from toolweave.tools._spec import ToolSpec
-from toolweave.tools._toolset import ToolsChanged, ToolSnapshot
+from toolweave.tools import ToolsChanged, ToolSnapshot, ToolSpec, aliases
+from toolweave.tools._names import AssignedNames, down_servers, unknown_tool
 
 
 class NamesUpdate(msgspec.Struct, frozen=True):

@@ -13,12 +13,13 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from toolweave.config import ServerConfig
-from toolweave.connect._connection import McpConnection
-from toolweave.definitions._scan import Finding, shadowing_findings
+from toolweave.connect import McpConnection
+from toolweave.definitions import Finding
+from toolweave.definitions._scan import shadowing_findings
 from toolweave.definitions._shadowing import ShadowIndex
 from toolweave.errors import printable
 from toolweave.hub._naming import NameConflict
-from toolweave.tools._spec import ToolSpec
+from toolweave.tools import ToolSpec
 
 _log = logging.getLogger("toolweave.hub")
 _OVER = object()

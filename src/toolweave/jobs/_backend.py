@@ -125,6 +125,6 @@ def _read(url: str) -> tuple[str, str | None, RedisAddress | None]:
 def _store(url: str, name: str, address: RedisAddress | None) -> Store:
     if address is None:
         return MemoryStore()
-    from toolweave.state._redis import RedisStore
+    from toolweave.state import RedisStore
 
     return RedisStore(url, prefix=name)

@@ -26,7 +26,8 @@ from toolweave.protocol.server_features import read_reference
 from toolweave.protocol.subscriptions import RESOURCE_SUBSCRIPTIONS
 from toolweave.schema import Validator
 from toolweave.schema._validate import usable_validator
-from toolweave.serve._request import CallNext, Identity, Json, MayUse, OfferKind, OfferLookup, Request
+from toolweave.serve import CallNext, Identity, MayUse, OfferLookup, Request
+from toolweave.serve._request import Json, OfferKind
 from toolweave.serve._unknown import not_offered, unknown_reference
 from toolweave.tools import ToolResult
 from toolweave.tools._mcp import call_result

@@ -30,11 +30,11 @@ from toolweave.protocol.input_required import (
     input_request,
     input_required,
 )
-from toolweave.serve._request import CallNext, Json, Request
+from toolweave.serve import CallNext, Request
+from toolweave.serve._request import Json
 from toolweave.serve._request_context import check_capabilities
 from toolweave.serve._request_state import TTL_SECONDS, StateSigner
-from toolweave.tools import ToolResult
-from toolweave.tools._client_requests import Elicitation
+from toolweave.tools import Elicitation, ToolResult
 from toolweave.tools._mcp import call_result
 
 _KEY = "toolweave.approval"

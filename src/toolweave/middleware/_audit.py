@@ -26,7 +26,8 @@ from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.protocol.jsonrpc import encode_value
 from toolweave.schema._problems import nearest
-from toolweave.serve._request import CallNext, Json, Request
+from toolweave.serve import CallNext, Request
+from toolweave.serve._request import Json
 from toolweave.tools._selection import fits
 
 _log = logging.getLogger("toolweave.middleware")

@@ -22,7 +22,8 @@ from toolweave.middleware._selection import OfferSelection, selected, target_of
 from toolweave.protocol import methods
 from toolweave.protocol.input_required import INPUT_RESPONSES, REQUEST_STATE
 from toolweave.protocol.jsonrpc import encode_value
-from toolweave.serve._request import CallNext, Client, Json, OfferLookup, Request
+from toolweave.serve import CallNext, Client, OfferLookup, Request
+from toolweave.serve._request import Json
 from toolweave.serve._request_context import forwarded_meta
 
 _UNCACHED = frozenset({INPUT_RESPONSES, REQUEST_STATE, "task"})

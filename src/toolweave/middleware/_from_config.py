@@ -12,7 +12,7 @@ from toolweave._value import Value
 from toolweave.config._validation import check_object, check_text, kind_of, suggestion
 from toolweave.errors import ConfigError
 from toolweave.middleware._store_limits import StoreLimits, StoreWatch
-from toolweave.serve._request import Middleware
+from toolweave.serve import Middleware
 from toolweave.state import Store
 
 _KINDS: Mapping[str, tuple[str, str]] = {

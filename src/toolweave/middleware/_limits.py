@@ -18,7 +18,8 @@ from toolweave.middleware._options import all_of, as_tuples, least
 from toolweave.middleware._selection import OfferSelection, RequestTarget, selected, target_of
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR
-from toolweave.serve._request import CallNext, Json, Request
+from toolweave.serve import CallNext, Request
+from toolweave.serve._request import Json
 
 LimitKey: TypeAlias = Literal["principal", "tool", "server"]
 _COUNTED = frozenset({methods.TOOLS_CALL, methods.PROMPTS_GET, methods.RESOURCES_READ})

@@ -16,7 +16,8 @@ import msgspec
 from toolweave.errors import RequestError
 from toolweave.middleware._outcome import first_text, outcome_of, subject_of
 from toolweave.protocol import methods
-from toolweave.serve._request import CallNext, Client, Json, Request
+from toolweave.serve import CallNext, Client, Request
+from toolweave.serve._request import Json
 
 _log = logging.getLogger("toolweave.middleware")
 

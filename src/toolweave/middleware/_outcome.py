@@ -12,7 +12,8 @@ from toolweave.protocol import methods
 from toolweave.protocol.input_required import INPUT_REQUIRED
 from toolweave.protocol.jsonrpc import value_of
 from toolweave.protocol.tasks import TASK_ID
-from toolweave.serve._request import Json, Request
+from toolweave.serve import Request
+from toolweave.serve._request import Json
 
 MAX_NAME = 1024
 _MAX_MEMBERS = 50

@@ -18,7 +18,8 @@ from toolweave.middleware._options import as_tuples, typed
 from toolweave.protocol import methods
 from toolweave.protocol.component_meta import asked_version
 from toolweave.protocol.server_features import read_reference
-from toolweave.serve._request import OfferKind, OfferLookup, Request
+from toolweave.serve import OfferLookup, Request
+from toolweave.serve._request import OfferKind
 from toolweave.tools import ToolSpec
 from toolweave.tools._selection import check_hints, fits, glob_pattern, hinted
 

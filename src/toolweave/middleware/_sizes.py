@@ -14,7 +14,8 @@ from toolweave.middleware._selection import OfferSelection, selected, target_of
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS
 from toolweave.protocol.jsonrpc import encode_value
-from toolweave.serve._request import CallNext, Json, Request
+from toolweave.serve import CallNext, Request
+from toolweave.serve._request import Json
 from toolweave.tools import ToolResult
 from toolweave.tools._mcp import call_result
 

@@ -12,7 +12,8 @@ from toolweave.errors import RequestError, printable, shortened
 from toolweave.middleware._options import functions, least
 from toolweave.middleware._outcome import outcome_of, subject_of
 from toolweave.protocol import methods
-from toolweave.serve._request import CallNext, Json, Request
+from toolweave.serve import CallNext, Request
+from toolweave.serve._request import Json
 
 _log = logging.getLogger("toolweave.middleware")
 

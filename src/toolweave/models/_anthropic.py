@@ -19,15 +19,13 @@ from toolweave.models._http_model import HttpModel, call_ids
 from toolweave.models._prices import Price
 from toolweave.models._refused_features import prompted
 from toolweave.models._retry import Retry
+from toolweave.providers import SchemaProfile, ToolRules, WireTools, lower
 from toolweave.providers._anthropic_content import anthropic_form, anthropic_text
-from toolweave.providers._lowering import lower
-from toolweave.providers._model_apis import ToolRules
-from toolweave.providers._profiles import SchemaProfile
 from toolweave.providers._refused_tools import RefusedTools
 from toolweave.providers._tool_schemas import ToolSchemas, schemas_for
-from toolweave.providers._wire_tools import ToolWriter, WireTools
+from toolweave.providers._wire_tools import ToolWriter
+from toolweave.tools import ToolSpec
 from toolweave.tools._option_checks import check_choice
-from toolweave.tools._spec import ToolSpec
 
 BASE_URL = "https://api.anthropic.com"
 API_VERSION = "2023-06-01"

@@ -20,8 +20,8 @@ from toolweave.models._messages import (
     ToolOutcome,
     UserMessage,
 )
+from toolweave.providers import WireTools
 from toolweave.providers._anthropic_content import anthropic_content, anthropic_parts, anthropic_text
-from toolweave.providers._wire_tools import WireTools
 
 PROVIDER = "anthropic"
 """Name of the provider, for its own tools; and marker of the parts of a conversation from its own API."""

@@ -33,7 +33,7 @@ from toolweave.models._messages import (
     ToolCallPart,
 )
 from toolweave.models._provider_errors import short
-from toolweave.providers._wire_tools import WireTools
+from toolweave.providers import WireTools
 from toolweave.tools._arguments import fresh_id, json_text, read_arguments, wire_id
 
 _CALL_MEMBERS = frozenset({"type", "id", "name", "input"})

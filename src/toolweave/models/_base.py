@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 from toolweave._json_types import JsonObject
 from toolweave.errors import ModelError
 from toolweave.models._messages import AssistantMessage, Message
-from toolweave.tools._spec import ToolSpec
+from toolweave.tools import ToolSpec
 
 StopReason: TypeAlias = Literal["end", "tool_calls", "max_tokens", "refusal", "pause", "malformed_call", "other"]
 """The reason for the end of a turn.

@@ -20,7 +20,7 @@ from toolweave._repairs import Repair
 from toolweave.models._base import ModelEvent, StopReason, StreamedToolCall, ToolCallDelta
 from toolweave.models._history import CALL_ID
 from toolweave.models._messages import ToolCallPart
-from toolweave.providers._wire_tools import WireTools
+from toolweave.providers import WireTools
 from toolweave.tools._arguments import fresh_id, json_text, read_arguments, wire_id
 
 ODD_PIECES = Repair(

@@ -16,10 +16,9 @@ from toolweave.models._base import (
 )
 from toolweave.models._messages import AssistantMessage, TextPart, ToolCallPart, ToolMessage, ToolOutcome, UserMessage
 from toolweave.models._prices import FREE
+from toolweave.tools import ToolSnapshot, ToolSpec
 from toolweave.tools._names import unknown_tool
 from toolweave.tools._search import ToolIndex
-from toolweave.tools._spec import ToolSpec
-from toolweave.tools._toolset import ToolSnapshot
 
 _MOST = 10
 """Maximum number of tools that an answer names."""

@@ -17,8 +17,8 @@ from toolweave.models._messages import (
     ToolOutcome,
     UserMessage,
 )
+from toolweave.tools import ToolResult
 from toolweave.tools._arguments import wire_id
-from toolweave.tools._result import ToolResult
 
 CALL_ID = "toolweave/call_id"
 """Member of a call's `extra`: the id from its provider, if that is not the call's `id`."""

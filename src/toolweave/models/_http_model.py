@@ -20,9 +20,10 @@ from toolweave.models._provider_errors import malformed_turn
 from toolweave.models._refused_features import RefusedFeatures
 from toolweave.models._retry import Retry, with_retries
 from toolweave.models._tool_repairs import SentTools, ToolRepairs
-from toolweave.providers._wire_tools import ToolWriter, WireTools
+from toolweave.providers import WireTools
+from toolweave.providers._wire_tools import ToolWriter
+from toolweave.tools import ToolSpec
 from toolweave.tools._arguments import encode
-from toolweave.tools._spec import ToolSpec
 
 
 class HttpModel(ABC):

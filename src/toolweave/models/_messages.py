@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from toolweave._json_types import JsonObject
 from toolweave.protocol.content import ContentBlock, TextContent
-from toolweave.tools._result import ToolResult
+from toolweave.tools import ToolResult
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

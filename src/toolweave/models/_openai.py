@@ -20,15 +20,14 @@ from toolweave.models._openai_responses import ResponsesTurn, responses_input
 from toolweave.models._prices import Price
 from toolweave.models._retry import Retry
 from toolweave.protocol.sse import ServerSentEvent
-from toolweave.providers._lowering import lower
-from toolweave.providers._model_apis import OPENAI_HOST, ToolRules
+from toolweave.providers import SchemaProfile, ToolRules, WireTools, lower
+from toolweave.providers._model_apis import OPENAI_HOST
 from toolweave.providers._openai_content import chat_form, responses_form
-from toolweave.providers._profiles import SchemaProfile
 from toolweave.providers._refused_tools import RefusedTools
 from toolweave.providers._tool_schemas import schemas_for
-from toolweave.providers._wire_tools import ToolWriter, WireTools
+from toolweave.providers._wire_tools import ToolWriter
+from toolweave.tools import ToolSpec
 from toolweave.tools._option_checks import check_choice
-from toolweave.tools._spec import ToolSpec
 
 OPENAI_URL = "https://api.openai.com/v1"
 """OpenAI's own API."""

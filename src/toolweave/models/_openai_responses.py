@@ -41,8 +41,8 @@ from toolweave.models._messages import (
 )
 from toolweave.models._provider_errors import short
 from toolweave.models._responses_items import StreamedItem, StreamedItems
+from toolweave.providers import WireTools
 from toolweave.providers._openai_content import responses_content, responses_parts
-from toolweave.providers._wire_tools import WireTools
 from toolweave.tools._arguments import fresh_id, json_text, read_arguments, wire_id
 
 _ENDS = ("response.completed", "response.incomplete", "response.failed", "response.done")

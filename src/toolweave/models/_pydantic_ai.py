@@ -44,14 +44,13 @@ from toolweave.models._prices import Price
 from toolweave.models._provider_errors import MALFORMED, malformed_turn, refusal, short, without_secrets
 from toolweave.models._tool_repairs import SentTools, ToolRepairs
 from toolweave.protocol.content import AudioContent, ContentBlock, EmbeddedResource, ImageContent
-from toolweave.providers._model_apis import ToolRules
+from toolweave.providers import ToolRules, WireTools
 from toolweave.providers._refused_tools import RefusedTools
 from toolweave.providers._tool_schemas import schemas_of_name
-from toolweave.providers._wire_tools import ToolWriter, WireTool, WireTools
+from toolweave.providers._wire_tools import ToolWriter, WireTool
+from toolweave.tools import NameMap, ToolSpec
 from toolweave.tools._arguments import json_text, read_arguments, wire_id
 from toolweave.tools._media import sniff
-from toolweave.tools._names import NameMap
-from toolweave.tools._spec import ToolSpec
 
 if TYPE_CHECKING:
     import pydantic

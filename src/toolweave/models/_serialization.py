@@ -37,7 +37,7 @@ from toolweave.protocol.content import (
     TextContent,
     UnknownContent,
 )
-from toolweave.tools._result import ToolResult
+from toolweave.tools import ToolResult
 
 T = TypeVar("T")
 

@@ -19,9 +19,9 @@ from toolweave._json import decode_json
 from toolweave._json_types import JsonObject, array_or_empty, as_object, object_or_empty, text_or_empty
 from toolweave._repairs import Repair
 from toolweave.errors import ModelError
+from toolweave.providers import WireTools
 from toolweave.providers._refused_tools import RefusedTools
-from toolweave.providers._wire_tools import WireTools
-from toolweave.tools._spec import ToolSpec
+from toolweave.tools import ToolSpec
 
 _MIN_DESCRIPTION = 64
 _MAX_SINGLE = 8

@@ -12,9 +12,7 @@ from toolweave._json_types import Json
 from toolweave.providers._anthropic_content import anthropic_content, anthropic_form
 from toolweave.providers._tool_calls import run_calls
 from toolweave.providers._tool_export import ToolExport, member
-from toolweave.tools._call import CallContext, ToolCall
-from toolweave.tools._result import ToolResult
-from toolweave.tools._sources import ToolSource
+from toolweave.tools import CallContext, ToolCall, ToolResult, ToolSource
 
 if TYPE_CHECKING:
     from anthropic.types import ToolParam, ToolResultBlockParam

@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from toolweave.providers._openai_content import chat_form, chat_images, chat_text, responses_content, responses_form
 from toolweave.providers._tool_calls import run_calls
 from toolweave.providers._tool_export import ToolExport, member
-from toolweave.tools._call import CallContext, ToolCall
-from toolweave.tools._result import ToolResult
-from toolweave.tools._sources import ToolSource
+from toolweave.tools import CallContext, ToolCall, ToolResult, ToolSource
 
 if TYPE_CHECKING:
     from openai.types.chat import (

@@ -11,7 +11,7 @@ from toolweave._json_types import Json
 from toolweave.protocol.content import ContentBlock
 from toolweave.providers._media_parts import PDF, SHOWN, SOUNDS, Media, clean, shown
 from toolweave.providers._wire_tools import WireTool
-from toolweave.tools._result import ToolResult
+from toolweave.tools import ToolResult
 from toolweave.tools._visible import shown_text
 
 _NO_OUTPUT = "(no output)"

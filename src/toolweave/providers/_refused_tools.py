@@ -11,8 +11,8 @@ from hashlib import sha256
 
 from toolweave._value import Value
 from toolweave.errors import printable
+from toolweave.tools import ToolSpec
 from toolweave.tools._arguments import encode
-from toolweave.tools._spec import ToolSpec
 
 _log = logging.getLogger("toolweave.tools")
 

@@ -7,11 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from toolweave.errors import as_tool_error
+from toolweave.tools import CallContext, Progress, ProgressCallback, ToolCall, ToolResult, Toolset, ToolSpec
 from toolweave.tools._ambient import ambient_context
-from toolweave.tools._call import CallContext, Progress, ProgressCallback, ToolCall
-from toolweave.tools._result import ToolResult
-from toolweave.tools._spec import ToolSpec
-from toolweave.tools._toolset import Toolset
 
 AT_ONCE = 8
 """Maximum calls of one turn that run on one server at the same time."""

@@ -11,13 +11,11 @@ from typing import Any, cast
 
 from toolweave.providers._profiles import SchemaProfile
 from toolweave.providers._wire_tools import Form, ToolWriter, WireTools
-from toolweave.schema._problems import Problem
+from toolweave.schema import Problem
+from toolweave.tools import ToolCall, ToolResult, Toolset, ToolSource, filtered
 from toolweave.tools._arguments import read_arguments
-from toolweave.tools._call import ToolCall
-from toolweave.tools._result import ToolResult, invalid_input
-from toolweave.tools._sources import ToolSource, borrowed_toolset
-from toolweave.tools._toolset import Toolset
-from toolweave.tools._wrappers import filtered
+from toolweave.tools._result import invalid_input
+from toolweave.tools._sources import borrowed_toolset
 
 
 class ToolExport:

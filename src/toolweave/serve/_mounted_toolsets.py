@@ -25,8 +25,7 @@ from toolweave.serve._offers.prompts import PromptsChanged
 from toolweave.serve._offers.resources import ResourcesChanged, ResourceSource
 from toolweave.serve._offers.templates import may_expand
 from toolweave.serve._request import Json, Offered
-from toolweave.tools._call import CallContext
-from toolweave.tools._toolset import Unsubscribe
+from toolweave.tools import CallContext, Unsubscribe
 
 _log = logging.getLogger("toolweave.serve")
 _UNKNOWN = (INVALID_PARAMS, RESOURCE_NOT_FOUND)

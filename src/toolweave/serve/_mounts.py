@@ -38,13 +38,20 @@ from toolweave.serve._request import CallNext, Json, MayUse, Offered, OfferKind,
 from toolweave.serve._request_context import HandlerRunner, HasRequest
 from toolweave.serve._sessions import ClientSessions
 from toolweave.serve._unknown import not_offered
-from toolweave.tools import CallContext, ToolCall, ToolResult, Toolset
-from toolweave.tools._caller import Caller
-from toolweave.tools._client_requests import Question
+from toolweave.tools import (
+    CallContext,
+    Caller,
+    Question,
+    ToolCall,
+    ToolResult,
+    Toolset,
+    ToolSnapshot,
+    Unsubscribe,
+    WrapperToolset,
+    prefixed,
+)
 from toolweave.tools._growing import GrowingToolset
 from toolweave.tools._mcp import call_result, tool_result
-from toolweave.tools._toolset import ToolSnapshot, Unsubscribe
-from toolweave.tools._wrappers import WrapperToolset, prefixed
 
 _NAMESPACE = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}")
 _LISTS = frozenset({methods.TOOLS_LIST, methods.PROMPTS_LIST, methods.RESOURCES_LIST, methods.RESOURCES_TEMPLATES_LIST})

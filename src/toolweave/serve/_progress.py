@@ -14,7 +14,7 @@ import anyio
 from toolweave.protocol import methods
 from toolweave.serve._request import Json, ReplyChannel
 from toolweave.serve._task_spawner import ServingGroups
-from toolweave.tools._call import Progress
+from toolweave.tools import Progress
 
 INTERVAL_SECONDS = 0.05
 """Seconds in which a request earns one progress notification."""

@@ -20,7 +20,7 @@ from toolweave.protocol.codes import INVALID_PARAMS
 from toolweave.protocol.versions import MODERN_VERSION
 from toolweave.schema._fitting import object_meant
 from toolweave.serve._sent_call import SentCall
-from toolweave.tools._spec import ToolSpec
+from toolweave.tools import ToolSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,9 +30,8 @@ from toolweave.serve._request_state import TTL_SECONDS, StateSigner
 from toolweave.serve._sampling import AnswersSampling, SamplingFallback
 from toolweave.serve._sessions import ClientSessions, Sessions
 from toolweave.serve._task_spawner import ServingGroups
-from toolweave.tools._call import IDEMPOTENCY_KEY, CallContext, ProgressCallback
-from toolweave.tools._caller import Caller
-from toolweave.tools._client_requests import Keys, Question
+from toolweave.tools import IDEMPOTENCY_KEY, CallContext, Caller, ProgressCallback, Question
+from toolweave.tools._client_requests import Keys
 
 _log = logging.getLogger("toolweave.serve")
 

@@ -24,9 +24,8 @@ from toolweave.serve._duplex.inprocess import ClientEnd, InProcessSessions, in_p
 from toolweave.serve._endpoint import Endpoint
 from toolweave.serve._plain_calls import PlainCalls
 from toolweave.serve._request import Offered
-from toolweave.tools import Toolset
+from toolweave.tools import Toolset, ToolSpec
 from toolweave.tools._owner_loop import running_loop
-from toolweave.tools._spec import ToolSpec
 
 if TYPE_CHECKING:
     from toolweave.serve._auth.token_auth import TokenAuth

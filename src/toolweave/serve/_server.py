@@ -30,7 +30,7 @@ import anyio.abc
 from toolweave._json_types import without_none
 from toolweave._text import counted
 from toolweave.errors import DuplicateToolError
-from toolweave.jobs._queue import WorkBackend
+from toolweave.jobs import WorkBackend
 from toolweave.protocol.subscriptions import TASK_IDS
 from toolweave.serve._changes import Changes
 from toolweave.serve._chosen_tools import chosen_tools
@@ -75,7 +75,7 @@ from toolweave.tools._names import ANY_TOOL, given_names
 from toolweave.tools._sources import with_registry
 
 if TYPE_CHECKING:
-    from toolweave.jobs._worker import JobWorker
+    from toolweave.jobs import JobWorker
     from toolweave.serve._auth.token_auth import TokenAuth
     from toolweave.serve._tasks.store import TaskStore
 
@@ -575,7 +575,7 @@ class McpServer(ServerContent, ServerRunners):
         """
         if self.backend is None or not self._tasks.rules:
             return {}
-        from toolweave.jobs._worker import JobWorker
+        from toolweave.jobs import JobWorker
         from toolweave.serve._tasks.worker import TaskJobs
 
         jobs = TaskJobs(

@@ -17,8 +17,8 @@ from toolweave.errors import ToolError
 from toolweave.serve._request import Client, Json
 from toolweave.state import Document, MemoryStore, Store
 from toolweave.state._store import to_json
+from toolweave.tools import CallerSession
 from toolweave.tools._option_checks import COUNT, check_kinds, check_number
-from toolweave.tools._session import CallerSession
 
 SESSIONS = "sessions:"
 """The collection of a server's sessions is this and the server's name."""

@@ -26,10 +26,10 @@ from toolweave.serve._offers.tool_pages import ToolPages
 from toolweave.serve._request import Json, Method, Middleware, Request, with_object
 from toolweave.serve._request_context import HandlerRunner, Work
 from toolweave.serve._unknown import not_offered
-from toolweave.tools import CallContext, ToolCall, ToolsChanged, Toolset, ToolSnapshot, ToolSpec
+from toolweave.tools import CallContext, ToolCall, ToolResult, ToolsChanged, Toolset, ToolSnapshot, ToolSpec
 from toolweave.tools._function import FunctionToolset, check_schemas, function_called
 from toolweave.tools._mcp import call_result, tool_definition
-from toolweave.tools._result import OUTPUT_MISMATCH_META, ToolResult, invalid_input
+from toolweave.tools._result import OUTPUT_MISMATCH_META, invalid_input
 
 _log = logging.getLogger("toolweave.serve")
 

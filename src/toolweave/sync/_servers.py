@@ -12,11 +12,9 @@ import toolweave.hub as async_hub
 from toolweave.connect import ConnectionState, McpConnection
 from toolweave.hub import Hub
 from toolweave.sync._blocking import blocking, with_signature_of
+from toolweave.tools import BaseToolset, Tool, ToolList, ToolsChanged, ToolSpec, changes
 from toolweave.tools._notebook import server_html, tool_html, tools_html
 from toolweave.tools._portal import PORTAL
-from toolweave.tools._spec import ToolSpec
-from toolweave.tools._toolset import Tool, ToolList, ToolsChanged, changes
-from toolweave.tools._wrappers import BaseToolset
 
 ToolsetT_co = TypeVar("ToolsetT_co", bound=BaseToolset, covariant=True)
 

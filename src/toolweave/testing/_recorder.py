@@ -17,9 +17,8 @@ import anyio
 
 from toolweave._json_types import without_members
 from toolweave._masking import mask_foreign
-from toolweave.connect._report import Report
-from toolweave.connect._session import ClientHandlers, OnNotification, Wire
-from toolweave.connect._stdio.process import ServerProcess
+from toolweave.connect import Report, ServerProcess, Wire
+from toolweave.connect._session import ClientHandlers, OnNotification
 from toolweave.connect._transports import ConnectPlan, open_wire, through
 from toolweave.errors import AuthRequiredError, ConnectionLostError, ProtocolError, ServerError
 from toolweave.testing._cassette import Entry, masked, write_cassette

@@ -20,9 +20,8 @@ import anyio
 import anyio.lowlevel
 
 from toolweave._json_types import Json, object_or_empty
-from toolweave.connect._report import Report
-from toolweave.connect._session import ClientHandlers, OnNotification, Wire
-from toolweave.connect._stdio.process import ServerProcess
+from toolweave.connect import Report, ServerProcess, Wire
+from toolweave.connect._session import ClientHandlers, OnNotification
 from toolweave.connect._transports import ConnectPlan
 from toolweave.connect._wire.request_encoder import request_text
 from toolweave.errors import AuthRequiredError, ConnectError, ConnectionLostError, ProtocolError, ServerError

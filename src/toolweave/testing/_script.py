@@ -18,8 +18,8 @@ import msgspec
 from toolweave.errors import ProtocolError, RequestError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR
-from toolweave.serve._endpoint import Endpoint
-from toolweave.serve._request import Json, Request
+from toolweave.serve import Endpoint, Request
+from toolweave.serve._request import Json
 
 ScriptedAnswer: TypeAlias = (
     Mapping[str, Any] | Callable[[Mapping[str, Any]], Mapping[str, Any] | Awaitable[Mapping[str, Any]]]

@@ -54,8 +54,7 @@ def filled_form(schema: JsonObject, given: JsonObject) -> tuple[Json, str]:
 
     The text is empty when they fit, or if the form's schema cannot be checked against.
     """
-    from toolweave.schema._problems import describe
-    from toolweave.schema._validate import Validator  # compiled code; only a question needs it
+    from toolweave.schema import Validator, describe  # compiled code; only a question needs it
 
     content = dict(given)
     for name, part in (object_or_empty(schema.get("properties"))).items():

@@ -66,8 +66,7 @@ def read_form(schema: JsonObject | type | None, content: JsonObject) -> Any:
     """
     if isinstance(schema, type):
         return _read_model(schema, content)
-    from toolweave.schema._problems import describe
-    from toolweave.schema._validate import Validator  # compiled code; only a question needs it
+    from toolweave.schema import Validator, describe  # compiled code; only a question needs it
 
     problems = Validator(form_of(schema), formats=True).problems(content)
     if problems:
@@ -78,7 +77,8 @@ def read_form(schema: JsonObject | type | None, content: JsonObject) -> Any:
 def _read_model(model: type, content: JsonObject) -> Any:
     from pydantic import TypeAdapter, ValidationError  # 40 ms; only a question with a model needs it
 
-    from toolweave.schema._problems import Problem, describe, path_text
+    from toolweave.schema import Problem, describe
+    from toolweave.schema._problems import path_text
 
     try:
         return TypeAdapter(model).validate_python(dict(content))
@@ -90,7 +90,7 @@ def _read_model(model: type, content: JsonObject) -> Any:
 
 @lru_cache(maxsize=256)
 def _derived(model: type) -> Json:
-    from toolweave.schema._signature import schema_of
+    from toolweave.schema import schema_of
 
     name = model.__name__
     whole = schema_of(model, what=f"the form {name!r}")

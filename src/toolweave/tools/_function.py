@@ -16,11 +16,10 @@ from toolweave._json_types import Json, JsonObject
 from toolweave.errors import ErrorKind, SchemaError, ToolError, as_tool_error
 from toolweave.protocol.component_meta import component_meta
 from toolweave.protocol.content import ContentBlock
+from toolweave.schema import Signature, Validator, derive, describe
 from toolweave.schema._annotations import implementation
 from toolweave.schema._fitting import fitted
-from toolweave.schema._problems import describe
-from toolweave.schema._signature import MappingSignature, Signature, derive
-from toolweave.schema._validate import Validator
+from toolweave.schema._signature import MappingSignature
 from toolweave.tools._call import CallContext, Progress, ToolCall
 from toolweave.tools._function_runner import THREADS, Runner
 from toolweave.tools._media import BINARY_TYPES, File

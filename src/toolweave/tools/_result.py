@@ -25,8 +25,8 @@ from toolweave.protocol.content import (
     ImageContent,
     TextContent,
 )
+from toolweave.schema import Problem, describe
 from toolweave.schema._fitting import json_form
-from toolweave.schema._problems import Problem, describe
 from toolweave.schema._type_loader import TypeLoader
 from toolweave.tools._audience import blocks_for
 from toolweave.tools._media import Payload, is_binary, payload

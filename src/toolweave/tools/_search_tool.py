@@ -11,8 +11,7 @@ from collections.abc import Collection, Iterable, Sequence
 from functools import cache, lru_cache
 
 from toolweave._json_types import JsonObject
-from toolweave.schema._problems import Problem
-from toolweave.schema._validate import Validator
+from toolweave.schema import Problem, Validator
 from toolweave.tools._search import ToolIndex
 from toolweave.tools._spec import ToolSpec
 from toolweave.tools._toolset import ToolSnapshot

@@ -14,14 +14,28 @@ from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
 from toolweave._json_types import JsonObject, text_or_empty
 from toolweave.agent._lifespan import ToolsetSource
 from toolweave.errors import ErrorKind, ToolError
-from toolweave.models._base import ProviderTool
-from toolweave.tools._call import CallContext, ToolCall
+from toolweave.models import ProviderTool
+from toolweave.tools import (
+    BaseToolset,
+    CallContext,
+    RoutingToolset,
+    Tool,
+    ToolCall,
+    ToolList,
+    ToolRegistry,
+    ToolResult,
+    ToolsChanged,
+    Toolset,
+    ToolSnapshot,
+    ToolSpec,
+    Unsubscribe,
+    combined,
+    prefixed,
+)
 from toolweave.tools._names import AssignedNames
-from toolweave.tools._registry import ToolRegistry, no_tools
-from toolweave.tools._result import ToolResult
-from toolweave.tools._spec import ToolSpec
-from toolweave.tools._toolset import Listeners, Tool, ToolList, ToolsChanged, Toolset, ToolSnapshot, Unsubscribe
-from toolweave.tools._wrappers import BaseToolset, RoutingToolset, combined, joined, prefixed, route_of
+from toolweave.tools._registry import no_tools
+from toolweave.tools._toolset import Listeners
+from toolweave.tools._wrappers import joined, route_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

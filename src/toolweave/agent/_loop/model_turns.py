@@ -17,9 +17,9 @@ from toolweave.agent import _events as events
 from toolweave.agent._history import trim_history
 from toolweave.agent._loop.runtime import RunEnvironment
 from toolweave.errors import ModelError
+from toolweave.models import AssistantMessage, Finished, Message, ModelRequest, ToolCallPart
 from toolweave.models import _base as base
-from toolweave.models._base import Finished, ModelRequest
-from toolweave.models._messages import AssistantMessage, AssistantPart, Message, ToolCallPart
+from toolweave.models._messages import AssistantPart
 from toolweave.models._prices import listed, priced
 
 _log = logging.getLogger("toolweave.agent")

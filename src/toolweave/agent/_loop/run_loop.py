@@ -38,10 +38,8 @@ from toolweave.agent._loop.tool_search import ToolSearchToolset
 from toolweave.agent._output import Output
 from toolweave.agent._sessions import SessionState, continue_conversation
 from toolweave.errors import ConfigError, ModelError, RunError, StoreError, ToolExecutionError
-from toolweave.models._base import Usage
-from toolweave.models._messages import AssistantMessage, TextPart, ToolCallPart, ToolMessage
-from toolweave.tools._call import IDEMPOTENCY_KEY, CallContext
-from toolweave.tools._toolset import Toolset
+from toolweave.models import AssistantMessage, TextPart, ToolCallPart, ToolMessage, Usage
+from toolweave.tools import IDEMPOTENCY_KEY, CallContext, Toolset
 
 if TYPE_CHECKING:
     from toolweave.agent._loop.telemetry import RunTelemetry

@@ -19,10 +19,9 @@ from toolweave.agent._loop.step import RunRules
 from toolweave.agent._questions import RunQuestions
 from toolweave.agent._run_hooks import RunHooks
 from toolweave.agent._sessions import ConversationStore, SessionStates
-from toolweave.models._base import Model
-from toolweave.models._messages import Message
-from toolweave.tools._call import NO_CONTEXT, CallContext
-from toolweave.tools._spec import ToolSpec
+from toolweave.models import Message, Model
+from toolweave.tools import CallContext, ToolSpec
+from toolweave.tools._call import NO_CONTEXT
 
 if TYPE_CHECKING:
     from toolweave.agent._loop.telemetry import RunTelemetry

@@ -12,19 +12,21 @@ from toolweave.agent._limits import Limits, passed
 from toolweave.agent._loop.usage import ChildUsage
 from toolweave.agent._output import Output
 from toolweave.errors import ErrorKind, ToolError
-from toolweave.models import _base as base
-from toolweave.models._base import ModelRequest, ModelSettings, ProviderTool, Usage
-from toolweave.models._messages import (
+from toolweave.models import (
     AssistantMessage,
     Message,
+    ModelRequest,
+    ModelSettings,
     ProviderPart,
+    ProviderTool,
     ToolCallPart,
     ToolMessage,
     ToolOutcome,
+    Usage,
     UserMessage,
 )
-from toolweave.tools._result import ToolResult
-from toolweave.tools._spec import ToolSpec
+from toolweave.models import _base as base
+from toolweave.tools import ToolResult, ToolSpec
 
 
 @dataclass(slots=True, kw_only=True)

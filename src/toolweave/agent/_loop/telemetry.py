@@ -25,13 +25,21 @@ from toolweave._json_types import Json, JsonObject, without_empty, without_none
 from toolweave._value import Value
 from toolweave.agent._events import StopReason
 from toolweave.errors import ModelError
-from toolweave.models._base import Finished, ModelRequest, Usage
+from toolweave.models import (
+    AssistantMessage,
+    Finished,
+    Message,
+    ModelRequest,
+    TextPart,
+    ToolCallPart,
+    ToolMessage,
+    Usage,
+    UserMessage,
+)
 from toolweave.models._base import StopReason as TurnEnd
-from toolweave.models._messages import AssistantMessage, Message, TextPart, ToolCallPart, ToolMessage, UserMessage
 from toolweave.protocol.meta import trace_context_in, with_trace_context
+from toolweave.tools import ToolResult, ToolSpec
 from toolweave.tools._arguments import encode
-from toolweave.tools._result import ToolResult
-from toolweave.tools._spec import ToolSpec
 from toolweave.version import VERSION
 
 _CONTENT = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"

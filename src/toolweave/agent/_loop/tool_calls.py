@@ -27,13 +27,11 @@ from toolweave.agent._loop.tool_search import ToolSearchToolset
 from toolweave.agent._loop.usage import ChildUsage
 from toolweave.agent._questions import Asked, QuestionAnswers
 from toolweave.errors import ErrorKind, ToolError, ToolExecutionError, as_tool_error
-from toolweave.models._messages import ToolCallPart
+from toolweave.models import ToolCallPart
 from toolweave.protocol.client_requests import ElicitationRequest, ElicitationResult
-from toolweave.tools._call import IDEMPOTENCY_KEY, NO_CONTEXT, CallContext, Progress, ToolCall
+from toolweave.tools import IDEMPOTENCY_KEY, CallContext, Progress, ToolCall, ToolResult, Toolset, ToolSpec
+from toolweave.tools._call import NO_CONTEXT
 from toolweave.tools._names import down_servers, unknown_tool
-from toolweave.tools._result import ToolResult
-from toolweave.tools._spec import ToolSpec
-from toolweave.tools._toolset import Toolset
 from toolweave.tools._truncation import ResultCache
 
 _TRANSPORT = frozenset(

@@ -10,11 +10,22 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 from toolweave._json_types import JsonObject, object_entries, object_or_empty, text_entries
-from toolweave.models._messages import AssistantMessage, Message, ToolMessage
+from toolweave.models import AssistantMessage, Message, ToolMessage
 from toolweave.protocol.content import TextContent
-from toolweave.tools._call import CallContext, ToolCall
+from toolweave.tools import (
+    CallContext,
+    RoutingToolset,
+    ToolCall,
+    ToolResult,
+    ToolsChanged,
+    Toolset,
+    ToolSnapshot,
+    ToolSpec,
+    Unsubscribe,
+    WrapperToolset,
+)
 from toolweave.tools._names import free_name
-from toolweave.tools._result import ToolResult, invalid_input
+from toolweave.tools._result import invalid_input
 from toolweave.tools._search_tool import (
     BUDGET_TOKENS,
     MAX_TOOLS,
@@ -26,9 +37,8 @@ from toolweave.tools._search_tool import (
     named_sources,
     search_problems,
 )
-from toolweave.tools._spec import ToolSpec
-from toolweave.tools._toolset import Listeners, ToolsChanged, Toolset, ToolSnapshot, Unsubscribe
-from toolweave.tools._wrappers import RoutingToolset, WrapperToolset, route_of
+from toolweave.tools._toolset import Listeners
+from toolweave.tools._wrappers import route_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

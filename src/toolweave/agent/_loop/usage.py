@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from toolweave.models._base import Usage
+from toolweave.models import Usage
 
 
 class ChildUsage:

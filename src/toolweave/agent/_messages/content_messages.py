@@ -12,7 +12,7 @@ from toolweave._json_types import JsonObject, as_object, as_sequence, as_text, o
 from toolweave.agent._messages.content import UnknownForm, block_of, members_of, part_type, parts_of
 from toolweave.agent._messages.forms import ReadMessages, call_of, outcome_of, text_of
 from toolweave.agent._messages.parted_messages import PartedTurn, file_block
-from toolweave.models._messages import ThinkingPart
+from toolweave.models import ThinkingPart
 from toolweave.protocol.content import ContentBlock, EmbeddedResource, TextContent
 from toolweave.tools._arguments import json_text
 

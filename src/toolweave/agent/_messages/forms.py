@@ -23,10 +23,8 @@ from toolweave.agent._messages.content import (
     parts_of,
 )
 from toolweave.errors import ToolError
-from toolweave.models._anthropic_messages import PROVIDER as ANTHROPIC
-from toolweave.models._messages import (
+from toolweave.models import (
     AssistantMessage,
-    AssistantPart,
     Message,
     ProviderPart,
     TextPart,
@@ -36,12 +34,14 @@ from toolweave.models._messages import (
     ToolOutcome,
     UserMessage,
 )
+from toolweave.models._anthropic_messages import PROVIDER as ANTHROPIC
+from toolweave.models._messages import AssistantPart
 from toolweave.models._pydantic_ai import PROVIDER as PYDANTIC_AI
 from toolweave.models._pydantic_ai import additions_to_next
 from toolweave.models._responses_items import texts
 from toolweave.protocol.content import ContentBlock
+from toolweave.tools import ToolResult
 from toolweave.tools._arguments import json_text, read_arguments
-from toolweave.tools._result import ToolResult
 
 _OPENAI = "openai"
 _SYSTEM = ("system", "developer")

@@ -12,7 +12,7 @@ from toolweave._json_types import JsonObject, as_text, object_or_empty, text_or_
 from toolweave.agent._messages.content import UnknownForm, part_members, parts_of
 from toolweave.agent._messages.forms import ReadMessages, by_role, call_of, listed_call, outcome_of
 from toolweave.agent._messages.parted_messages import PartedTurn, file_block
-from toolweave.models._messages import ThinkingPart, ToolCallPart
+from toolweave.models import ThinkingPart, ToolCallPart
 from toolweave.protocol.content import ContentBlock, TextContent
 
 _ROLES: Mapping[str, str] = {

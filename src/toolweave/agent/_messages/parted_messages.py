@@ -25,9 +25,8 @@ from toolweave._json_types import (
 )
 from toolweave.agent._messages.content import UnknownForm, block_of, blocks_of, part_members, part_type
 from toolweave.agent._messages.forms import ReadMessages, by_role, call_of, outcome_of
-from toolweave.models._messages import (
+from toolweave.models import (
     AssistantMessage,
-    AssistantPart,
     Message,
     TextPart,
     ThinkingPart,
@@ -36,9 +35,10 @@ from toolweave.models._messages import (
     ToolOutcome,
     UserMessage,
 )
+from toolweave.models._messages import AssistantPart
 from toolweave.protocol.content import ContentBlock
+from toolweave.tools import ToolResult
 from toolweave.tools._arguments import json_text
-from toolweave.tools._result import ToolResult
 
 _ROLES = {"user": "user", "model": "assistant", "assistant": "assistant", "function": "user", "tool": "user"}
 _NOT_SENT = ("step-start", "source-url", "source-document")

@@ -22,7 +22,7 @@ import anyio
 
 from toolweave.agent._stored.records import JOURNAL, RunRecord, ended_signal, record_changes
 from toolweave.errors import RunError, StoreError
-from toolweave.jobs._lease import Lease
+from toolweave.jobs import Lease
 from toolweave.state import Change, Delete, Document, Put, Store
 from toolweave.state._store import to_json
 

@@ -21,8 +21,7 @@ from toolweave.errors import RunError, StoreError
 from toolweave.jobs import WorkQueue
 from toolweave.jobs._kind import JobCollections, JobTopic
 from toolweave.jobs._retention import KEEP_SECONDS
-from toolweave.models._base import Usage
-from toolweave.models._messages import Message, UserMessage
+from toolweave.models import Message, Usage, UserMessage
 from toolweave.models._serialization import (
     messages_from_json,
     messages_to_json,

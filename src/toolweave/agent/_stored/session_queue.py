@@ -21,8 +21,9 @@ from toolweave.agent._sessions import continue_conversation
 from toolweave.agent._stored.durable import Durable
 from toolweave.agent._stored.records import LEASES, RunRecord, conversation_key, read_record, read_start, write_start
 from toolweave.errors import RunError, StoreError
+from toolweave.jobs import Lease
 from toolweave.jobs._backoff import until
-from toolweave.jobs._lease import Lease, is_held
+from toolweave.jobs._lease import is_held
 from toolweave.state import Delete, Put, Store, iter_documents
 from toolweave.state._deletions import deletions
 

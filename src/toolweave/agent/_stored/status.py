@@ -34,9 +34,9 @@ from toolweave.agent._stored.run_index import OpenRun, count_ended, open_runs, r
 from toolweave.agent._stored.session_queue import runs_behind_others
 from toolweave.agent._stored.waiting import answer_waiting, waiting_calls
 from toolweave.errors import RunError, StoreError
-from toolweave.jobs import WorkQueue
-from toolweave.jobs._lease import ask_to_cancel, is_held, is_living
-from toolweave.jobs._queued import QueuedJobs, queued_jobs
+from toolweave.jobs import QueuedJobs, WorkQueue, ask_to_cancel
+from toolweave.jobs._lease import is_held, is_living
+from toolweave.jobs._queued import queued_jobs
 from toolweave.protocol.client_requests import ElicitationResult
 from toolweave.state import Document, Store, iter_documents
 from toolweave.state._checks import check_store

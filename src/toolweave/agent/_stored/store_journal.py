@@ -41,9 +41,8 @@ from toolweave.agent._stored.run_index import ended_deletions
 from toolweave.agent._stored.waiting import answer_key, answer_of, asked_in, question_keys, waiting_changes
 from toolweave.agent._workers.handover import current_handover, set_handover
 from toolweave.errors import RunError
-from toolweave.jobs._lease import Lease
-from toolweave.models._base import Finished
-from toolweave.models._messages import Message, ToolCallPart, UserMessage
+from toolweave.jobs import Lease
+from toolweave.models import Finished, Message, ToolCallPart, UserMessage
 from toolweave.models._serialization import (
     result_from_json,
     result_to_json,
@@ -53,8 +52,7 @@ from toolweave.models._serialization import (
     usage_to_json,
 )
 from toolweave.state import Change, iter_documents
-from toolweave.tools._call import RESUMABLE
-from toolweave.tools._spec import ToolSpec
+from toolweave.tools import RESUMABLE, ToolSpec
 
 _RESULT = "result"
 """The member of a call's entry that holds its result, once it has ended."""

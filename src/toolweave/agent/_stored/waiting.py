@@ -21,7 +21,7 @@ from toolweave.jobs._kind import SUBMITTED_SIGNAL, JobTopic, submitted_note
 from toolweave.models._serialization import plain, turn_from_json
 from toolweave.protocol.client_requests import ElicitationResult
 from toolweave.state import Change, Delete, Document, Put, Store, iter_documents, signal
-from toolweave.tools._spec import ToolSpec
+from toolweave.tools import ToolSpec
 
 _Answer: TypeAlias = Approval | GivenAnswer
 

@@ -16,7 +16,8 @@ from toolweave.agent._run import Run
 from toolweave.agent._stored.durable import Durable
 from toolweave.agent._stored.records import read_record, record_of
 from toolweave.errors import RunError
-from toolweave.tools._call import NO_CONTEXT, CallContext
+from toolweave.tools import CallContext
+from toolweave.tools._call import NO_CONTEXT
 
 
 class Resumable(Protocol):

@@ -26,14 +26,10 @@ from toolweave.agent._workers.resume import Resumable, resume
 from toolweave.errors import ErrorKind, ToolError
 from toolweave.jobs._backoff import Backoff
 from toolweave.jobs._lease import is_held
-from toolweave.models._messages import UserMessage
+from toolweave.models import UserMessage
 from toolweave.state import MemoryStore, Store
-from toolweave.tools._call import CallContext, ToolCall
-from toolweave.tools._function import tool
+from toolweave.tools import BaseToolset, CallContext, Tool, ToolCall, ToolResult, ToolSnapshot, tool
 from toolweave.tools._names import unknown_tool
-from toolweave.tools._result import ToolResult
-from toolweave.tools._toolset import Tool, ToolSnapshot
-from toolweave.tools._wrappers import BaseToolset
 
 _AWAIT_SECONDS = 600.0
 _WORKER_WAIT_SECONDS = 1.0

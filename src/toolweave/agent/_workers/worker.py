@@ -24,10 +24,10 @@ from toolweave.agent._workers.handover import Handover, set_handover
 from toolweave.agent._workers.resume import resume
 from toolweave.agent._workers.spawn import Spawning, tools_of_task
 from toolweave.errors import RunError, StoreError
-from toolweave.jobs import Handler, Job, Reschedule, WorkBackend
+from toolweave.jobs import Handler, Job, JobWorker, Reschedule, WorkBackend, resubmit_jobs, work_jobs
 from toolweave.jobs._kind import JobTopic
 from toolweave.jobs._queue import HandOver
-from toolweave.jobs._worker import MAX_DEATHS, JobWorker, resubmit_jobs, share_suspicion, work_jobs
+from toolweave.jobs._worker import MAX_DEATHS, share_suspicion
 from toolweave.state import Document
 
 _log = logging.getLogger("toolweave.agent")

@@ -12,7 +12,7 @@ from toolweave.errors import RunError, StoreError
 from toolweave.state._store import CompactableStore
 
 if TYPE_CHECKING:
-    from toolweave.agent._stored.status import RunStatuses
+    from toolweave.agent import RunStatuses
     from toolweave.state import Store
 
 _ENDED = ("completed", "stopped", "failed", "cancelled")

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from toolweave.agent._journal import RunStart
+from toolweave.agent import RunStart
 from toolweave.agent._stored.records import create, read_record, write_record
 from toolweave.cli._chat.options import AGENT, ChatOptions
 from toolweave.cli._chat.stores import BACKEND, is_url, opened_backend, opened_store

@@ -152,7 +152,7 @@ def _look_up(fleet: OpenServers, name: str) -> Tool | None:
     tool = tools.get(name)
     if tool is not None:
         return tool
-    from toolweave.tools._names import expose  # late, as above
+    from toolweave.tools import expose  # late, as above
     from toolweave.tools._selection import own_names
 
     own = [tool for tool in tools if name in own_names(tool.spec)]
@@ -235,7 +235,7 @@ def _saved(result: ToolResult, folder: Path, stem: str) -> ToolResult:
     Raises:
         CommandError: The folder cannot be written to.
     """
-    from toolweave.tools._saved_files import save_files  # late, as above
+    from toolweave.tools import save_files  # late, as above
 
     try:
         saved = save_files(result, folder, stem=stem)

@@ -20,9 +20,7 @@ from toolweave.cli._screen import answer, answer_json, note, show
 from toolweave.errors import RunError
 
 if TYPE_CHECKING:
-    from toolweave.agent._approval import WaitingCall
-    from toolweave.agent._stored.records import RunRecord
-    from toolweave.agent._stored.status import RunInfo, RunStatuses
+    from toolweave.agent import RunInfo, RunRecord, RunStatuses, WaitingCall
     from toolweave.state import Store
 
 _HELP = "Begin, list, resume, stop, answer and delete runs of agents."
@@ -250,7 +248,7 @@ def show_run(run_id: RunId, store: StoreOption = None, as_json: JsonOption = Fal
     """Show one run: its state, its message, its result, and the runs that it started."""
 
     async def body(kept: Store, statuses: RunStatuses) -> ExitCode:
-        from toolweave.agent._stored.tree import run_tree  # late, as above
+        from toolweave.agent import run_tree  # late, as above
         from toolweave.cli._render.waiting_calls import waiting_lines
 
         one = await _found(statuses, run_id)
@@ -514,7 +512,7 @@ async def _named_call(kept: Store, run_id: str, waiting: Sequence[WaitingCall], 
 
 def _with_backend(url: str, body: Callable[[Store, RunStatuses], Awaitable[ExitCode]]) -> ExitCode:
     async def opened() -> ExitCode:
-        from toolweave.agent._stored.status import RunStatuses  # late, as above
+        from toolweave.agent import RunStatuses  # late, as above
         from toolweave.cli._chat.stores import opened_backend
 
         async with opened_backend(url) as backend:
@@ -525,7 +523,7 @@ def _with_backend(url: str, body: Callable[[Store, RunStatuses], Awaitable[ExitC
 
 def _with_store(place: str | None, body: Callable[[Store, RunStatuses], Awaitable[ExitCode]]) -> ExitCode:
     async def opened() -> ExitCode:
-        from toolweave.agent._stored.status import RunStatuses  # late, as above
+        from toolweave.agent import RunStatuses  # late, as above
         from toolweave.cli._chat.stores import opened_store
 
         async with opened_store(place, existing=True) as store:

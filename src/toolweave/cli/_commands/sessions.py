@@ -14,7 +14,7 @@ from toolweave.cli._screen import answer_json, note, show
 from toolweave.errors import RunError
 
 if TYPE_CHECKING:
-    from toolweave.agent._stored.status import SessionInfo
+    from toolweave.agent import SessionInfo
 
 _HELP = "List and delete the conversations of agents."
 _EXAMPLES = {
@@ -33,7 +33,7 @@ def list_sessions(store: StoreOption = None, as_json: JsonOption = False) -> Exi
     """List the conversations that are kept, by agent and session."""
 
     async def body() -> ExitCode:
-        from toolweave.agent._stored.status import RunStatuses  # imports are late: --help imports this module
+        from toolweave.agent import RunStatuses  # imports are late: --help imports this module
         from toolweave.cli._chat.stores import opened_store
 
         async with opened_store(store, existing=True) as kept:
@@ -70,7 +70,7 @@ def delete_session(
     """
 
     async def body() -> ExitCode:
-        from toolweave.agent._stored.status import RunStatuses  # late, as above
+        from toolweave.agent import RunStatuses  # late, as above
         from toolweave.cli._chat.deletion import confirm, erase_traces
         from toolweave.cli._chat.stores import opened_store
 

@@ -15,7 +15,7 @@ from toolweave.cli._screen import answer_json, note
 from toolweave.errors import RunError
 
 if TYPE_CHECKING:
-    from toolweave.compose._user_data import UserDataCounts
+    from toolweave.compose import UserDataCounts
 
 _HELP = "Erase the data of a user."
 _EXAMPLES = """

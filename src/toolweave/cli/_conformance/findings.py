@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from toolweave._json_types import JsonObject, array_or_empty, not_none, object_or_empty
-from toolweave.tools._call import Progress
+from toolweave.tools import Progress
 
 
 class Outcome(StrEnum):

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from toolweave.agent._approval import WaitingCall
+    from toolweave.agent import WaitingCall
 
 
 def waiting_lines(call: WaitingCall, run_id: str) -> list[str]:

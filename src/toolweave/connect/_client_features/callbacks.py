@@ -23,8 +23,8 @@ from toolweave.protocol.client_requests import (
     SamplingResult,
 )
 from toolweave.protocol.logs import LogLevel, LogMessage, check_level
+from toolweave.tools import ToolSpec
 from toolweave.tools._option_checks import FLAG, check_kinds
-from toolweave.tools._spec import ToolSpec
 
 
 class SamplingRequest(Value, frozen=True, kw_only=True):

@@ -40,7 +40,8 @@ from toolweave.protocol.client_requests import (
 )
 from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
 from toolweave.protocol.meta import TASKS_EXTENSION
-from toolweave.tools._call_questions import CallQuestions, filled_form
+from toolweave.tools import CallQuestions
+from toolweave.tools._call_questions import filled_form
 
 _log = logging.getLogger("toolweave.connect")
 

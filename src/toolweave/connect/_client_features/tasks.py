@@ -22,7 +22,7 @@ from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.protocol.input_required import INPUT_REQUIRED, INPUT_RESPONSES
 from toolweave.protocol.tasks import TASK_ID, TaskDocument, needs_task, read_task
-from toolweave.tools._spec import ToolSpec
+from toolweave.tools import ToolSpec
 
 _log = logging.getLogger("toolweave.connect")
 _POLL_SECONDS = 1.0

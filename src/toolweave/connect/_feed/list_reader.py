@@ -48,8 +48,8 @@ from toolweave.protocol.spellings import (
     MemberNames,
     spelled,
 )
+from toolweave.tools import ToolSpec
 from toolweave.tools._mcp import read_definition
-from toolweave.tools._spec import ToolSpec
 
 MAX_PAGES = 1_000
 MAX_ENTRIES = 100_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from toolweave.errors import ConfigError
-from toolweave.serve._request import Middleware
+from toolweave.serve import Middleware
 
 if TYPE_CHECKING:
     from toolweave.gateway._observe.metrics import PrometheusMetrics

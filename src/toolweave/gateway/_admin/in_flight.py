@@ -10,7 +10,8 @@ from __future__ import annotations
 import anyio
 
 from toolweave.protocol import methods
-from toolweave.serve._request import CallNext, Json, Request
+from toolweave.serve import CallNext, Request
+from toolweave.serve._request import Json
 
 
 class InFlightRequests:

@@ -50,15 +50,13 @@ from toolweave.gateway._views import Mount, ViewMiddleware, caller_view, virtual
 from toolweave.hub import Hub
 from toolweave.hub._hub import caller_servers
 from toolweave.middleware import Observers, middleware_from_config
-from toolweave.serve._request import Middleware
+from toolweave.serve import Middleware
 from toolweave.tools import Toolset
 
 if TYPE_CHECKING:
     from toolweave.gateway._console.app import ConsoleApp
     from toolweave.gateway._observe.metrics import MetricsPage
-    from toolweave.serve._auth.token_auth import TokenAuth
-    from toolweave.serve._http.app import HttpApp
-    from toolweave.serve._http.options import HttpOptions
+    from toolweave.serve import HttpApp, HttpOptions, TokenAuth
 
 _log = logging.getLogger("toolweave.gateway")
 

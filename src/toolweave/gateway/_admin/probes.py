@@ -11,7 +11,7 @@ from toolweave.serve._http.response import respond_json
 
 if TYPE_CHECKING:
     from toolweave.gateway._admin.managed import ManagedGateway
-    from toolweave.serve._http.app import HttpApp
+    from toolweave.serve import HttpApp
 
 
 class ReadinessProbe:

@@ -38,9 +38,10 @@ from toolweave.serve import (
     JwtAuth,
     OAuthServer,
     ScopeRules,
+    TokenAuth,
     Upstream,
 )
-from toolweave.serve._auth.token_auth import ProtectionOptions, TokenAuth
+from toolweave.serve._auth.token_auth import ProtectionOptions
 from toolweave.state import MemoryStore, open_store
 from toolweave.tools._selection import member_of
 

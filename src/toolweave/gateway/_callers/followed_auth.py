@@ -8,7 +8,7 @@ from toolweave.errors import ConfigError
 
 if TYPE_CHECKING:
     from toolweave.gateway._callers.auth import CallerAuth
-    from toolweave.serve._auth.token_auth import TokenAuth
+    from toolweave.serve import TokenAuth
 
 
 class FollowedAuth:

@@ -18,7 +18,8 @@ from toolweave.errors import ErrorKind, ToolError
 from toolweave.gateway._callers.hubs import CallerHubs, GatewayCaller
 from toolweave.gateway._relay.routes import Routes
 from toolweave.hub import Hub
-from toolweave.serve._request import Method, OfferLookup, Request
+from toolweave.serve import OfferLookup, Request
+from toolweave.serve._request import Method
 from toolweave.serve._subscriptions import ResourceFollower
 from toolweave.serve._task_spawner import ServingGroups
 from toolweave.tools import Toolset

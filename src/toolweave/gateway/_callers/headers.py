@@ -18,8 +18,8 @@ import msgspec
 from toolweave._json_types import as_number
 from toolweave.config import Secret, ServerConfig
 from toolweave.errors import ErrorKind, ToolError
+from toolweave.serve import Client
 from toolweave.serve._http.asgi import VisibleHeaders
-from toolweave.serve._request import Client
 from toolweave.tools._selection import member_of
 
 _log = logging.getLogger("toolweave.gateway")

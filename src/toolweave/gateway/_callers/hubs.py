@@ -17,7 +17,7 @@ from toolweave.gateway._callers.headers import Values, digest_of, values_for, wi
 from toolweave.hub import Hub
 from toolweave.hub._hub import caller_servers
 from toolweave.oauth import MemoryTokenStore, TokenStore, default_token_store
-from toolweave.serve._request import Request
+from toolweave.serve import Request
 
 _START_SECONDS = 10.0
 """Seconds that the first request of a caller waits for servers that are slow to start."""

@@ -30,10 +30,19 @@ from toolweave.hub._naming import NamedServer
 from toolweave.hub._offers import HubEntry, HubList, HubListKind, HubOffers
 from toolweave.hub._starting import USABLE
 from toolweave.protocol import methods
+from toolweave.serve import Client
 from toolweave.serve._changes import Changes, Topic
-from toolweave.serve._request import Client
-from toolweave.tools import CallContext, ToolCall, ToolResult, ToolsChanged, Toolset, ToolSnapshot, ToolSpec
-from toolweave.tools._wrappers import BaseToolset, WrapperToolset
+from toolweave.tools import (
+    BaseToolset,
+    CallContext,
+    ToolCall,
+    ToolResult,
+    ToolsChanged,
+    Toolset,
+    ToolSnapshot,
+    ToolSpec,
+    WrapperToolset,
+)
 
 _log = logging.getLogger("toolweave.gateway")
 

@@ -29,11 +29,11 @@ from toolweave.hub._hub import down_servers
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, RESOURCE_NOT_FOUND
 from toolweave.protocol.tasks import TASK_ID
+from toolweave.serve import CallNext, Offered, OfferLookup, Request
 from toolweave.serve._changes import Changes
-from toolweave.serve._request import CallNext, Feature, Json, Method, Offered, OfferLookup, Request, may_use
-from toolweave.tools import ToolSpec
+from toolweave.serve._request import Feature, Json, Method, may_use
+from toolweave.tools import ToolResult, ToolSpec
 from toolweave.tools._mcp import call_result
-from toolweave.tools._result import ToolResult
 
 _LISTS: Mapping[str, str] = {
     methods.TOOLS_LIST: "tools",

@@ -26,7 +26,7 @@ from toolweave.serve._request import Json
 from toolweave.state import Put, iter_documents
 
 if TYPE_CHECKING:
-    from toolweave.serve._auth.token_auth import TokenAuth
+    from toolweave.serve import TokenAuth
 
 _log = logging.getLogger("toolweave.gateway")
 

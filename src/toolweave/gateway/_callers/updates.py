@@ -10,8 +10,8 @@ from toolweave.gateway._callers.gateways import CallerGateways, InnerGateway
 from toolweave.gateway._callers.perspectives import HANDSHAKE
 from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.protocol.subscriptions import LIST_CHANGED
+from toolweave.serve import Request
 from toolweave.serve._changes import Changes, LegacySubscriber, Topic
-from toolweave.serve._request import Request
 from toolweave.serve._subscriptions import ResourceFollower
 from toolweave.tools import Unsubscribe
 

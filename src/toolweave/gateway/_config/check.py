@@ -31,8 +31,8 @@ from toolweave.middleware import AuditLog, CallBudget, RateLimit, ResponseCache,
 from toolweave.protocol import methods
 from toolweave.protocol.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION
 from toolweave.protocol.versions import MODERN_VERSION
-from toolweave.serve._auth.token_auth import TokenAuth
-from toolweave.serve._request import Client, Identity, Json, Middleware, Request
+from toolweave.serve import Client, Identity, Middleware, Request, TokenAuth
+from toolweave.serve._request import Json
 
 _LIST_SECONDS = 60.0
 _SIGNED_IN = "(signed in)"

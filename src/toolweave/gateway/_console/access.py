@@ -16,7 +16,7 @@ from toolweave.gateway._observe.recent_calls import RecentCalls
 
 if TYPE_CHECKING:
     from toolweave.gateway._console.app import ConsoleApp
-    from toolweave.serve._http.app import HttpApp
+    from toolweave.serve import HttpApp
 
 PATH = "/ui"
 

@@ -11,9 +11,7 @@ import msgspec
 from toolweave._json_types import text_or_empty
 from toolweave._text import counted
 from toolweave.config._summary import summary_of
-from toolweave.connect import ConnectionState, McpConnection
-from toolweave.connect._report import Step
-from toolweave.connect._state import StateChanged
+from toolweave.connect import ConnectionState, McpConnection, StateChanged, Step
 from toolweave.errors import ConfigError, DuplicateToolError, ServerError
 from toolweave.gateway._admin.managed import ManagedGateway
 from toolweave.gateway._admin.status import GatewayStatus, UpstreamStatus

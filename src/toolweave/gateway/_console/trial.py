@@ -23,8 +23,9 @@ from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.protocol.content import ContentBlock, ImageContent
 from toolweave.protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION
 from toolweave.protocol.versions import MODERN_VERSION
+from toolweave.serve import Client, Identity, Request
 from toolweave.serve._http.asgi import Receive
-from toolweave.serve._request import Client, Identity, Json, Request
+from toolweave.serve._request import Json
 from toolweave.tools._mcp import tool_result
 from toolweave.version import VERSION
 

@@ -16,7 +16,8 @@ from toolweave.protocol import methods
 from toolweave.protocol.codes import INVALID_PARAMS
 from toolweave.protocol.content import TextContent
 from toolweave.protocol.jsonrpc import encode_value
-from toolweave.serve._request import CallNext, Json, Request
+from toolweave.serve import CallNext, Request
+from toolweave.serve._request import Json
 from toolweave.serve._unknown import not_offered
 from toolweave.tools import ToolResult, Toolset, ToolSnapshot, ToolSpec
 from toolweave.tools._mcp import call_result, read_definition, tool_definition

@@ -27,7 +27,8 @@ from toolweave.gateway._features.fitting import ArgumentFitter
 from toolweave.gateway._relay.relay import Relay
 from toolweave.gateway._relay.relayed_call import HOPS
 from toolweave.gateway._relay.routes import Route, Routes
-from toolweave.middleware._observers import Observer, Observers, RequestEnd, report
+from toolweave.middleware import Observer, Observers, RequestEnd
+from toolweave.middleware._observers import report
 from toolweave.middleware._outcome import is_failed, shown_name
 from toolweave.protocol import methods
 from toolweave.protocol.component_meta import VERSION
@@ -41,12 +42,11 @@ from toolweave.protocol.spellings import RESULT_NAMES
 from toolweave.protocol.tasks import declares_tasks, is_task
 from toolweave.protocol.versions import MODERN_VERSION
 from toolweave.schema import Validator
-from toolweave.serve._endpoint import Endpoint
+from toolweave.serve import Client, Endpoint, Middleware, Request
 from toolweave.serve._envelope import is_progress_token
 from toolweave.serve._plain_calls import ENVELOPE, PlainToolCall
-from toolweave.serve._request import Client, Json, Middleware, Request
-from toolweave.tools import Toolset, ToolSnapshot, ToolSpec
-from toolweave.tools._call import IDEMPOTENCY_KEY
+from toolweave.serve._request import Json
+from toolweave.tools import IDEMPOTENCY_KEY, Toolset, ToolSnapshot, ToolSpec
 from toolweave.tools._mcp import wraps_results
 
 _CALL = methods.TOOLS_CALL

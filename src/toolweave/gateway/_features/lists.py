@@ -31,10 +31,11 @@ from toolweave.protocol.codes import METHOD_NOT_FOUND
 from toolweave.protocol.resource_uris import with_uris
 from toolweave.protocol.subscriptions import LIST_CHANGED
 from toolweave.protocol.versions import MODERN_VERSIONS
+from toolweave.serve import Request
 from toolweave.serve._changes import Changes, Topic
 from toolweave.serve._offers.pagination import DEFAULT_PAGE_SIZE, list_page
 from toolweave.serve._offers.tool_pages import ToolPages
-from toolweave.serve._request import Json, Method, OfferKind, Request, may_use
+from toolweave.serve._request import Json, Method, OfferKind, may_use
 from toolweave.tools import ToolsChanged, ToolSnapshot, ToolSpec
 
 _log = logging.getLogger("toolweave.gateway")

@@ -23,9 +23,10 @@ from toolweave.protocol import methods
 from toolweave.protocol.codes import METHOD_NOT_FOUND
 from toolweave.protocol.logs import LEVELS, LogLevel
 from toolweave.protocol.versions import HANDSHAKE_VERSIONS
+from toolweave.serve import Request
 from toolweave.serve._changes import Changes
 from toolweave.serve._logs import Logs
-from toolweave.serve._request import Json, Method, Request
+from toolweave.serve._request import Json, Method
 
 _log = logging.getLogger("toolweave.gateway")
 

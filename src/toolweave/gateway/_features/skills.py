@@ -20,8 +20,9 @@ from toolweave.hub._hub import caller_servers
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INVALID_PARAMS, METHOD_NOT_FOUND, RESOURCE_NOT_FOUND
 from toolweave.protocol.skills import read_skill, skill_settings, with_prefix
+from toolweave.serve import Request
 from toolweave.serve._offers.pagination import DEFAULT_PAGE_SIZE, list_page, only_for_caller
-from toolweave.serve._request import Json, Method, Request, may_use
+from toolweave.serve._request import Json, Method, may_use
 
 _UNKNOWN = frozenset({INVALID_PARAMS, RESOURCE_NOT_FOUND, METHOD_NOT_FOUND})
 

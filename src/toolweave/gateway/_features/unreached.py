@@ -14,7 +14,8 @@ from toolweave.errors import ErrorKind, RequestError, ToolError
 from toolweave.hub import Hub
 from toolweave.hub._hub import down_servers
 from toolweave.protocol.codes import INTERNAL_ERROR
-from toolweave.serve._request import Json, MayUse, OfferKind, Request, may_use
+from toolweave.serve import MayUse, Request
+from toolweave.serve._request import Json, OfferKind, may_use
 from toolweave.serve._unknown import not_offered
 from toolweave.tools import ToolResult
 from toolweave.tools._mcp import call_result

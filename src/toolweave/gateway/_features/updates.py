@@ -21,7 +21,8 @@ from toolweave.gateway._relay.handshake_connections import HandshakeConnections
 from toolweave.hub._starting import USABLE
 from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS, RESOURCE_NOT_FOUND
 from toolweave.protocol.eras import abilities
-from toolweave.serve._request import Request, may_use
+from toolweave.serve import Request
+from toolweave.serve._request import may_use
 from toolweave.tools import Unsubscribe
 
 _log = logging.getLogger("toolweave.gateway")

@@ -19,12 +19,12 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.multiprocess import MultiProcessCollector
 
 from toolweave.gateway._observe.telemetry import BUCKETS, KNOWN_METHODS, outcome_of_error
-from toolweave.middleware._observers import RequestEnd
+from toolweave.middleware import RequestEnd
 from toolweave.serve._http.asgi import Receive, Scope, Send, respond
 
 if TYPE_CHECKING:
     from toolweave.gateway._admin.managed import ManagedGateway
-    from toolweave.serve._http.app import HttpApp
+    from toolweave.serve import HttpApp
 
 _TEXT = (b"content-type", b"text/plain; version=0.0.4; charset=utf-8")
 _WORKERS = "PROMETHEUS_MULTIPROC_DIR"

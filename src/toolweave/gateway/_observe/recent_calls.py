@@ -17,7 +17,7 @@ from toolweave.errors import RequestError
 from toolweave.gateway._observe.recent_tasks import RecentTasks, TaskAnswerer
 from toolweave.hub import Hub
 from toolweave.hub._hub import caller_servers
-from toolweave.middleware._observers import Observer, RequestEnd
+from toolweave.middleware import Observer, RequestEnd
 from toolweave.middleware._outcome import shape_of, word_of
 from toolweave.protocol import methods
 from toolweave.serve._request import principal_name

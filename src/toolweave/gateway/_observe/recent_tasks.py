@@ -16,12 +16,13 @@ import anyio
 from toolweave._json_types import as_object, as_text
 from toolweave.errors import RequestError
 from toolweave.gateway._tasks.kept_tasks import NO_REPLY_CHANNEL
-from toolweave.middleware._observers import RequestEnd
+from toolweave.middleware import RequestEnd
 from toolweave.middleware._outcome import first_text
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INVALID_PARAMS
 from toolweave.protocol.tasks import ENDED, TASK_ID, TaskDocument, read_task
-from toolweave.serve._request import Client, Json, Request, principal_name
+from toolweave.serve import Client, Request
+from toolweave.serve._request import Json, principal_name
 
 _MOST = 500
 _MAX_ASKED = 100

@@ -18,15 +18,15 @@ from opentelemetry.metrics import Histogram
 from opentelemetry.trace import Link, Span, SpanKind, StatusCode, Tracer
 
 from toolweave._json_types import without_members
-from toolweave.connect import ConnectionState, McpConnection
-from toolweave.connect._state import StateChanged
+from toolweave.connect import ConnectionState, McpConnection, StateChanged
 from toolweave.errors import RequestError
 from toolweave.gateway._observe.telemetry import BUCKETS, KNOWN_METHODS
 from toolweave.middleware._observers import request_subject
 from toolweave.middleware._outcome import is_failed
 from toolweave.protocol import methods
 from toolweave.protocol.meta import trace_context_in, with_trace_context
-from toolweave.serve._request import CallNext, Json, Request
+from toolweave.serve import CallNext, Request
+from toolweave.serve._request import Json
 from toolweave.version import VERSION
 
 _UPSTREAM = frozenset({methods.TOOLS_CALL, methods.PROMPTS_GET, methods.RESOURCES_READ, methods.COMPLETION_COMPLETE})

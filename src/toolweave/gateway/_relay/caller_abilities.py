@@ -18,7 +18,8 @@ from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_
 from toolweave.protocol.eras import missing_abilities, passed_capabilities, question_for
 from toolweave.protocol.input_required import INPUT_REQUESTS, read_input_request
 from toolweave.protocol.tasks import declares_tasks
-from toolweave.serve._request import Client, Json, Request
+from toolweave.serve import Client, Request
+from toolweave.serve._request import Json
 
 
 def declared_to_legacy(client: Client) -> Json:

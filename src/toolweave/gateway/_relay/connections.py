@@ -23,9 +23,8 @@ import anyio
 import msgspec
 
 from toolweave.config import ServerConfig
+from toolweave.connect import ConnectionState, McpConnection
 from toolweave.connect._client_features.callbacks import AnswerRequest, ClientStandIn
-from toolweave.connect._connection import McpConnection
-from toolweave.connect._state import ConnectionState
 from toolweave.errors import ErrorKind, RequestError, ServerError, ToolError, printable
 from toolweave.gateway._relay.handshake_connections import (
     AnnouncedChange,
@@ -36,7 +35,8 @@ from toolweave.gateway._relay.handshake_connections import (
 from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.protocol.logs import LogLevel
 from toolweave.protocol.tasks import related_task
-from toolweave.serve._request import Client, Json
+from toolweave.serve import Client
+from toolweave.serve._request import Json
 from toolweave.tools._toolset import ChangeListeners
 
 _log = logging.getLogger("toolweave.gateway")

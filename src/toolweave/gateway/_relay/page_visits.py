@@ -11,8 +11,8 @@ from typing import Any
 
 from toolweave.protocol import methods
 from toolweave.protocol.client_requests import ELICITATION_ID, required_pages
+from toolweave.serve import Client
 from toolweave.serve._changes import Changes, Topic
-from toolweave.serve._request import Client
 
 _COMPLETE = methods.NOTIFICATIONS_ELICITATION_COMPLETE
 _MAX_PAGES = 10_000

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from toolweave._json_types import without_members
-from toolweave.connect._connection import McpConnection
+from toolweave.connect import McpConnection
 from toolweave.connect._direct import DirectCall
 from toolweave.connect._session import Agreement, ClientDeclaration
 from toolweave.errors import (
@@ -60,8 +60,9 @@ from toolweave.protocol.eras import (
 from toolweave.protocol.input_required import INPUT_REQUIRED, INPUT_RESPONSES, REQUEST_STATE, input_required
 from toolweave.protocol.tasks import TASK_ID, is_task, related
 from toolweave.protocol.versions import MODERN_VERSIONS
+from toolweave.serve import Client, Request
 from toolweave.serve._logs import Logs
-from toolweave.serve._request import Client, Json, Request
+from toolweave.serve._request import Json
 from toolweave.tools._mcp import wraps_results
 
 LeaseConnection: TypeAlias = Callable[[], AbstractAsyncContextManager[AskingConnection]]

@@ -20,7 +20,8 @@ from toolweave.protocol.codes import INVALID_PARAMS
 from toolweave.protocol.input_required import INPUT_RESPONSES
 from toolweave.protocol.meta import RELATED_TASK, SUBSCRIPTION_ID
 from toolweave.protocol.tasks import declares_tasks
-from toolweave.serve._request import Json, Request
+from toolweave.serve import Request
+from toolweave.serve._request import Json
 from toolweave.serve._request_context import forwarded_meta
 
 HOPS = frozenset({RELATED_TASK, SUBSCRIPTION_ID})

@@ -16,7 +16,8 @@ from toolweave.gateway._relay.routes import Route
 from toolweave.gateway._replicas.replicas import ReplicaGone, Replicas, UnknownToReplica
 from toolweave.gateway._tasks.kept_tasks import NO_REPLY_CHANNEL
 from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS
-from toolweave.serve._request import Client, Json, Request
+from toolweave.serve import Client, Request
+from toolweave.serve._request import Json
 
 _KIND = "round"
 

@@ -10,8 +10,9 @@ from toolweave.hub import Hub
 from toolweave.hub._hub import offer_names
 from toolweave.hub._offers import HubOffers
 from toolweave.protocol import methods
+from toolweave.serve import Offered
 from toolweave.serve._offers.templates import may_expand
-from toolweave.serve._request import Offered, OfferKind
+from toolweave.serve._request import OfferKind
 from toolweave.tools import Toolset, ToolSpec
 
 

@@ -18,7 +18,7 @@ from toolweave.errors import RequestError
 from toolweave.gateway._replicas.sealing import SealingKeys
 from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS
 from toolweave.protocol.input_required import REQUEST_STATE
-from toolweave.serve._request import Request
+from toolweave.serve import Request
 from toolweave.serve._request_state import TTL_SECONDS, request_binding
 
 MAX_ROUNDS = 20

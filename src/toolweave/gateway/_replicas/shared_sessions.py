@@ -27,8 +27,9 @@ from toolweave.gateway._replicas.shared_streams import SharedStreams
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INVALID_PARAMS
 from toolweave.protocol.jsonrpc import StrictMessage
+from toolweave.serve import Client
 from toolweave.serve._http.session_peers import Deliver, RestoredSession
-from toolweave.serve._request import Client, Json
+from toolweave.serve._request import Json
 
 _log = logging.getLogger("toolweave.gateway")
 

@@ -37,10 +37,10 @@ from toolweave.protocol.input_required import (
     input_required,
 )
 from toolweave.protocol.versions import LATEST_HANDSHAKE_VERSION
+from toolweave.serve import Client, Request
 from toolweave.serve._changes import Changes, Topic
-from toolweave.serve._request import Client, Json, Request
-from toolweave.tools import ToolSpec
-from toolweave.tools._names import expose
+from toolweave.serve._request import Json
+from toolweave.tools import ToolSpec, expose
 
 _PAGE = "page"
 _CODE = "code"

@@ -21,7 +21,8 @@ from toolweave.errors import RequestError, StoreError
 from toolweave.gateway._replicas.replicas import ReplicaGone, Replicas, UnknownToReplica
 from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.protocol.tasks import ENDED, TASK_ID, created, failed, with_outcome
-from toolweave.serve._request import Client, Json, Request
+from toolweave.serve import Client, Request
+from toolweave.serve._request import Json
 from toolweave.serve._task_spawner import ServingGroups
 
 _log = logging.getLogger("toolweave.gateway")

@@ -25,7 +25,7 @@ from toolweave.gateway._relay.routes import Route
 from toolweave.hub._starting import USABLE
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INVALID_PARAMS
-from toolweave.serve._request import Client
+from toolweave.serve import Client
 
 HANDSHAKE_PLACE = "handshake"
 _KEPT_SECONDS = 3600.0

@@ -27,7 +27,8 @@ from toolweave.protocol.input_required import (
     read_input_required,
 )
 from toolweave.protocol.tasks import is_task
-from toolweave.serve._request import Json, Method, ReplyChannel, Request
+from toolweave.serve import ReplyChannel, Request
+from toolweave.serve._request import Json, Method
 from toolweave.serve._task_spawner import ServingGroups
 from toolweave.serve._tasks import TasksFeature
 from toolweave.serve._tasks.rules import declared

@@ -49,7 +49,8 @@ from toolweave.protocol.tasks import (
     with_task_id,
 )
 from toolweave.protocol.versions import MODERN_VERSIONS, TASKS_VERSION
-from toolweave.serve._request import Json, Method, Request
+from toolweave.serve import Request
+from toolweave.serve._request import Json, Method
 from toolweave.serve._task_spawner import ServingGroups
 from toolweave.serve._tasks.rules import declared, named_task, undeclared
 from toolweave.tools import ToolSpec

@@ -7,8 +7,7 @@ from types import ModuleType
 from typing import Any, cast
 
 from toolweave.errors import ToolweaveError
-from toolweave.tools import tool
-from toolweave.tools._function import FunctionTool
+from toolweave.tools import FunctionTool, tool
 
 _FRAMEWORKS = frozenset(("fastmcp", "mcp", "fastapi", "starlette", "flask", "django", "litestar", "typer", "click"))
 _ENTRY_POINT = "main"

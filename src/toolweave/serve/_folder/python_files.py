@@ -27,8 +27,7 @@ from toolweave.serve._offers.prompts import FunctionPrompt, PromptRegistry
 from toolweave.serve._offers.resources import FunctionResource, ResourceRegistry
 from toolweave.serve._offers.skills import FunctionSkill
 from toolweave.serve._runners import ServerRunners
-from toolweave.tools._function import FunctionTool
-from toolweave.tools._registry import ToolRegistry
+from toolweave.tools import FunctionTool, ToolRegistry
 
 _log = logging.getLogger("toolweave.serve")
 

@@ -16,9 +16,8 @@ from toolweave.serve._offers.files import Directory
 from toolweave.serve._offers.prompts import FunctionPrompt, PromptLike, PromptSource
 from toolweave.serve._offers.resources import FunctionResource, ResourceLike, ResourceSource
 from toolweave.serve._offers.skill_folder import SkillFolder
-from toolweave.tools._function import FunctionTool
-from toolweave.tools._sources import ToolSource, UnopenedTools
-from toolweave.tools._toolset import Tool, Toolset
+from toolweave.tools import FunctionTool, Tool, Toolset, ToolSource
+from toolweave.tools._sources import UnopenedTools
 
 _log = logging.getLogger("toolweave.serve")
 

@@ -23,8 +23,7 @@ from toolweave.protocol.uris import normal_uri
 from toolweave.serve._offers.folder import in_thread
 from toolweave.serve._offers.resources import Resources, ResourcesChanged
 from toolweave.serve._request import Json, Method
-from toolweave.tools._call import CallContext
-from toolweave.tools._toolset import Unsubscribe
+from toolweave.tools import CallContext, Unsubscribe
 
 _PERMISSIONS = frozenset(AppPermission.__args__)
 _VISIBILITY = frozenset(AppVisibility.__args__)

@@ -24,7 +24,7 @@ from toolweave.serve._request import Json, Method, Request
 from toolweave.serve._request_context import HandlerRunner
 from toolweave.serve._tools import ExposeErrors
 from toolweave.serve._unknown import unknown_reference
-from toolweave.tools._call import CallContext
+from toolweave.tools import CallContext
 from toolweave.tools._function_runner import Runner
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -18,8 +18,8 @@ from toolweave.protocol.content import (
     resource_json,
 )
 from toolweave.serve._request import Json
+from toolweave.tools import ToolResult
 from toolweave.tools._media import Payload, is_binary, payload
-from toolweave.tools._result import ToolResult
 
 _JSON = "application/json"
 _TEXT = "text/plain"

@@ -39,9 +39,9 @@ from toolweave.serve._offers.string_handlers import StringHandler
 from toolweave.serve._request import Json, Method, OfferKind, Request, with_object
 from toolweave.serve._request_context import HandlerRunner
 from toolweave.serve._tools import ExposeErrors
-from toolweave.tools._call import CallContext
+from toolweave.tools import CallContext, Unsubscribe
 from toolweave.tools._scopes import scope_list
-from toolweave.tools._toolset import ChangeListeners, Unsubscribe
+from toolweave.tools._toolset import ChangeListeners
 
 P = ParamSpec("P")
 R = TypeVar("R")

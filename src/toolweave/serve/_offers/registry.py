@@ -19,7 +19,8 @@ from toolweave.serve._request import Json, OfferKind, Request
 from toolweave.serve._request_context import HandlerRunner
 from toolweave.serve._tools import ExposeErrors
 from toolweave.serve._unknown import not_offered
-from toolweave.tools._toolset import ChangeListeners, Unsubscribe
+from toolweave.tools import Unsubscribe
+from toolweave.tools._toolset import ChangeListeners
 
 _log = logging.getLogger("toolweave.serve")
 

@@ -37,9 +37,8 @@ from toolweave.serve._offers.conversion import resource_contents
 from toolweave.serve._offers.folder import FileStamp, Folder, in_thread
 from toolweave.serve._offers.resources import ResourcesChanged
 from toolweave.serve._request import Json
-from toolweave.tools._call import CallContext
-from toolweave.tools._media import File, named_type
-from toolweave.tools._toolset import Unsubscribe
+from toolweave.tools import CallContext, File, Unsubscribe
+from toolweave.tools._media import named_type
 
 _log = logging.getLogger("toolweave.serve")
 _SCHEME = "skill://"

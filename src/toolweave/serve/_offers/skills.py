@@ -35,8 +35,7 @@ from toolweave.serve._offers.registry import listing
 from toolweave.serve._offers.resources import Resources, ResourcesChanged, ResourceSource
 from toolweave.serve._offers.string_handlers import StringHandler
 from toolweave.serve._request import Json, Method, Request
-from toolweave.tools._call import CallContext
-from toolweave.tools._toolset import Unsubscribe
+from toolweave.tools import CallContext, Unsubscribe
 
 P = ParamSpec("P")
 R = TypeVar("R")

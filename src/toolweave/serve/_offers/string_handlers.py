@@ -26,7 +26,7 @@ from toolweave.schema._annotations import (
 )
 from toolweave.schema._docstring import parse_docstring
 from toolweave.serve._request import Request
-from toolweave.tools._call import CallContext
+from toolweave.tools import CallContext
 from toolweave.tools._function_runner import Runner
 
 _log = logging.getLogger("toolweave.serve")

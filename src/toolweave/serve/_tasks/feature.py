@@ -26,7 +26,7 @@ from toolweave.serve._request_context import HandlerRunner, Work
 from toolweave.serve._tasks.port import NewTask, OnTaskChange, TaskBackend, TaskHandle
 from toolweave.serve._tasks.rules import TaskRule, TaskRules, TaskSupport, declared, named_task, undeclared
 from toolweave.serve._tasks.task import TOLD_BY
-from toolweave.tools._spec import ToolSpec
+from toolweave.tools import ToolSpec
 
 T = TypeVar("T")
 _log = logging.getLogger("toolweave.serve")

@@ -33,8 +33,7 @@ from toolweave.serve._tasks.port import (
 )
 from toolweave.serve._tasks.task import TOLD_BY, RunningTask, TaskCaller
 from toolweave.state import MemoryStore, Store
-from toolweave.tools._call import CallContext
-from toolweave.tools._client_requests import Question
+from toolweave.tools import CallContext, Question
 
 _log = logging.getLogger("toolweave.serve")
 

@@ -18,8 +18,7 @@ from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.serve._request import Json, Request
 from toolweave.serve._request_context import Work
 from toolweave.serve._tasks.task import RunningTask
-from toolweave.tools._call import CallContext
-from toolweave.tools._client_requests import Question
+from toolweave.tools import CallContext, Question
 
 _log = logging.getLogger("toolweave.serve")
 

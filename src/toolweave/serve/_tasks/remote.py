@@ -30,7 +30,8 @@ from toolweave.protocol.tasks import ENDED, updated
 from toolweave.serve._request import Json
 from toolweave.serve._tasks.port import MARK_SECONDS, NewTask, OnTaskChange, TaskHandle
 from toolweave.serve._tasks.store import StoredTask, TaskStore, changed_signal
-from toolweave.tools._client_requests import Question, question_of
+from toolweave.tools import Question
+from toolweave.tools._client_requests import question_of
 
 
 @dataclass(slots=True, eq=False)

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from toolweave.errors import StoreError
+from toolweave.jobs import WorkQueue
 from toolweave.jobs._kind import JobCollections, JobTopic
-from toolweave.jobs._queue import WorkQueue
 from toolweave.protocol import methods
 from toolweave.protocol.tasks import ENDED, TASK_ID, failed, updated
 from toolweave.serve._request import Client, Json, ReplyChannel, Request

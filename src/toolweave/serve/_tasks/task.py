@@ -19,8 +19,8 @@ from toolweave.protocol.tasks import ENDED, TASK_ID, failed, updated
 from toolweave.serve._request import Json, Request
 from toolweave.serve._request_context import HandlerRunner, check_capabilities
 from toolweave.serve._sessions import ClientSessions
-from toolweave.tools._call import Progress
-from toolweave.tools._client_requests import Keys, Question
+from toolweave.tools import Progress, Question
+from toolweave.tools._client_requests import Keys
 
 TOLD_BY = methods.NOTIFICATIONS_TASKS
 """The notification of a task's status."""

@@ -17,9 +17,9 @@ from typing import Any
 import anyio
 
 from toolweave.errors import ErrorKind, RequestError, StoreError, ToolError
+from toolweave.jobs import Job, Lease, Reschedule
 from toolweave.jobs._backoff import Backoff, Sleep
-from toolweave.jobs._lease import LEASE_SECONDS, Lease
-from toolweave.jobs._queue import Job, Reschedule
+from toolweave.jobs._lease import LEASE_SECONDS
 from toolweave.jobs._worker import HELD_SECONDS
 from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_REQUEST
 from toolweave.protocol.tasks import failed, updated
@@ -30,8 +30,7 @@ from toolweave.serve._tasks.rules import TaskRules
 from toolweave.serve._tasks.store import TASKS, StoredTask, TaskStore
 from toolweave.serve._tasks.task import RunningTask, TaskCaller
 from toolweave.state import Document
-from toolweave.tools._call import IDEMPOTENCY_KEY
-from toolweave.tools._spec import ToolSpec
+from toolweave.tools import IDEMPOTENCY_KEY, ToolSpec
 
 _log = logging.getLogger("toolweave.serve")
 
