@@ -40,6 +40,14 @@ def imports_of_type_checkers(name: str) -> Iterator[ast.ImportFrom]:
             yield from (node for node in block.body if isinstance(node, ast.ImportFrom))
 
 
+def home(source: str, name: str) -> str:
+    """Return the module that a name comes from, which is another one if `source` is the face of a room."""
+    if source not in ROOMS:
+        return source
+    faced = (node for node in imports_of_type_checkers(source) if any(one.name == name for one in node.names))
+    return next((str(node.module) for node in faced), source)
+
+
 @cache
 def loaded_later(name: str) -> dict[str, Any]:
     """Return the names that a module has only for type checkers, from packages of others or `LOADED_LATER`."""
@@ -47,9 +55,10 @@ def loaded_later(name: str) -> dict[str, Any]:
     for node in imports_of_type_checkers(name):
         source = str(node.module)
         # packages of others are those of extras, or cost much to import: pydantic, openai, opentelemetry
-        if source in LOADED_LATER or not source.startswith("toolweave"):
-            module = importlib.import_module(source)
-            found |= {one.asname or one.name: getattr(module, one.name) for one in node.names}
+        foreign = not source.startswith("toolweave")
+        for one in node.names:
+            if foreign or home(source, one.name) in LOADED_LATER:
+                found[one.asname or one.name] = getattr(importlib.import_module(source), one.name)
     return found
 
 
@@ -96,6 +105,11 @@ def test_the_context_that_handlers_declare_resolves_without_further_names() -> N
 def test_each_module_that_is_loaded_later_is_needed_by_an_export() -> None:
     modules_of_exports = {value.__module__ for room in ROOMS for _, value in annotated(room)} & MODULES.keys()
 
-    sources = {str(node.module) for name in modules_of_exports for node in imports_of_type_checkers(name)}
+    sources = {
+        home(str(node.module), one.name)
+        for name in modules_of_exports
+        for node in imports_of_type_checkers(name)
+        for one in node.names
+    }
 
     assert LOADED_LATER.keys() <= sources
