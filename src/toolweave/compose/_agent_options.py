@@ -5,21 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Literal, TypedDict
 
-from toolweave.agent._approval import Attended, Confirm
-from toolweave.agent._history import History
-from toolweave.agent._journal import OnUnknown
-from toolweave.agent._limits import Limits
+from toolweave.agent import Confirm, History, Limits, OnUnknown, WaitingPolicy
+from toolweave.agent._approval import Attended
 from toolweave.agent._loop.agent_tools import ToolLike
 from toolweave.agent._option_checks import UNKNOWN_POLICIES
-from toolweave.agent._stored.deadlines import WaitingPolicy
-from toolweave.jobs import WorkBackend
-from toolweave.jobs._retention import Retention
-from toolweave.models._base import Model, ModelSettings
+from toolweave.jobs import Retention, WorkBackend
+from toolweave.models import Model, ModelSettings
 from toolweave.state import Store
 from toolweave.state._checks import check_store
-from toolweave.tools._call import CallContext
+from toolweave.tools import CallContext, ResultPolicy
 from toolweave.tools._option_checks import check_choice, check_type
-from toolweave.tools._truncation import ResultPolicy
 
 
 class AgentOptions(TypedDict, total=False):
@@ -100,7 +95,7 @@ def model_of(model: Model | str) -> Model:
         TypeError: It is neither.
     """
     if isinstance(model, str):
-        from toolweave.models._parse_model import model_from  # only needed for a model given as text
+        from toolweave.models import model_from  # only needed for a model given as text
 
         return model_from(model)
     if not callable(getattr(model, "stream", None)):

@@ -35,8 +35,7 @@ from toolweave.connect._state import ConnectionState, StateChanged
 from toolweave.connect._supervisor import Supervisor
 from toolweave.connect._transports import OpenSession
 from toolweave.connect._wire.credentials import AuthHook
-from toolweave.definitions._drift import PinChange
-from toolweave.definitions._scan import Finding
+from toolweave.definitions import Finding, PinChange
 from toolweave.errors import (
     AuthRequiredError,
     ConfigError,
@@ -48,12 +47,20 @@ from toolweave.errors import (
 from toolweave.protocol.component_meta import asking_for
 from toolweave.protocol.logs import LogLevel
 from toolweave.protocol.skipped_parts import SkippedPart
-from toolweave.tools._call import CallContext, ProgressCallback, ToolCall
+from toolweave.tools import (
+    BaseToolset,
+    CallContext,
+    ProgressCallback,
+    ToolCall,
+    ToolList,
+    ToolResult,
+    ToolsChanged,
+    Toolset,
+    ToolSnapshot,
+    Unsubscribe,
+)
 from toolweave.tools._names import unknown_tool
 from toolweave.tools._option_checks import check_type, type_error
-from toolweave.tools._result import ToolResult
-from toolweave.tools._toolset import ToolList, ToolsChanged, Toolset, ToolSnapshot, Unsubscribe
-from toolweave.tools._wrappers import BaseToolset
 
 _SHOWN_PROBLEMS = 20
 

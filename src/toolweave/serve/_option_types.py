@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import get_args
 
-from toolweave.jobs._queue import WorkBackend
+from toolweave.jobs import WorkBackend
 from toolweave.serve._sampling import AnswersSampling
 from toolweave.serve._sessions import SessionRules
 from toolweave.serve._tools import ExposeErrors

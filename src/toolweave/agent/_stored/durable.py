@@ -25,18 +25,18 @@ from toolweave.agent._stored.records import (
     run_topic,
 )
 from toolweave.agent._stored.run_index import SESSION_NAMES, session_key
-from toolweave.jobs import WorkBackend, WorkQueue
+from toolweave.jobs import Retention, WorkBackend, WorkQueue
 from toolweave.jobs._kind import JobTopic
 from toolweave.jobs._lease import LEASE_SECONDS
-from toolweave.jobs._retention import RetainingBackend, Retention
-from toolweave.models._messages import Message
+from toolweave.jobs._retention import RetainingBackend
+from toolweave.models import Message
 from toolweave.models._serialization import (
     messages_from_json,
     messages_to_json,
 )
 from toolweave.state import Document, Put, Store, iter_documents
 from toolweave.state._checks import check_store
-from toolweave.tools._spec import ToolSpec
+from toolweave.tools import ToolSpec
 
 _log = logging.getLogger("toolweave.agent")
 

@@ -13,9 +13,9 @@ from toolweave.errors import ConfigError, StoreError
 from toolweave.gateway._config.config import GatewayConfig
 from toolweave.gateway._replicas.replicas import Replicas, shared_redis
 from toolweave.oauth import TokenStore
+from toolweave.serve import Middleware
 from toolweave.serve._middleware import checked
 from toolweave.serve._option_types import check_auth
-from toolweave.serve._request import Middleware
 from toolweave.state._checks import STORE_TYPE, is_store
 from toolweave.tools import Toolset
 from toolweave.tools._option_checks import (
@@ -33,8 +33,7 @@ from toolweave.tools._option_checks import (
 
 if TYPE_CHECKING:
     from toolweave.gateway._observe.runs import RunsPlace, StoredRuns
-    from toolweave.serve._auth.token_auth import TokenAuth
-    from toolweave.serve._http.options import HttpOptions
+    from toolweave.serve import HttpOptions, TokenAuth
 
 
 _STATE_KEYS = SECRETS.or_none
