@@ -26,6 +26,7 @@ from toolweave import (
     create_mcp_server,
     tool,
 )
+from toolweave.connect import ConnectionState
 from toolweave.models import ScriptedModel, ToolMessage, tool_call
 from toolweave.serve import BearerAuth
 
@@ -162,6 +163,24 @@ async def test_only_so_many_idle_connections_are_kept_and_the_last_used_ones() -
             assert len(pool) == 1
     with pytest.raises(ValueError, match="max_idle"):
         McpPool(max_idle=-1)
+    with pytest.raises(ValueError, match="max_connections is at least 1, not 0"):
+        McpPool(max_connections=0)
+
+
+async def test_a_connection_that_was_left_too_long_ago_is_closed_at_the_next_use_of_the_pool() -> None:
+    old, new = (ToolServer(name, ["read"]) for name in ("old", "new"))
+    with anyio.fail_after(BOUND):
+        async with McpPool(idle_seconds=1.0) as pool:
+            async with pool.lease(old.config()) as left:
+                pass
+            await anyio.sleep(1.1)
+            assert len(pool) == 1
+            async with pool.lease(new.config()):
+                assert len(pool) == 2
+            assert len(pool) == 1
+            assert left.state is ConnectionState.CLOSED
+            async with pool.lease(new.config()) as connection:
+                assert (await connection.list_tools()).names == ("read",)
 
 
 async def test_a_connection_that_never_came_up_is_not_kept_and_tried_anew() -> None:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import anyio
 import pytest
 
+from tests.gateway.plain_callers import Ways, never_at_once, plain
 from tests.gateway.relayed import CALLERS, MODERN, Json, gateway_to
+from tests.gateway.upstreams import strange
+from tests.serve.serving import served_http
 from tests.serve.talking import talking
 from toolweave import CallContext
 from toolweave.errors import RequestError
@@ -45,3 +48,19 @@ async def test_a_token_of_more_than_1024_characters_gets_no_reports(version: str
 
     assert reports == set()
     assert ("1,024 characters" in text) if version == MODERN else (text == "done")
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+async def test_an_upstream_is_asked_for_progress_only_if_its_caller_gets_it(at_once: bool) -> None:
+    ways = Ways()
+    asked: list[bool] = []
+    with anyio.fail_after(60):
+        async with strange("legacy", "stdio") as config:
+            gateway = gateway_to(config if at_once else never_at_once(config), middleware=[ways])
+            async with served_http(gateway) as url, plain(url, "2025-11-25") as client:
+                for token in ("t" * 1_024, 7, "t" * 1_025, True, 1.5, None, ["t"]):
+                    _, _, answer = await client.ask(*client.call("echo", {}, _meta={"progressToken": token}))
+                    asked.append("progressToken" in answer["result"]["structuredContent"]["meta"])
+
+    assert asked == [True, True, False, False, False, False, False]
+    assert ways.fast == (["echo", "echo"] if at_once else [])

@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
+import dataclasses
+import json
+import sys
+import weakref
 from collections.abc import Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import anyio
+import msgspec
 import pytest
 
 from tests.connect.targets import eventually
+from tests.gateway.plain_callers import META, Ways, plain
 from tests.gateway.relayed import MODERN, Json, upstream
+from tests.gateway.upstreams import strange
+from tests.serve.serving import served_http
 from tests.serve.talking import talking
 from toolweave import Hub, connect_mcp, create_mcp_server
 from toolweave.config import Secret, server_config
 from toolweave.errors import RequestError, ServerError
 from toolweave.gateway import Replicas, create_gateway
 from toolweave.gateway._callers.hubs import CallerHubs, GatewayCaller
+from toolweave.gateway._features.fast_calls import FastCalls
+from toolweave.gateway._features.fitting import ArgumentFitter
 from toolweave.gateway._relay.connections import AskingConnections, owner_of
 from toolweave.gateway._relay.handshake_connections import HandshakeConnections
 from toolweave.gateway._relay.page_visits import PageVisits
@@ -25,15 +37,34 @@ from toolweave.gateway._relay.sealed_state import SealedRound, StateCipher
 from toolweave.gateway._tasks.kept_tasks import NO_REPLY_CHANNEL, EndedCalls
 from toolweave.oauth import MemoryTokenStore
 from toolweave.protocol.content import ResourceLink
+from toolweave.protocol.meta import CLIENT_INFO
 from toolweave.protocol.tasks import TASK_ID
-from toolweave.serve import Client, Request
+from toolweave.serve import BearerAuth, Client, Request
+from toolweave.serve._plain_calls import PlainToolCall
 from toolweave.state import MemoryStore
+from toolweave.testing import MemoryServer
 from toolweave.tools import ToolResult
 
 pytestmark = pytest.mark.anyio
 
 KEYS = ("k" * 32,)
 LEGACY = "2025-11-25"
+ERA_SERVER = Path(__file__).with_name("era_server.py")
+LOGS_AND_PID = """
+import json, os, sys
+for line in sys.stdin:
+    message = json.loads(line)
+    if "id" not in message: continue
+    result = {
+        "initialize": {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}, "logging": {}},
+                       "serverInfo": {"name": "x", "version": "1"}},
+        "tools/list": {"tools": [{"name": "pid", "inputSchema": {"type": "object"}}]},
+        "tools/call": {"content": [{"type": "text", "text": str(os.getpid())}]},
+        "logging/setLevel": {},
+    }.get(message["method"])
+    answer = {"error": {"code": -32601, "message": "no"}} if result is None else {"result": result}
+    print(json.dumps({"jsonrpc": "2.0", "id": message["id"], **answer}), flush=True)
+"""
 RESULT: Json = {"content": [{"type": "text", "text": "of ann"}]}
 
 
@@ -218,3 +249,126 @@ async def test_visits_of_pages_are_reported_to_handshake_callers_and_the_oldest_
     leave()
 
     assert pushed == ["1"]
+
+
+# calls that are sent at once
+
+
+class Text(str):
+    """A text that shows whether anything still has it."""
+
+    __slots__ = ("__weakref__",)
+
+
+class Members(dict[str, Any]):
+    """An object that shows whether anything still has it."""
+
+    __slots__ = ("__weakref__",)
+
+
+async def test_the_calls_of_a_caller_that_has_its_own_process_go_there_and_those_of_others_do_not() -> None:
+    ann, bob = "token-of-ann" + "a" * 20, "token-of-bob" + "b" * 20
+    ways = Ways()
+    config = {"command": sys.executable, "args": ["-c", LOGS_AND_PID], "tool_prefix": ""}
+    with anyio.fail_after(60):
+        gateway = create_gateway({"up": config}, middleware=[ways])
+        auth = BearerAuth(tokens={ann: "ann", bob: "bob"})
+        async with (
+            served_http(gateway, auth=auth) as url,
+            plain(url, MODERN, token=ann) as owner,
+            plain(url, MODERN, token=bob) as other,
+        ):
+
+            async def process_of(caller: Any, **meta: Any) -> str:
+                _, _, answer = await caller.ask(*caller.call("pid", {}, _meta={**META, **meta}))
+                if isinstance(answer, bytes):  # an event stream
+                    answer = json.loads(answer.rpartition(b"data: ")[2])
+                return answer["result"]["content"][0]["text"]
+
+            own = await process_of(owner, **{"io.modelcontextprotocol/logLevel": "info"})
+            shared = await process_of(other)
+            found = [await process_of(owner), await process_of(other), await process_of(owner)]
+
+    assert own != shared
+    assert found == [own, shared, own]
+    assert ways.fast == ["pid", "pid"]  # those of the other caller alone
+
+
+@pytest.mark.slow
+async def test_plain_calls_reach_an_upstream_of_both_eras_in_that_of_their_caller() -> None:
+    ways = Ways()
+    eras: list[str] = []
+    config = {"command": sys.executable, "args": [str(ERA_SERVER)], "tool_prefix": ""}
+    with anyio.fail_after(60):
+        gateway = create_gateway({"up": config}, middleware=[ways])
+        async with served_http(gateway) as url, plain(url, MODERN) as new, plain(url, LEGACY) as old:
+            for caller in (old, new, old, old, new, new, old):
+                _, _, answer = await caller.ask(*caller.call("era", {}))
+                eras.append(answer["result"]["content"][0]["text"])
+
+    assert eras == [LEGACY, MODERN, LEGACY, LEGACY, MODERN, MODERN, LEGACY]
+    assert ways.fast == ["era"] * 7
+
+
+async def test_an_upstream_sees_the_client_that_middleware_names_and_not_the_one_of_the_call_before() -> None:
+    names = ["one", "two", "one"]
+    left = list(names)
+    server = MemoryServer(protocol=MODERN)
+
+    @server.tool
+    def f() -> str:
+        return "done"
+
+    async def renamed(request: Any, call_next: Any) -> Any:
+        if request.method == "tools/call":
+            info = {"name": left.pop(0), "version": "1"}
+            request = request.replace(client=dataclasses.replace(request.client, info=info))
+        return await call_next(request)
+
+    with anyio.fail_after(60):
+        gateway = create_gateway({"up": {"server": server, "tool_prefix": ""}}, middleware=[renamed])
+        async with talking(gateway, LEGACY) as talk:
+            for _ in names:
+                await talk.ask("tools/call", {"name": "f", "arguments": {}})
+
+    calls = [one.params["_meta"] for one in server.requests if one.method == "tools/call"]
+    assert [one[CLIENT_INFO]["name"] for one in calls] == names
+
+
+async def test_names_clients_and_metadata_that_callers_and_servers_make_up_are_forgotten() -> None:
+    loop = asyncio.get_running_loop()
+    done: Json = {"content": msgspec.Raw(b"[]")}
+    with anyio.fail_after(60):
+        async with strange("modern", "stdio") as config:
+            gateway = create_gateway({"up": config})
+            calls = FastCalls(gateway.tools, gateway.routes, gateway.relay, gateway.endpoint, fitter=ArgumentFitter())
+            async with gateway.running():
+
+                async def meet(capabilities: Json) -> None:
+                    sent = calls.send(PlainToolCall(1, "echo"), Client(MODERN, capabilities), loop)
+                    assert sent is not None
+                    await sent.answer
+
+                def pass_on(version: str, meta: bytes) -> None:
+                    assert calls.passed_on({**done, "_meta": msgspec.Raw(meta)}, version) is not None
+
+                name, capabilities = Text("made up"), Members()
+                version, other_version = Text(LEGACY), Text(LEGACY)
+                made_up = [weakref.ref(one) for one in (name, capabilities, version)]
+                long = weakref.ref(other_version)
+                assert not calls.takes(name)
+                await meet(capabilities)
+                pass_on(version, b'{"number":-1}')
+                pass_on(other_version, b'{"text":"%b"}' % (b"x" * 1024))
+                del name, capabilities, version, other_version
+                cached = [one() is not None for one in made_up]
+                for number in range(20_000):
+                    calls.takes(f"made up {number}")
+                for number in range(2_048):
+                    await meet({"experimental": {str(number): {}}})
+                for number in range(256):
+                    pass_on(LEGACY, b'{"number":%d}' % number)
+
+    assert long() is None
+    assert cached == [True, True, True]
+    assert [one() for one in made_up] == [None, None, None]

@@ -181,6 +181,20 @@ async def test_a_session_that_has_ended_is_gone_where_that_is_known() -> None:
     assert statuses == [404, 200]  # nothing is shared but keys
 
 
+async def test_the_end_of_a_session_is_known_until_a_hundred_thousand_others_have_ended() -> None:
+    sessions = SealedSessions(KEYS)
+    ended = sessions.issue(Client(version="2025-11-25", conversation="one"), "/mcp")
+    await sessions.end(ended)
+    for number in range(99_999):
+        await sessions.end(f"session {number}")
+    known = await sessions.restore(ended, None, "/mcp")
+    await sessions.end("session 99,999")
+    forgotten = await sessions.restore(ended, None, "/mcp")
+
+    assert known is None
+    assert forgotten is not None
+
+
 # with a store
 
 
