@@ -37,18 +37,46 @@ from toolweave.gateway._relay.sealed_state import SealedRound, StateCipher
 from toolweave.gateway._tasks.kept_tasks import NO_REPLY_CHANNEL, EndedCalls
 from toolweave.oauth import MemoryTokenStore
 from toolweave.protocol.content import ResourceLink
-from toolweave.protocol.meta import CLIENT_INFO
 from toolweave.protocol.tasks import TASK_ID
 from toolweave.serve import BearerAuth, Client, Request
 from toolweave.serve._plain_calls import PlainToolCall
 from toolweave.state import MemoryStore
-from toolweave.testing import MemoryServer
 from toolweave.tools import ToolResult
 
 pytestmark = pytest.mark.anyio
 
 KEYS = ("k" * 32,)
 LEGACY = "2025-11-25"
+MODERN_SERVER = """
+import json, sys
+NODE = {"anyOf": [{"type": "object"}, {"type": "array"}]}
+LINK = {"type": "resource_link", "uri": "https://one.example", "name": "one"}
+TOOLS = [{"name": name, "inputSchema": {"type": "object"}} for name in ("who", "link")]
+TOOLS.append({"name": "node", "inputSchema": {"type": "object"}, "outputSchema": NODE})
+def result_of(method, params):
+    if method == "server/discover":
+        return {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}, "ttlMs": 1, "cacheScope": "public"}
+    if method == "tools/list":
+        return {"tools": TOOLS, "ttlMs": 1, "cacheScope": "public"}
+    if params["name"] == "node":
+        return {"content": [], "structuredContent": {"a": 1}}
+    if params["name"] == "link":
+        return {"content": [LINK]}
+    name = params["_meta"]["io.modelcontextprotocol/clientInfo"]["name"]
+    return {"content": [{"type": "text", "text": name}]}
+for line in sys.stdin:
+    message = json.loads(line)
+    if "id" in message:
+        result = {"resultType": "complete", **result_of(message["method"], message["params"])}
+        print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)
+"""
+MODERN_ENTRY: Json = {
+    "command": sys.executable,
+    "args": ["-c", MODERN_SERVER],
+    "tool_prefix": "",
+    "protocol": MODERN,
+    "validate_output": "off",
+}
 ERA_SERVER = Path(__file__).with_name("era_server.py")
 LOGS_AND_PID = """
 import json, os, sys
@@ -313,11 +341,7 @@ async def test_plain_calls_reach_an_upstream_of_both_eras_in_that_of_their_calle
 async def test_an_upstream_sees_the_client_that_middleware_names_and_not_the_one_of_the_call_before() -> None:
     names = ["one", "two", "one"]
     left = list(names)
-    server = MemoryServer(protocol=MODERN)
-
-    @server.tool
-    def f() -> str:
-        return "done"
+    seen: list[str] = []
 
     async def renamed(request: Any, call_next: Any) -> Any:
         if request.method == "tools/call":
@@ -326,13 +350,33 @@ async def test_an_upstream_sees_the_client_that_middleware_names_and_not_the_one
         return await call_next(request)
 
     with anyio.fail_after(60):
-        gateway = create_gateway({"up": {"server": server, "tool_prefix": ""}}, middleware=[renamed])
-        async with talking(gateway, LEGACY) as talk:
+        gateway = create_gateway({"up": MODERN_ENTRY}, middleware=[renamed])
+        async with served_http(gateway) as url, plain(url, LEGACY) as client:
             for _ in names:
-                await talk.ask("tools/call", {"name": "f", "arguments": {}})
+                _, _, answer = await client.ask(*client.call("who", {}))
+                seen.append(answer["result"]["content"][0]["text"])
 
-    calls = [one.params["_meta"] for one in server.requests if one.method == "tools/call"]
-    assert [one[CLIENT_INFO]["name"] for one in calls] == names
+    assert seen == names
+
+
+async def test_a_caller_of_an_older_revision_gets_results_in_its_form_on_the_short_way_or_not_at_all_there() -> None:
+    ways = Ways()
+    found: list[Json] = []
+    with anyio.fail_after(60):
+        gateway = create_gateway({"up": MODERN_ENTRY}, middleware=[ways])
+        async with served_http(gateway) as url:
+            for version in ("2025-03-26", "2025-06-18", MODERN):
+                async with plain(url, version) as client:
+                    answers = [(await client.ask(*client.call(name, {})))[2]["result"] for name in ("link", "node")]
+                    found.append({"block": answers[0]["content"][0], "node": answers[1]["structuredContent"]})
+
+    link = {"type": "resource_link", "uri": "https://one.example", "name": "one"}
+    assert found == [
+        {"block": {"type": "text", "text": "one: https://one.example"}, "node": {"result": {"a": 1}}},
+        {"block": link, "node": {"result": {"a": 1}}},
+        {"block": link, "node": {"a": 1}},
+    ]
+    assert (ways.fast, ways.long) == (["link", "link", "link", "node"], ["node", "node"])
 
 
 async def test_names_clients_and_metadata_that_callers_and_servers_make_up_are_forgotten() -> None:
@@ -361,7 +405,7 @@ async def test_names_clients_and_metadata_that_callers_and_servers_make_up_are_f
                 pass_on(version, b'{"number":-1}')
                 pass_on(other_version, b'{"text":"%b"}' % (b"x" * 1024))
                 del name, capabilities, version, other_version
-                cached = [one() is not None for one in made_up]
+                cached = [one() is not None for one in (*made_up, long)]
                 for number in range(20_000):
                     calls.takes(f"made up {number}")
                 for number in range(2_048):
@@ -369,6 +413,5 @@ async def test_names_clients_and_metadata_that_callers_and_servers_make_up_are_f
                 for number in range(256):
                     pass_on(LEGACY, b'{"number":%d}' % number)
 
-    assert long() is None
-    assert cached == [True, True, True]
+    assert cached == [True, True, True, False]
     assert [one() for one in made_up] == [None, None, None]

@@ -16,11 +16,10 @@ from tests.gateway.scale.replicas import (
     Json,
     OldClient,
     message,
-    read_until,
     replicas,
     store_of,
 )
-from tests.serve.exchanges import events, exchange
+from tests.serve.exchanges import events, exchange, read_until
 from tests.serve.offered import Doings, doing_server
 from toolweave import CallContext, create_mcp_server
 from toolweave.gateway import Replicas, create_gateway
