@@ -16,8 +16,6 @@ from toolweave.agent._stored.durable import Durable
 from toolweave.models import ModelRequest, ScriptedModel, ToolCallPart, ToolMessage, UserMessage, tool_call
 from toolweave.state import MemoryStore
 
-pytestmark = pytest.mark.anyio
-
 PATIENCE = 30.0
 
 

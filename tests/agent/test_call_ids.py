@@ -14,8 +14,6 @@ from toolweave.agent._workers.spawn import spawn_tools
 from toolweave.models import AssistantMessage, ScriptedModel, ToolCallPart, ToolMessage
 from toolweave.state import MemoryStore, Store
 
-pytestmark = pytest.mark.anyio
-
 PATIENCE = 30.0
 
 

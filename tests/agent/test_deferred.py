@@ -11,8 +11,6 @@ from toolweave import CallContext, ErrorKind, TextContent, ToolCall, ToolResult,
 from toolweave.agent._loop.tool_search import ToolSearchToolset
 from toolweave.models import AssistantMessage, Message, ToolCallPart, ToolMessage, ToolOutcome, UserMessage
 
-pytestmark = pytest.mark.anyio
-
 SMALL = [spec(name, description="Small.") for name in ("one", "two")]
 MANY = [
     spec("read_file", description="Returns what a file holds.\n\nMore about it."),

@@ -18,8 +18,6 @@ from toolweave.models import Model, ScriptedModel, ToolMessage, tool_call
 from toolweave.state import MemoryStore, Store
 from toolweave.tools import IDEMPOTENCY_KEY, RESUMABLE, CallContext, Tool, tool
 
-pytestmark = pytest.mark.anyio
-
 PATIENCE = 60.0
 DOWN = ModelError("down", model="m")
 

@@ -21,8 +21,6 @@ from toolweave.agent._stored.records import CONVERSATIONS, LEASES
 from toolweave.models import ScriptedModel, tool_call
 from toolweave.state import MemoryStore, SqliteStore
 
-pytestmark = pytest.mark.anyio
-
 CHECKOUT = Path(__file__).resolve().parent.parent.parent
 PATIENCE = 60.0
 

@@ -30,8 +30,6 @@ from toolweave.models import (
 from toolweave.state import Change, MemoryStore, SqliteStore, Store, iter_documents
 from toolweave.tools import tool
 
-pytestmark = pytest.mark.anyio
-
 CHECKOUT = Path(__file__).resolve().parent.parent.parent
 WRITES = 11
 """How often the run of `killed_run.py` writes to its store when nobody kills it."""

@@ -28,8 +28,6 @@ from toolweave.protocol.content import ImageContent
 from toolweave.state import MemoryStore, SqliteStore, Store
 from toolweave.tools import CallContext, ToolResult, tool
 
-pytestmark = pytest.mark.anyio
-
 DOWN = ModelError("down", model="m")
 
 

@@ -20,8 +20,6 @@ from toolweave.errors import ModelError, RunError, StoreError
 from toolweave.models import ModelRequest, ToolMessage, UserMessage, tool_call
 from toolweave.state import Change, Document, MemoryStore, SqliteStore, Store, iter_documents
 
-pytestmark = pytest.mark.anyio
-
 AGENTS = ("desk", "a/gent")
 SESSIONS = (None, "ann", "ann/2", "bob:1")
 

@@ -19,8 +19,6 @@ from toolweave.errors import RunError, StoreError
 from toolweave.models import ModelRequest, ScriptedModel, ToolCallPart, ToolMessage, UserMessage, tool_call
 from toolweave.state import Change, MemoryStore, Store
 
-pytestmark = pytest.mark.anyio
-
 RUN = "the-run"
 ORDERS = ("a", "b", "c")
 

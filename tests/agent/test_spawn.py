@@ -20,7 +20,7 @@ from toolweave.models import ModelRequest, ScriptedModel, ToolCallPart, ToolMess
 from toolweave.state import MemoryStore, SqliteStore, Store
 from toolweave.tools import CallContext, Tool, ToolCall, ToolSnapshot
 
-pytestmark = [pytest.mark.anyio, pytest.mark.requirement("R103")]
+pytestmark = pytest.mark.requirement("R103")
 
 CHECKOUT = Path(__file__).resolve().parent.parent.parent
 

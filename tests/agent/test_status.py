@@ -22,7 +22,7 @@ from toolweave.jobs import Lease
 from toolweave.models import AssistantMessage, Finished, ScriptedModel, TextPart, Usage, UserMessage
 from toolweave.state import Change, MemoryStore, Put, SqliteStore, Store
 
-pytestmark = [pytest.mark.anyio, pytest.mark.requirement("R103")]
+pytestmark = pytest.mark.requirement("R103")
 
 every_store = pytest.mark.parametrize("make", [MemoryStore, SqliteStore])
 

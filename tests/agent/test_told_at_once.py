@@ -14,8 +14,6 @@ from toolweave.agent import RunStatuses
 from toolweave.agent._stored.durable import Durable
 from toolweave.jobs import Backend
 
-pytestmark = pytest.mark.anyio
-
 
 async def never(seconds: float) -> None:
     """Stand for waits that do not end."""

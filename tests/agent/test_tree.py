@@ -13,7 +13,7 @@ from toolweave.agent._stored.records import create
 from toolweave.models import ScriptedModel, UserMessage, tool_call
 from toolweave.state import MemoryStore, SqliteStore, Store
 
-pytestmark = [pytest.mark.anyio, pytest.mark.requirement("R103")]
+pytestmark = pytest.mark.requirement("R103")
 
 
 async def put(store: Store, run_id: str, parent_id: str | None, *, at: float) -> None:

@@ -12,8 +12,6 @@ from toolweave.agent._stored.records import CHILDREN, RUNS
 from toolweave.errors import StoreError
 from toolweave.state import MemoryStore
 
-pytestmark = pytest.mark.anyio
-
 FORMS: list[tuple[Any, str]] = [
     (0, r"was written by an older version of Toolweave \(form 0\)"),
     (2, r"was written by a newer version of Toolweave \(form 2\); update Toolweave"),

@@ -20,8 +20,6 @@ from toolweave.jobs import Backend, Job, Lease, Reschedule
 from toolweave.models import ModelRequest, ScriptedModel, UserMessage
 from toolweave.state import Document, MemoryStore, SqliteStore
 
-pytestmark = pytest.mark.anyio
-
 
 class Counted:
     """An agent's model that answers with what was sent, and notes it."""

@@ -10,7 +10,6 @@ import pytest
 from tests.architecture.walks import CALLS, NUMBERS, WALKS, WITH_META, Walk, walk_of
 
 pytestmark = [
-    pytest.mark.anyio,
     pytest.mark.slow,
     pytest.mark.skipif(sys.gettrace() is not None, reason="a tracer of coverage changes what is walked"),
 ]

@@ -22,6 +22,7 @@ from typing import Any, Protocol
 
 from tests.browser.firefox import opened_firefox
 from tests.browser.programs import SECONDS, found_program, running_program
+from tests.programs import free_port
 
 __all__ = ["Window", "browsers", "opened_window"]
 
@@ -180,7 +181,7 @@ def _webkit(folder: Path) -> Generator[Window]:
         os.close(writing)
         with os.fdopen(reading) as told:
             environment["DISPLAY"] = f":{told.readline().strip()}"
-        port = _free_port()
+        port = free_port()
         stack.enter_context(running_program(["WebKitWebDriver", f"--port={port}"], log, environment))
         _wait_until_open(port)
         binary = max(_mini_browsers())
@@ -198,12 +199,6 @@ def _wait_until_open(port: int) -> None:
                 return
         assert time.monotonic() < deadline, "the driver of the browser does not listen"
         time.sleep(0.05)
-
-
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
 
 
 def _has_playwright() -> bool:

@@ -25,7 +25,7 @@ from toolweave import AuthRequiredError, connect_mcp, create_mcp_server
 from toolweave.oauth import FileTokenStore, OAuth, TokenRecord
 from toolweave.serve import BearerAuth
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 Run = Callable[..., Awaitable[Done]]
 

@@ -15,7 +15,8 @@ from tests.console.browsing import Browser, Page
 from tests.gateway.running import RunningGateway, spoken, until
 from tests.gateway.scale.balancers import BALANCERS, balancer
 from tests.gateway.scale.fleet import Fleet, fleet_of
-from tests.redis_server import RedisServer, free_port
+from tests.programs import free_port
+from tests.redis_server import RedisServer
 
 pytestmark = pytest.mark.slow
 

@@ -15,8 +15,6 @@ from toolweave.export import langchain_tools, plain_functions
 from toolweave.providers import AnthropicTools, OpenAIChatTools, OpenAIResponsesTools
 from toolweave.tools import ResourceLink
 
-pytestmark = pytest.mark.anyio
-
 
 async def anthropic(tool: Any) -> str:
     block: dict[str, Any] = {"type": "tool_use", "id": "c", "name": tool.__name__, "input": {}}

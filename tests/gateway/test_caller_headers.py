@@ -25,8 +25,6 @@ from toolweave.hub import Hub
 from toolweave.middleware import ResponseCache
 from toolweave.serve import CallNext, Identity, McpServer, Request
 
-pytestmark = pytest.mark.anyio
-
 BOUND = 60
 TENANT = {"forward_headers": ["X-Tenant"]}
 

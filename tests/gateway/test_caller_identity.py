@@ -36,8 +36,6 @@ from toolweave.oauth import MachineTokenStore, MemoryTokenStore, SharedTokenStor
 from toolweave.serve import ApiKey, ApiKeyAuth, BearerAuth, Client, Identity, Request
 from toolweave.state import MemoryStore
 
-pytestmark = pytest.mark.anyio
-
 BOUND = 60
 
 # signed in

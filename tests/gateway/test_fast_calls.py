@@ -36,8 +36,6 @@ from toolweave.gateway._features.fitting import ArgumentFitter
 from toolweave.middleware import Observers, RequestEnd
 from toolweave.serve import BearerAuth, HttpLimits
 
-pytestmark = pytest.mark.anyio
-
 PAIRS = [(upstream, caller) for upstream in ("modern", "legacy") for caller in (MODERN, "2025-11-25", "2025-03-26")]
 TOKEN = "a token of thirty-two characters, or more"
 AUTHORIZED = {"Authorization": f"Bearer {TOKEN}"}

@@ -32,8 +32,6 @@ from toolweave.gateway import GatewayManager, GatewayOptions
 from toolweave.middleware import AuditLog
 from toolweave.models import ScriptedModel, tool_call
 
-pytestmark = pytest.mark.anyio
-
 BOUND = 60
 MODERN = "2026-07-28"
 ADMIN = "an-admin-token-of-the-tests"

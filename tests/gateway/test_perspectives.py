@@ -24,7 +24,7 @@ from toolweave.gateway import Gateway, create_gateway
 from toolweave.middleware import AccessRule, AccessRules
 from toolweave.serve import ApiKey, ApiKeyAuth
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 SCRIPT = Path(__file__).with_name("growing_server.py")
 HANDSHAKE = "2025-11-25"

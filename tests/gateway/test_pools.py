@@ -25,8 +25,6 @@ from toolweave.gateway._tasks.kept_tasks import NO_REPLY_CHANNEL
 from toolweave.serve import Client, Request
 from toolweave.testing import MemoryServer
 
-pytestmark = pytest.mark.anyio
-
 LEGACY = "2025-11-25"
 ABLE: Json = {"elicitation": {}}
 

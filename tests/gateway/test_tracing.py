@@ -22,8 +22,6 @@ from toolweave.gateway import GatewayManager, GatewayOptions
 from toolweave.serve import create_mcp_server
 from toolweave.tools import CallContext
 
-pytestmark = pytest.mark.anyio
-
 BOUND = 60
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 CONTEXT = {"traceparent": f"00-{TRACE}-{PARENT}-01", "tracestate": "a=b"}

@@ -54,7 +54,6 @@ def test_a_store_beside_the_queue_is_the_store() -> None:
     assert Backend("memory://", store=store).store is store
 
 
-@pytest.mark.anyio
 async def test_a_backend_is_entered_by_count() -> None:
     backend = Backend("memory://")
     async with backend as one, backend as other:

@@ -16,8 +16,6 @@ from toolweave.middleware import AccessRule, AccessRules, OfferSelection, Respon
 from toolweave.serve import McpServer, Middleware, create_mcp_server, resource
 from toolweave.tools import CallContext
 
-pytestmark = pytest.mark.anyio
-
 ADA, BOB = token_of("ada", "read"), token_of("bob", "read")
 
 

@@ -258,8 +258,7 @@ async def test_a_key_is_replaced_by_giving_both_until_all_is_written_anew(tmp_pa
             await SharedTokenStore(documents, key=new).load(a_key(client="a"))
 
 
-async def test_the_lock_of_a_holder_that_died_ends_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("toolweave.oauth._stores.shared_store.LOCK_SECONDS", 0.1)
+async def test_the_lock_of_a_holder_that_died_ends_by_itself() -> None:
     async with MemoryStore() as documents:
         store = SharedTokenStore(documents, key=new_key())
         async with store.locked(a_key(), seconds=1):

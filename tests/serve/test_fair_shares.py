@@ -35,7 +35,6 @@ from toolweave.serve._http.limits import HttpLimits
 from toolweave.serve._http.options import HttpOptions
 from toolweave.serve._http.shares import ShareFigures, Shares
 
-pytestmark = pytest.mark.anyio
 GREEDY = "127.0.0.2"
 HONEST = "127.0.0.3"
 PING = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "ping"}).encode()

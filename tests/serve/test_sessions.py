@@ -16,8 +16,6 @@ from toolweave.serve._request import Client
 from toolweave.serve._sessions import ClientSessions, Sessions
 from toolweave.state import Document, MemoryStore, SqliteStore, Store
 
-pytestmark = pytest.mark.anyio
-
 FIRST = "the-first-of-all-tokens"
 SECOND = "another-of-these-tokens"
 

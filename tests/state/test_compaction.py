@@ -12,8 +12,6 @@ from tests.jobs.places import client_of
 from toolweave.errors import StoreError
 from toolweave.state import Put, RedisStore, SqliteStore
 
-pytestmark = pytest.mark.anyio
-
 
 def raw(path: Path) -> bytes:
     return b"".join(one.read_bytes() for one in path.parent.glob(f"{path.name}*"))

@@ -23,8 +23,6 @@ from tests.state.proxy import Proxy
 from toolweave.errors import StoreError
 from toolweave.state import Delete, Put, RedisStore
 
-pytestmark = pytest.mark.anyio
-
 SECRET = "s3cret/word"
 IN_A_URL = "s3cret%2Fword"
 

@@ -24,8 +24,6 @@ from toolweave.models import ScriptedModel, ToolMessage, tool_call
 from toolweave.tools import ContentBlock, EmbeddedResource, ResourceLink, ResultPolicy, UnknownContent
 from toolweave.tools._truncation import fitted
 
-pytestmark = pytest.mark.anyio
-
 NAMES: list[Any] = [[], "user", ["nobody"], [1, ["user"]]]
 NAMES_NOBODY: list[Any] = [None, {}, *({"audience": named} for named in NAMES)]
 

@@ -19,7 +19,7 @@ from toolweave.gateway import Replicas, shared_redis
 from toolweave.gateway._replicas.replicas import ReplicaGone
 from toolweave.state import MemoryStore, Store
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 LIVING, MAIL = "gateway-living", "gateway-mail"
 

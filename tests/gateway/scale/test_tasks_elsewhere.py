@@ -21,8 +21,6 @@ from toolweave.gateway._tasks.kept_tasks import NO_REPLY_CHANNEL, ProcessTasks
 from toolweave.serve import Client, Request
 from toolweave.state import MemoryStore, Store
 
-pytestmark = pytest.mark.anyio
-
 UPSTREAMS = pytest.mark.parametrize("upstream", [LEGACY, MODERN])
 ERAS = pytest.mark.parametrize("era", [LEGACY, MODERN])
 TASKS = "gateway-tasks"
