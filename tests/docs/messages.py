@@ -13,7 +13,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, TypeGuard
 
 from tests.architecture.source import Module, modules
 from tests.docs.cures import CODES, CURES, Cure
@@ -41,6 +41,8 @@ An authorization server sends one of these. See [When it fails](sign-in.md#when-
 | code | meaning | what to do |
 |---|---|---|
 """
+_PATTERN = re.compile(r"\(\?[:iP]|\[\^|\.[+*]|\|\^")
+"""A part of a regular expression, which no message has."""
 _WORD = re.compile(r"[A-Za-z]{2,}")
 _Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 _Scope: TypeAlias = Mapping[str, list[ast.expr]]
@@ -78,6 +80,8 @@ def all_messages() -> tuple[Message, ...]:
 def messages_of(texts: Iterable[str], *, error: str, module: str) -> Iterator[Message]:
     """Yield the messages that are made of these texts; one of a word or two says nothing."""
     for text in texts:
+        if _PATTERN.search(text):
+            continue
         plain = " ".join(re.sub(r"(?:\.\.\.\s*){2,}", GAP + " ", text).split())
         if len([one for one in plain.replace(GAP, " ").split() if _WORD.search(one)]) >= MIN_WORDS:
             yield Message(plain, error, module)
@@ -99,9 +103,11 @@ def message_tables() -> Iterator[str]:
     for message in all_messages():
         grouped[cure_of(message.module).title].append(message)
     for cure in CURES:
-        rows = dict.fromkeys((one.text, _shown_class(one.error)) for one in grouped[cure.title])
+        rows: dict[str, set[str]] = defaultdict(set)
+        for one in grouped[cure.title]:
+            rows[one.text].add(_shown_class(one.error))
         yield f"## {cure.title}\n\n{cure.text}\n\n| message | error |\n|---|---|\n"
-        yield from (f"| {_code(text)} | {error} |\n" for text, error in rows)
+        yield from (f"| {_code(text)} | {', '.join(sorted(shown - {''}))} |\n" for text, shown in rows.items())
         yield "\n"
 
 
@@ -111,6 +117,7 @@ class _Reader:
     def __init__(self, read: list[Module]) -> None:
         self._modules = read
         self._errors = _error_classes(read)
+        self._text_places = _text_places(read)
         self._makers: dict[str, list[_Maker]] = defaultdict(list)
         self._texts: dict[str, list[tuple[Module, _Function]]] = defaultdict(list)
         self._owners = {
@@ -165,8 +172,9 @@ class _Reader:
         if name == FAULT:
             yield from ((one.value, "ConnectError") for one in call.keywords if one.arg == "text")
         if name in self._errors:
-            if call.args and not isinstance(call.args[0], ast.Starred):
-                yield call.args[0], name
+            at = self._text_places.get(name, 0)
+            if len(call.args) > at and not isinstance(call.args[at], ast.Starred):
+                yield call.args[at], name
             yield from ((one.value, name) for one in call.keywords if one.arg in {"message", "hint"})
         for maker in self._makers.get(name, ()):
             if _is_log(call):
@@ -236,13 +244,18 @@ def _part(part: ast.expr, scope: _Scope, depth: int) -> list[str]:
 
 
 def _joined(parts: list[list[str]]) -> list[str]:
-    """Return each way to join one text of each part, with a gap for the parts that have too many."""
+    """Return each way to join one text of each part.
+
+    A part that has too many becomes a gap, and its texts follow alone.
+    """
     number = 1
+    alone: list[str] = []
     for at, texts in enumerate(parts):
         if number * len(texts) > MAX_VARIANTS:
+            alone += [f"{GAP}{text}{GAP}" for text in texts]
             parts[at] = [GAP]
         number *= len(parts[at])
-    return ["".join(one) for one in itertools.product(*parts)]
+    return [*("".join(one) for one in itertools.product(*parts)), *alone]
 
 
 def _plain_names(expr: ast.expr) -> set[str]:
@@ -284,6 +297,27 @@ def _error_classes(read: list[Module]) -> set[str]:
         if new <= found:
             return found
         found |= new
+
+
+def _text_places(read: list[Module]) -> dict[str, int]:
+    """Return at which place the classes of exceptions take their text, where their own `__init__` passes it on."""
+    found: dict[str, int] = {}
+    classes = (node for module in read for node in ast.walk(module.tree) if isinstance(node, ast.ClassDef))
+    for one in classes:
+        for function in one.body:
+            if isinstance(function, ast.FunctionDef) and function.name == "__init__":
+                names, _ = _parameters(function)
+                passed = [call.args[0] for call in _own_calls(function) if _passes_text(call)]
+                found.update((one.name, names.index(text.id)) for text in passed if _is_named(text, names))
+    return found
+
+
+def _passes_text(call: ast.Call) -> bool:
+    return ast.unparse(call.func) == "super().__init__" and len(call.args) > 0
+
+
+def _is_named(text: ast.expr, names: list[str]) -> TypeGuard[ast.Name]:
+    return isinstance(text, ast.Name) and text.id in names
 
 
 def _functions(tree: ast.Module) -> Iterator[_Function]:

@@ -12,7 +12,7 @@ import pytest
 
 from tests.architecture.source import modules
 from tests.docs.cures import CODES, CURES
-from tests.docs.messages import all_messages, cure_of, is_in
+from tests.docs.messages import all_messages, cure_of, is_in, message_tables
 from tests.docs.pages import CHECKOUT
 from tests.docs.test_troubleshooting import MESSAGES
 from toolweave import Agent, Limits, ScriptedModel, ToolRegistry, errors, tool
@@ -130,3 +130,16 @@ def test_a_text_with_values_and_choices_becomes_messages_with_gaps() -> None:
     assert any(text.startswith("no tool ...") for text in texts)
     assert any("a sign-in is required: ..., then try again" in text for text in texts)
     assert any("call `toolweave.oauth.sign_in` with the same settings" in text for text in texts)
+    assert "PKCE with S256 is required" in texts  # its class takes a code first
+    assert "the body is too large, or did not come in time" in texts
+
+
+def test_a_pattern_that_the_source_looks_for_is_not_a_message() -> None:
+    assert not [one.text for one in all_messages() if "(?" in one.text]
+
+
+def test_a_message_has_one_row_with_all_its_classes() -> None:
+    section = "".join(message_tables()).partition("## A server does not start\n")[2].partition("\n## ")[0]
+    rows = [line for line in section.splitlines() if line.startswith("| `its process ended` |")]
+
+    assert rows == ["| `its process ended` | `ConnectError`, `ConnectionLostError` |"]
