@@ -280,7 +280,7 @@ ODD = [
     ('{"jsonrpc": "2.0", "id": ID, "error": "bad"}', "'error' is not an object"),
     ("7", "invalid answer"),
     ("[]", "invalid answer"),
-    ('{"jsonrpc": "2.0", "id": ID, "result": {"a": ' + "[" * 3000 + "]" * 3000 + "}}", "nested too deeply"),
+    ('{"jsonrpc": "2.0", "id": ID, "result": {"a": ' + "[" * 200_000 + "]" * 200_000 + "}}", "nested too deeply"),
 ]
 
 
@@ -301,7 +301,7 @@ async def test_answers_with_string_ids_and_in_batches_are_taken() -> None:
     texts: list[str] = [
         '{"jsonrpc": "2.0", "id": "1", "result": {"n": 1}}',
         '[{"jsonrpc": "2.0", "method": "notifications/x"}, {"jsonrpc": "2.0", "id": 2, "result": {"n": 2}}]',
-        '{"jsonrpc": "2.0", "id": 3, "result": {"tools": [' + "[" * 3000 + "]" * 3000 + ', {"name": "t"}]}}',
+        '{"jsonrpc": "2.0", "id": 3, "result": {"tools": [' + "[" * 200_000 + "]" * 200_000 + ', {"name": "t"}]}}',
     ]
 
     async def special(exchange: Exchange, message: Json) -> bool:
@@ -396,7 +396,7 @@ async def test_requests_of_a_server_may_fail_be_taken_back_or_make_no_sense() ->
         cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 8}}
         await exchange.event(json.dumps(cancel))
         await exchange.event(
-            '{"jsonrpc": "2.0", "id": 10, "method": "deep", "params": ' + "[" * 3000 + "]" * 3000 + "}"
+            '{"jsonrpc": "2.0", "id": 10, "method": "deep", "params": ' + "[" * 200_000 + "]" * 200_000 + "}"
         )
         await exchange.event('{"jsonrpc": "2.0", "id": 9, "method": "fail", "params": 7}')
         await eventually(lambda: len(server.exchanges) == 2)

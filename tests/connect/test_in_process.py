@@ -216,7 +216,7 @@ async def test_messages_that_are_none_are_passed_over_and_batches_are_taken_apar
         (b'{"jsonrpc":"2.0","id":ID,"result":"\xff"}', "answer"),
         (b'{"jsonrpc":"2.0","id":ID}', "answer"),
         (b'{"jsonrpc":"2.0","id":ID,"error":{"code":"x","message":5}}', "server"),
-        (b'{"id":ID,"jsonrpc":"2.0","result":' + b"[" * 20_000 + b"]" * 20_000 + b"}", "deeply|answer"),
+        (b'{"id":ID,"jsonrpc":"2.0","result":' + b"[" * 200_000 + b"]" * 200_000 + b"}", "deeply|answer"),
     ],
 )
 async def test_an_answer_that_cannot_be_read_fails_its_call_at_once(answer: bytes, words: str) -> None:
