@@ -201,7 +201,7 @@ CURES = (
         "Callers of a gateway and their sign-ins",
         "A caller is unknown, or has not signed in to the server that it calls. See [Who calls, and as "
         "whom](gateway.md#who-calls-and-as-whom).",
-        ("gateway._callers", "gateway._relay.caller_", "gateway._sign_in", "gateway._admin.token"),
+        ("gateway._callers", "gateway._relay.caller", "gateway._sign_in", "gateway._admin.token"),
     ),
     Cure(
         "The console",
