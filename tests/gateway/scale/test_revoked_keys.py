@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from tests.console.conftest import browse
 from tests.gateway.running import RunningGateway, until
 from tests.gateway.scale.fleet import API_KEYS, ERAS, Client, Fleet, Outcome, fleet_of
 from tests.redis_server import RedisServer
+from tests.serve.test_streams_of_keys import ends, listening
 
 pytestmark = pytest.mark.slow
 
@@ -76,6 +78,28 @@ async def test_a_key_that_is_revoked_at_one_replica_is_refused_at_all_within_a_s
         assert before == [None] * 6
         assert max(seconds) < BOUND_SECONDS
         assert [(await called(steady, number)).error for number in range(3)] == [None] * 3
+
+
+async def test_the_streams_of_a_revoked_key_end_at_all_replicas_within_a_second(tmp_path: Path, redis_url: str) -> None:
+    with fleet_of(tmp_path, redis_url) as fleet:
+        async with AsyncExitStack() as stack:
+            opened = {
+                (name, number, era): await stack.enter_async_context(listening(url, era, API_KEYS[name]))
+                for name in API_KEYS
+                for number, url in enumerate(fleet.urls)
+                for era in ERAS
+            }
+            begun = time.monotonic()
+            revoked = await anyio.to_thread.run_sync(replica(fleet, 0).admin, "DELETE", "/keys/leaving")
+            for place, stream in opened.items():
+                if place[0] == "leaving":
+                    assert await ends(stream, 20), place
+            seconds = time.monotonic() - begun
+            stays = [not await ends(stream, 0.1) for place, stream in opened.items() if place[0] == "steady"]
+
+    assert revoked.status == 200
+    assert seconds < BOUND_SECONDS
+    assert stays == [True] * 6
 
 
 async def test_a_replica_that_starts_later_refuses_a_revoked_key_and_accepts_another_of_the_same_client(

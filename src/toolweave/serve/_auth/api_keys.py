@@ -8,8 +8,9 @@ from __future__ import annotations
 import hashlib
 import re
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from toolweave._json_types import JsonObject
@@ -108,6 +109,7 @@ class ApiKeys:
         self._all: dict[bytes, Identity] = {}
         self._known: dict[bytes, Identity] = {}
         self._refused: set[bytes] = set()
+        self._on_end: list[Callable[[str], object]] = []
         self.replace(keys)
 
     def __len__(self) -> int:
@@ -124,7 +126,15 @@ class ApiKeys:
             digests: The SHA-256 of each.
         """
         self._refused.update(digests)
-        self._known = self._accepted()
+        self._accept()
+
+    def on_end(self, listener: Callable[[str], object]) -> Callable[[], None]:
+        """Call a function with the principal of each key that is not accepted any more; return one that ends that.
+
+        It is called in the thread that refuses or replaces keys. A key that expires is not reported.
+        """
+        self._on_end.append(listener)
+        return partial(self._on_end.remove, listener)
 
     def refuses(self, digest: bytes) -> bool:
         """Return whether `refuse` named the key with this SHA-256."""
@@ -144,11 +154,21 @@ class ApiKeys:
             if same.client_id != one.name:
                 raise ConfigError(f"API keys {same.client_id!r} and {one.name!r} are the same key")
         self._all = known
-        self._known = self._accepted()
+        self._accept()
 
-    def _accepted(self) -> dict[bytes, Identity]:
+    def _accept(self) -> None:
+        """Find keys among those that are not refused, and report those that are found no more."""
+        before = self._known
         # Made once for each change, so that finding a key costs one look however many are refused.
-        return {digest: identity for digest, identity in self._all.items() if digest not in self._refused}
+        self._known = {digest: identity for digest, identity in self._all.items() if digest not in self._refused}
+        ended: set[str] = set()
+        for digest, identity in before.items():
+            now = self._known.get(digest)
+            if now is None or now.principal != identity.principal:
+                ended.add(identity.principal)
+        for principal in ended:
+            for listener in tuple(self._on_end):
+                listener(principal)
 
     def find(self, token: str) -> Identity | None:
         """Return the identity of a key that is valid now, or None."""

@@ -12,11 +12,13 @@ A mounted app receives no ASGI lifespan; the outer app enters it instead::
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -246,6 +248,7 @@ class HttpApp:
         async with AsyncExitStack() as stack:
             if build.settings.auth is not None:
                 await stack.enter_async_context(build.settings.auth.running())
+                self._end_streams_with_keys(build.settings.auth, stack)
             auth = build.settings.auth
             dispatcher = await stack.enter_async_context(self._answering(self.path, build.served, auth))
             # Last: until then, requests are answered by `_not_running`, and not by a half of the app.
@@ -254,6 +257,14 @@ class HttpApp:
                 yield
             finally:
                 self._app = None
+
+    def _end_streams_with_keys(self, auth: TokenAuth, stack: AsyncExitStack) -> None:
+        """End the streams of API keys that are not accepted any more, until the stack is closed."""
+        keys = auth.api_keys
+        if keys is not None:
+            loop = asyncio.get_running_loop()
+            # Keys may be replaced in any thread, and streams are cancelled in that of their event loop.
+            stack.callback(keys.on_end(partial(loop.call_soon_threadsafe, self.shares.requests.end_streams_of)))
 
     @asynccontextmanager
     async def _answering(

@@ -94,13 +94,15 @@ class Place:
     Args:
         requests: The places.
         caller: The caller that holds it.
+        number: Its number among all places that were ever taken.
     """
 
-    __slots__ = ("_requests", "caller", "stream")
+    __slots__ = ("_requests", "caller", "number", "stream")
 
-    def __init__(self, requests: RunningRequests, caller: str) -> None:
+    def __init__(self, requests: RunningRequests, caller: str, number: int) -> None:
         self._requests: RunningRequests | None = requests
         self.caller: str = caller
+        self.number: int = number
         self.stream: Cancels | None = None
 
     def become_stream(self, stream: Cancels) -> None:
@@ -153,6 +155,8 @@ class RunningRequests:
         self._shares = Shares(requests)
         self._stream_figures = streams
         self._streams: dict[str, dict[Place, None]] = {}
+        self._taken = 0
+        self._ended: dict[str, int] = {}
 
     def enter(self, scope: Scope) -> Place | None:
         """Return the place of a request; None when its caller has to wait.
@@ -177,7 +181,8 @@ class RunningRequests:
         if self._maximum is not None and not self._admits(caller, self._maximum):
             return None
         self._shares.add(caller)
-        return Place(self, caller)
+        self._taken += 1
+        return Place(self, caller, self._taken)
 
     def refusal(self, scope: Scope) -> tuple[int, str]:
         """Count a refused request; return the status and the reason."""
@@ -192,6 +197,16 @@ class RunningRequests:
         """Note that a place is that of a stream."""
         self._streams.setdefault(place.caller, {})[place] = None
         self._stream_figures.held += 1
+        if place.stream is not None and place.number <= self._ended.get(place.caller, 0):
+            place.stream.cancel()
+
+    def end_streams_of(self, caller: str) -> None:
+        """End the streams of a caller whose credential is not accepted any more."""
+        # A request that was authorized before, and becomes a stream only now, has a lower number.
+        self._ended[caller] = self._taken
+        for place in tuple(self._streams.get(caller, ())):
+            if place.stream is not None:
+                place.stream.cancel()
 
     def release(self, place: Place) -> None:
         """Take a place back."""
