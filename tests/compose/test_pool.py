@@ -163,8 +163,6 @@ async def test_only_so_many_idle_connections_are_kept_and_the_last_used_ones() -
             assert len(pool) == 1
     with pytest.raises(ValueError, match="max_idle"):
         McpPool(max_idle=-1)
-    with pytest.raises(ValueError, match="max_connections is at least 1, not 0"):
-        McpPool(max_connections=0)
 
 
 async def test_a_connection_that_was_left_too_long_ago_is_closed_at_the_next_use_of_the_pool() -> None:

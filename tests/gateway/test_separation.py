@@ -415,3 +415,21 @@ async def test_names_clients_and_metadata_that_callers_and_servers_make_up_are_f
 
     assert cached == [True, True, True, False]
     assert [one() for one in made_up] == [None, None, None]
+
+
+async def test_a_client_that_continues_in_another_revision_is_known_by_the_new_one() -> None:
+    loop = asyncio.get_running_loop()
+    capabilities: Json = {}
+    with anyio.fail_after(60):
+        async with strange("modern", "stdio") as config:
+            gateway = create_gateway({"up": {**config, "protocol": MODERN}})
+            gateway.speak("legacy")
+            calls = FastCalls(gateway.tools, gateway.routes, gateway.relay, gateway.endpoint, fitter=ArgumentFitter())
+            async with gateway.running():
+                await eventually(lambda: calls.takes("echo"))
+                sent = calls.send(PlainToolCall(1, "echo"), Client("2025-11-25", capabilities), loop)
+                refused = calls.send(PlainToolCall(2, "echo"), Client(MODERN, capabilities), loop)
+                assert sent is not None
+                await sent.answer
+
+    assert refused is None
