@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import anyio
@@ -9,10 +10,10 @@ import pytest
 
 from tests.jobs.places import PLACES, url_of, working
 from tests.redis_server import RedisServer
-from toolweave import Agent
-from toolweave.agent import RunStatuses, current_run, spawn_tools
+from toolweave import Agent, ToolSpec, tool
+from toolweave.agent import ApprovalRequested, RunStatuses, current_run, spawn_tools
 from toolweave.jobs import Backend
-from toolweave.models import ModelRequest, ScriptedModel, ToolMessage, UserMessage, tool_call
+from toolweave.models import ModelRequest, ScriptedModel, ToolCallPart, ToolMessage, UserMessage, tool_call
 from toolweave.state import MemoryStore
 
 pytestmark = [pytest.mark.requirement("R103"), pytest.mark.slow]
@@ -160,3 +161,96 @@ async def test_two_who_wait_for_one_interrupted_task_at_the_same_time_both_get_i
     with anyio.fail_after(120):
         assert (await boss.send("go")).text == repr(["done"] * 5)
     assert begun == ["a", "a"]
+
+
+def only_reading(call: ToolCallPart, spec: ToolSpec) -> bool:
+    return spec.name != "rm"
+
+
+@pytest.mark.parametrize(
+    ("policy", "removed"), [("never", ["a"]), ("destructive", []), ("always", []), (only_reading, [])]
+)
+async def test_a_call_of_a_task_at_a_worker_is_refused_if_a_run_above_wants_a_person_asked(
+    policy: Any, removed: list[str]
+) -> None:
+    done: list[str] = []
+
+    @tool(annotations={"destructiveHint": True})
+    def rm(path: str) -> str:
+        """Remove a file."""
+        done.append(path)
+        return "removed"
+
+    def clean(request: ModelRequest) -> Any:
+        if len(request.messages) == 1:
+            return tool_call("rm", {"path": "a"})
+        (outcome,) = outcomes(request)
+        return f"it {outcome}"
+
+    def ask(request: ModelRequest) -> Any:
+        turn = len(request.messages)
+        if turn == 1:
+            return tool_call("spawn", {"prompt": "clean up"})
+        if turn == 3:
+            return tool_call("spawn_await")
+        return outcomes(request)[0]["tasks"][0]["output"]
+
+    async with Backend("memory://") as backend:
+        here = Agent(ScriptedModel(lambda request: "not here"), name="worker", backend=backend)
+        there = Agent(ScriptedModel(clean), name="worker", tools=[rm], backend=backend)
+        top = Agent(ScriptedModel(ask), name="boss", tools=[spawn_tools(here)], backend=backend, confirm=policy)
+        async with working(backend, there):
+            with anyio.fail_after(60):
+                run = top.send("go")
+                async for event in run:
+                    if isinstance(event, ApprovalRequested):  # spawning is a call as well
+                        run.approve(event.call.id)
+                result = await run
+
+    assert done == removed
+    assert ("nobody can be asked" in result.text) == (not removed)
+
+
+async def test_the_policy_of_a_run_counts_for_tasks_of_its_tasks_at_workers() -> None:
+    done: list[str] = []
+
+    @tool(annotations={"destructiveHint": True})
+    def rm(path: str) -> str:
+        """Remove a file."""
+        done.append(path)
+        return "removed"
+
+    def spawning(then: str) -> Callable[[ModelRequest], Any]:
+        def ask(request: ModelRequest) -> Any:
+            turn = len(request.messages)
+            if turn == 1:
+                return tool_call("spawn", {"prompt": then})
+            if turn == 3:
+                return tool_call("spawn_await")
+            return outcomes(request)[0]["tasks"][0]["output"]
+
+        return ask
+
+    def work(request: ModelRequest) -> Any:
+        if said(request) == "pass it on":
+            return spawning("clean up")(request)
+        if len(request.messages) == 1:
+            return tool_call("rm", {"path": "a"})
+        return f"it {outcomes(request)[0]}"
+
+    async with Backend("memory://") as backend:
+        agent = Agent(ScriptedModel(work), name="worker", tools=[rm], backend=backend)
+        agent.tools.add(spawn_tools(agent))
+        top = Agent(
+            ScriptedModel(spawning("pass it on")),
+            name="boss",
+            tools=[spawn_tools(agent)],
+            backend=backend,
+            confirm="destructive",
+        )
+        async with working(backend, agent):
+            with anyio.fail_after(60):
+                result = await top.run("go")
+
+    assert done == []
+    assert "nobody can be asked" in result.text

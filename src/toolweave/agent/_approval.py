@@ -52,6 +52,11 @@ Confirm: TypeAlias = (
 function of call and tool: True allows the call, False denies it, None asks a person."""
 
 
+StoredConfirm: TypeAlias = Literal["never", "destructive", "always"]
+"""A policy as it is stored for another process, which cannot call a function: it is `"always"` there."""
+STORED_CONFIRMS: tuple[StoredConfirm, ...] = ("never", "destructive", "always")
+"""The policies, the strictest last."""
+
 Attended: TypeAlias = bool | Literal["later"]
 """Whether a person can approve calls: now, not at all, or later, while no process executes the run."""
 
@@ -216,12 +221,30 @@ class Approvals:
         self._by_person = Grants()
         self._seconds = seconds
         self._above = above
+        self._stored_above: StoredConfirm = "never"
         self.attended = attended
         self._waiting: dict[str, _PendingApproval] = {}
 
     def restore(self, digests: Iterable[str]) -> None:
         """Allow the tools of these `definition_digest`s to the run."""
         self._for_run.restore(digests)
+
+    @property
+    def strictest(self) -> StoredConfirm:
+        """The strictest policy of this run and of those above it, as it is stored for a run in another process."""
+        own: StoredConfirm = "always"
+        if not callable(self._confirm):
+            own = self._confirm
+        policies: list[StoredConfirm] = [own, self._stored_above]
+        if self._above is not None:
+            policies.append(self._above.strictest)
+        return max(policies, key=STORED_CONFIRMS.index)
+
+    def restore_above(self, policy: StoredConfirm) -> None:
+        """Apply the stored policy of runs above that are not in this process; an unknown one is the strictest."""
+        self._stored_above = policy
+        if policy not in STORED_CONFIRMS:
+            self._stored_above = "always"
 
     @property
     def seconds(self) -> float:
@@ -274,9 +297,16 @@ class Approvals:
 
     async def _ruling_above(self, call: ToolCallPart, tool: ToolSpec) -> Answer:
         """Return the answer of the runs above; the topmost run has none, and allows."""
-        if self._above is None:
-            return True
-        return await self._above.ruling(call, tool)
+        above: Answer = True
+        if self._above is not None:
+            above = await self._above.ruling(call, tool)
+        if _denies(above):
+            return above
+        if self._stored_above == "never":
+            return above
+        if self._stored_above == "always":
+            return None
+        return None if is_destructive(tool) else above
 
     async def ruling(self, call: ToolCallPart, tool: ToolSpec) -> Answer:
         """Return the answer of this policy, and of those above it, to a call of a run below; None asks a person."""

@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Any, Literal, TypeAlias
 
 from toolweave._json_types import JsonObject
-from toolweave.agent._approval import Approval, Attended, WaitingCall
+from toolweave.agent._approval import Approval, Attended, StoredConfirm, WaitingCall
 from toolweave.agent._events import RunResult
 from toolweave.agent._questions import NOTHING_ASKED, Asked
 from toolweave.errors import ErrorKind, ToolError
@@ -51,6 +51,7 @@ class RunStart:
         on_unknown: The submission's policy for calls with an unknown outcome, an `OnUnknown`; None is the agent's own.
         turns: Number of its recorded turns; they are replayed regardless of its limits.
         allowed: The digests of the tools that were allowed to it alone.
+        confirm_above: The strictest policy of the runs above it, for a process that does not have them.
     """
 
     run_id: str
@@ -66,6 +67,7 @@ class RunStart:
     on_unknown: OnUnknown | None = None
     turns: int = 0
     allowed: frozenset[str] = frozenset()
+    confirm_above: StoredConfirm = "never"
 
     @property
     def new_messages(self) -> tuple[Message, ...]:

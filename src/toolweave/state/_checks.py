@@ -1,10 +1,9 @@
-"""Checks of what is given for a store, and of a store's own options: a wrong type would fail in its first use."""
+"""Checks of options that are stores, and of the options of stores: a wrong type would fail in its first use."""
 
 from __future__ import annotations
 
 import math
 
-from toolweave._json_types import as_number
 from toolweave.state._store import Store
 
 STORE_TYPE = "a store, such as SqliteStore(path) or open_store(url)"
@@ -25,7 +24,8 @@ def check_store(name: str, value: object) -> None:
     Raises:
         TypeError: It has another type. The error shows no value, which may be a URL with a password.
     """
-    if not is_store(value):
+    # `is_store`, without its call: a store is checked wherever it is given.
+    if not isinstance(value, Store) or isinstance(value, type):
         raise TypeError(f"{name} is {STORE_TYPE}, not {_shown_type(value)}")
 
 
@@ -42,10 +42,9 @@ def check_amount(name: str, value: object, noun: str, least: float = 0.0) -> Non
         TypeError: It has another type.
         ValueError: It is lower, infinite, or not a number (NaN), which every comparison would let through.
     """
-    number = as_number(value)
-    if number is None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise TypeError(f"{name} is {noun}, not {_shown_type(value)}")
-    if not least <= number < math.inf:
+    if not least <= value < math.inf:
         raise ValueError(f"{name} is {noun}, finite and at least {least:g}, not {value!r}")
 
 

@@ -235,6 +235,7 @@ class RunLoop:
             attended=True if request.attended is None else request.attended,
             output=None if output is None else output.form,
             meta=_inherited(request.ctx.meta),
+            confirm_above="never" if run.parent is None else run.parent.approvals.strictest,
         )
 
     def _restore(self, start: RunStart) -> None:
@@ -248,6 +249,11 @@ class RunLoop:
             self._rules = replace(request.rules, output=output)
         if request.attended is None:
             self._run.approvals.attended = start.attended
+        if start.confirm_above != "never":
+            parent = self._run.parent
+            # The policy itself counts where its run is in this process: a function decides, and a person's grants hold.
+            if parent is None or parent.id != start.parent_id:
+                self._run.approvals.restore_above(start.confirm_above)
         self._run.approvals.restore(start.allowed)
         self._recorded_turns = start.turns
         meta = {**start.meta, **_inherited(request.ctx.meta)}

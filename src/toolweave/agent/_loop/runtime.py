@@ -121,6 +121,11 @@ class RunControl(Protocol):
         ...
 
     @property
+    def parent(self) -> RunControl | None:
+        """The run of this process whose tool started it, or None."""
+        ...
+
+    @property
     def parent_id(self) -> str | None:
         """The id of the run whose tool started it."""
         ...

@@ -196,6 +196,8 @@ async def _start_form(store: Store, start: RunStart) -> Json:
     began: Json = {"form": _FORM, "shared": shared, "messages": messages[shared:], "sent": start.sent}
     # members that came later: left out as by default, and read as such where an older version left them out
     began |= {} if start.attended is True else {"attended": start.attended}
+    if start.confirm_above != "never":
+        began["confirm_above"] = start.confirm_above
     for name in ("output", "meta", "on_unknown"):
         given = getattr(start, name)
         if given:
@@ -241,6 +243,7 @@ async def start_from_document(store: Store, record: RunRecord, found: Document |
         output=began.get("output"),
         meta=began.get("meta", {}),
         on_unknown=began.get("on_unknown"),
+        confirm_above=began.get("confirm_above", "never"),
     )
 
 

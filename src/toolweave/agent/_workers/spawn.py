@@ -241,7 +241,8 @@ class SpawnTools(BaseToolset):
         if above is not None:
             # The person who attends a run can be asked in its own process only.
             attended = above.attended is True and self._durable.queue is None
-            start = replace(start, parent_id=above.id, depth=above.depth + 1, attended=attended)
+            policy = above.approvals.strictest
+            start = replace(start, parent_id=above.id, depth=above.depth + 1, attended=attended, confirm_above=policy)
         now = self._durable.clock()
         ttl = self._durable.keep_seconds
         record = await create(self._store, start, status="pending", now=now, ttl=ttl, group=_group(above, self._agent))
