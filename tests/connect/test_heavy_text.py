@@ -49,7 +49,7 @@ for line in sys.stdin:
     print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)
 """
 BOUNDS = {"connect": 20, "probe": 5, "list": 5}
-REASONS = "nested too deeply|more than 2000000 arrays|not valid JSON|no JSON-RPC message|no answer to tools/list"
+REASONS = "nested too deeply|not a JSON-RPC message|more than 2000000 arrays|not valid JSON|no answer to tools/list"
 SIZE = 3_000_000
 """Bytes; a scanner that is quadratic needs hours for them, so every bound below is far above any honest time."""
 

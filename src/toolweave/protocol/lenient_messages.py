@@ -175,10 +175,10 @@ def _lenient_batch(text: bytes) -> list[LenientMessage]:
 
 
 def _lenient(text: bytes | msgspec.Raw) -> LenientMessage:
+    # A RecursionError is passed on. From Python 3.14 on, the result could be left raw, as what is skipped may be deeper
+    # than what is read; but then the deep entries of a list could not be taken out of its text.
     try:
         message = _decode_lenient(text)
-    except RecursionError:
-        message = _without_result(text)
     except ValueError:
         # For text that is not UTF-8, the decoder does not raise `DecodeError`.
         readable = mended(bytes(text))
