@@ -30,11 +30,16 @@ def redis(tmp_path: Path) -> Iterator[RedisServer]:
 async def test_sessions_go_on_and_catch_up_when_the_store_is_back(redis: RedisServer) -> None:
     source: Json = {"up": {"server": logging_server(), "tool_prefix": ""}}
     stores = [shared_redis(redis.url), shared_redis(redis.url)]
-    client, ending = OldClient(), OldClient()
+    client, ending, over = OldClient(), OldClient(), OldClient()
     async with replicas(source, stores=stores) as (here, there):
-        for one in (client, ending):
+        for one in (client, ending, over):
             await one.begin(here)
-        assert (await ending.post(there, message("ping"))).status == 200
+        for one in (ending, over):
+            assert (await one.post(there, message("ping"))).status == 200
+        assert await over.end(here) == 200
+        with anyio.fail_after(30):
+            while (await over.post(there, message("ping"))).status != 404:
+                await anyio.sleep(0.05)
         await client.ask(here, "logging/setLevel", level="debug")
         redis.kill()
         with anyio.fail_after(30):
@@ -46,6 +51,7 @@ async def test_sessions_go_on_and_catch_up_when_the_store_is_back(redis: RedisSe
         lost = await client.post(here, message("notifications/cancelled", None, requestId=99))
         ended = await ending.end(here)
         still = (await ending.post(there, message("ping"))).status
+        not_again = (await over.post(there, message("ping"))).status
         redis.start()
         with anyio.fail_after(30):
             while await levels(client, there) != ["debug", "error"]:
@@ -60,6 +66,7 @@ async def test_sessions_go_on_and_catch_up_when_the_store_is_back(redis: RedisSe
     assert unknown == []
     assert (lost.status, lost.json()["error"]["code"]) == (503, -32603)
     assert (ended, still) == (503, 200)
+    assert not_again == 404  # it had ended before
 
 
 async def test_a_waiting_call_says_that_it_cannot_be_reached_and_goes_on_afterwards(redis: RedisServer) -> None:
