@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import anyio
@@ -27,9 +28,10 @@ from tests.serve.shared_tasks import (
 )
 from tests.serve.talking import Talk, talking
 from toolweave.errors import RequestError
-from toolweave.jobs import Backend, Job, work_jobs
+from toolweave.jobs import Backend, Job, Retention, work_jobs
 from toolweave.serve import TaskRule, create_mcp_server
 from toolweave.serve._request import Json
+from toolweave.serve._tasks.store import TASKS
 from toolweave.state import MemoryStore
 from toolweave.tools import CallContext
 
@@ -402,3 +404,25 @@ def test_a_server_without_a_backend_or_without_tasks_has_nothing_for_workers(doi
 def test_what_is_done_about_a_lost_task_is_one_of_two_things() -> None:
     with pytest.raises(ValueError, match="on_lost is 'rerun', 'fail' or None, not 'again'"):
         TaskRule("required", on_lost="again")  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize(("retention", "seconds"), [(None, 3_600), (Retention(task_seconds=7), 7)])
+async def test_a_task_is_kept_as_long_as_the_retention_of_the_backend(
+    doings: Doings, retention: Retention | None, seconds: int
+) -> None:
+    store = MemoryStore()
+    server = replica(Backend("memory://", store=store, retention=retention), doings)
+    async with server.running():
+        made = await answered(server, "alice", "tools/call", name="hang")
+        (kept,) = await store.scan(TASKS)
+
+    assert made["ttlMs"] == 1_000 * seconds
+    assert kept.expires_at is not None
+    # while it runs, a little longer, so that its outcome can be read
+    assert seconds - 5 < kept.expires_at - time.time() <= seconds + 61
+
+
+@pytest.mark.parametrize("wrong", [0, -1, float("inf"), float("nan")])
+def test_a_retention_of_tasks_that_is_not_a_time_is_refused(wrong: float) -> None:
+    with pytest.raises(ValueError, match="task_seconds"):
+        Retention(task_seconds=wrong)

@@ -1,4 +1,4 @@
-"""Retention of the data of agents."""
+"""Retention of the data of agents and of the tasks of servers."""
 
 from __future__ import annotations
 
@@ -11,17 +11,21 @@ from toolweave._json_types import as_number
 KEEP_SECONDS = 30 * 86_400.0
 """Seconds that a run is kept after its last change by default."""
 
+TASK_SECONDS = 3_600.0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retention:
-    """The time that the data of agents is kept; the store deletes expired data.
+    """The time that the data of agents and tasks is kept; the store deletes expired data.
 
-    A change is for runs and conversations that are written after it.
+    A change is for runs, conversations and tasks that are written after it.
 
     Attributes:
         run_seconds: Seconds that a run is kept after its last change, with its messages and results.
         conversation_seconds: Seconds that the conversation of a session is kept after its last message; None keeps it
             until it is deleted.
+        task_seconds: Seconds from the start of a task of a server until its result may be deleted. Work that takes
+            longer is cancelled.
 
     Raises:
         TypeError: A value is not a number.
@@ -30,9 +34,11 @@ class Retention:
 
     run_seconds: float = KEEP_SECONDS
     conversation_seconds: float | None = None
+    task_seconds: float = TASK_SECONDS
 
     def __post_init__(self) -> None:
         check_duration("run_seconds", self.run_seconds)
+        check_duration("task_seconds", self.task_seconds)
         if self.conversation_seconds is not None:
             check_duration("conversation_seconds", self.conversation_seconds)
 

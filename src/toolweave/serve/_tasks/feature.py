@@ -17,6 +17,7 @@ import anyio.abc
 
 from toolweave._json_types import as_integer, object_or_empty
 from toolweave.errors import RequestError, StoreError
+from toolweave.jobs._retention import TASK_SECONDS, RetainingBackend
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS
 from toolweave.protocol.input_required import INPUT_RESPONSES
@@ -222,6 +223,14 @@ class TasksFeature:
         if wished is None or wished <= 0:
             return self._ttl_ms
         return min(wished, self._ttl_ms)
+
+
+def task_ttl_ms(backend: object) -> int:
+    """Return the milliseconds that a task is kept, by the retention of a server's backend."""
+    seconds = TASK_SECONDS
+    if isinstance(backend, RetainingBackend) and backend.retention is not None:
+        seconds = backend.retention.task_seconds
+    return max(1, round(1000 * seconds))
 
 
 async def _reached(asked: Awaitable[T]) -> T:

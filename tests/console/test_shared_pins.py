@@ -1,0 +1,98 @@
+"""A new or changed tool is decided once, for all replicas of a gateway, each with a lock file of its own machine."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import toolweave
+from tests.console.browsing import Browser
+from tests.console.conftest import browse, served
+from tests.gateway.running import RunningGateway, gateway, until, write_gateway_config
+
+pytestmark = pytest.mark.slow
+
+LOCK = "toolweave.lock"
+ENV = {"PIN_KEYS": "pins-" + "k" * 32}
+
+
+def pinned(folder: Path, *unknown: str) -> Path:
+    """Write the config of a replica and its pins, without those of some tools."""
+    folder.mkdir(exist_ok=True)
+    config = write_gateway_config(folder, {"kitchen": served("kitchen", pins="block")})
+    done = toolweave("pin", "--config", config, cwd=folder)
+    assert done.code == 0, done.err
+    lock = folder / LOCK
+    known = json.loads(lock.read_text())
+    for name in unknown:
+        del known["servers"]["kitchen"]["tools"][name]
+    lock.write_text(json.dumps(known))
+    return config
+
+
+def tools_in(folder: Path) -> set[str]:
+    """Return the tools that the lock file of a replica has."""
+    return set(json.loads((folder / LOCK).read_text())["servers"]["kitchen"]["tools"])
+
+
+@contextmanager
+def replica(folder: Path, config: Path, redis_url: str) -> Generator[RunningGateway]:
+    """Run a replica of which the others know."""
+    words = ("--redis-env", "PIN_REDIS", "--state-keys-env", "PIN_KEYS", "--wait", "20")
+    with gateway(folder, config, *words, env={**ENV, "PIN_REDIS": redis_url}) as running:
+        yield running
+
+
+def offers(browser: Browser, tool: str) -> bool:
+    """Return whether a replica offers a tool."""
+    return tool in browser.get("/ui/tools").text
+
+
+def test_a_new_tool_that_is_allowed_at_one_replica_is_offered_by_all_and_others_stay_withheld(
+    tmp_path: Path, redis_url: str
+) -> None:
+    folders = [tmp_path / name for name in ("a", "b")]
+    configs = [pinned(folder, "who", "fail") for folder in folders]
+    with ExitStack() as stack:
+        running = [
+            stack.enter_context(replica(folder, config, redis_url))
+            for folder, config in zip(folders, configs, strict=True)
+        ]
+        browsers = [browse(one) for one in running]
+        until(lambda: all("4 differences" in one.get("/ui/pins").text for one in browsers), "the differences")
+        before = [offers(one, "kitchen_who") for one in browsers]
+        form = next(one for one in browsers[0].get("/ui/pins").forms if "seen" in one.fields)
+        allowed = browsers[0].submit(form)
+        until(lambda: all("2 differences" in one.get("/ui/pins").text for one in browsers), "the decision")
+        after = [[offers(one, f"kitchen_{name}") for name in ("who", "fail")] for one in browsers]
+
+    assert before == [False, False]
+    assert "this is pinned now" in allowed.text
+    assert after[0] == after[1]
+    assert sorted(after[0]) == [False, True]
+    assert tools_in(folders[0]) == tools_in(folders[1])
+
+
+def test_a_replica_that_was_down_does_not_offer_what_it_has_not_seen_decided(tmp_path: Path, redis_url: str) -> None:
+    folders = [tmp_path / name for name in ("a", "b")]
+    configs = [pinned(folder, "who") for folder in folders]
+    with replica(folders[0], configs[0], redis_url) as first:
+        browser = browse(first)
+        until(lambda: "1 difference " in browser.get("/ui/pins").text, "the difference")
+        form = next(one for one in browser.get("/ui/pins").forms if "seen" in one.fields)
+        browser.submit(form)
+        assert offers(browser, "kitchen_who")
+        with replica(folders[1], configs[1], redis_url) as second:
+            late = browse(second)
+            until(lambda: "1 difference " in late.get("/ui/pins").text, "the difference at the second replica")
+            withheld = not offers(late, "kitchen_who")
+            again = next(one for one in browser.get("/ui/pins").forms if "seen" in one.fields)
+            browser.submit(again)  # from the console of the other replica
+            until(lambda: offers(late, "kitchen_who"), "the tool at the second replica")
+
+    assert withheld
+    assert tools_in(folders[0]) == tools_in(folders[1])
