@@ -24,6 +24,7 @@ from tests.serve.offered import Doings, doing_server
 from toolweave import CallContext, create_mcp_server
 from toolweave.gateway import Replicas, create_gateway
 from toolweave.gateway._replicas.shared_sessions import SealedSessions
+from toolweave.protocol.jsonrpc import StrictMessage
 from toolweave.serve import BearerAuth, Client, HttpLimits, McpServer
 from toolweave.state import MemoryStore
 
@@ -355,6 +356,41 @@ async def test_what_a_session_is_subscribed_to_is_known_after_its_replica_has_en
 
     assert b"state://one" in said
     assert b"state://two" not in said
+
+
+class MeetingStore(MemoryStore):
+    """A store whose first two readers read before either writes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.readers = 0
+        self.both = anyio.Event()
+
+    async def get(self, collection: str, key: str) -> Any:
+        """Read a document, and wait for the other reader."""
+        found = await super().get(collection, key)
+        self.readers += 1
+        if self.readers == 2:
+            self.both.set()
+        await self.both.wait()
+        return found
+
+
+async def test_what_two_replicas_note_of_a_session_at_once_is_both_known() -> None:
+    store = MeetingStore()
+    uris = {"state://one", "state://two"}
+    with anyio.fail_after(30):
+        async with store:
+            sessions = [SealedSessions(KEYS, Replicas(store, KEYS)) for _ in uris]
+            session_id = sessions[0].issue(Client(version="2025-11-25", conversation="one"), "/mcp")
+            async with anyio.create_task_group() as tasks:
+                for replica, uri in zip(sessions, uris, strict=True):
+                    request = StrictMessage(jsonrpc="2.0", id=1, method="resources/subscribe", params={"uri": uri})
+                    tasks.start_soon(replica.remember, session_id, request)
+            restored = await sessions[0].restore(session_id, None, "/mcp")
+
+    assert restored is not None
+    assert {one.params["uri"] for one in restored.memory if isinstance(one.params, dict)} == uris
 
 
 def test_replicas_that_share_a_store_need_keys() -> None:
