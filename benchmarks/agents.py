@@ -157,7 +157,7 @@ async def request_toolweave(stack: AsyncExitStack) -> Callable[[int], Do]:
     from toolweave import ToolSpec
     from toolweave.models import ModelRequest, OpenAICompatibleModel, UserMessage
     from toolweave.tools import TextContent
-    from toolweave.tools._arguments import encode
+    from toolweave.tools.arguments import encode
 
     specs = [ToolSpec(name=f"tool_{number}", description=DESCRIBED, input_schema=SCHEMA) for number in range(TOOLS)]
     model = OpenAICompatibleModel("http://localhost/v1", model="bench")

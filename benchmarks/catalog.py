@@ -51,7 +51,7 @@ def made(count: int) -> tuple[Any, float]:
 
 async def per_request(server: Any, method: str, params: Callable[[int], dict[str, Any]]) -> float:
     """Return the CPU seconds of one request."""
-    from toolweave.serve._request import Client, Request
+    from toolweave.serve.request import Client, Request
 
     client = Client("2026-07-28")
     begun = time.process_time()
@@ -64,7 +64,7 @@ async def per_request(server: Any, method: str, params: Callable[[int], dict[str
 
 async def measure(count: int) -> dict[str, float]:
     """Return the CPU seconds of each thing that is done with a server of so many tools."""
-    from toolweave.serve._request import Client, Request
+    from toolweave.serve.request import Client, Request
 
     server, start = made(count)
     request = Request(method="tools/list", params={}, client=Client("2026-07-28"), line=Nobody(), id=0)

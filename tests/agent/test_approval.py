@@ -11,8 +11,8 @@ import pytest
 from tests.tools.doubles import Scripted, spec
 from toolweave import Agent, ToolSpec, tool
 from toolweave.agent import Approval, ApprovalGiven, ApprovalRequested, Limits, ResultPolicy, ToolFinished, ToolStarted
-from toolweave.agent._approval import Approvals, Grants
 from toolweave.agent._stored.durable import Durable
+from toolweave.agent.approval import Approvals, Grants
 from toolweave.models import ModelRequest, ScriptedModel, ToolCallPart, ToolMessage, UserMessage, tool_call
 from toolweave.state import MemoryStore
 

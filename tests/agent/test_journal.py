@@ -11,9 +11,9 @@ import pytest
 
 from toolweave import Agent, ModelError, ToolSpec
 from toolweave.agent import RunResult
-from toolweave.agent._approval import Approval, WaitingCall
 from toolweave.agent._journal import Journal, Recorded, RunStart
 from toolweave.agent._questions import NOTHING_ASKED, Asked
+from toolweave.agent.approval import Approval, WaitingCall
 from toolweave.errors import RunError, StoreError
 from toolweave.models import Finished, Message, ScriptedModel, ToolCallPart, ToolMessage, UserMessage, tool_call
 

@@ -1,4 +1,8 @@
-"""The private modules of each room that other rooms import: `python -m tests.architecture.neighbours --write`."""
+"""The modules of each room that other rooms import: `python -m tests.architecture.neighbours --write`.
+
+A module that several rooms import has no underscore: it is a door of its room. The private modules that a neighbour or
+two import are listed in neighbours.json. Neither is a promise to users, which is what the face of a room exports.
+"""
 
 from __future__ import annotations
 
@@ -9,25 +13,37 @@ from typing import TypeAlias
 
 from tests.architecture.source import modules
 
-__all__ = ["LISTED", "Neighbours", "imported", "listed"]
+__all__ = ["LISTED", "MIN_ROOMS", "Neighbours", "imported", "listed", "rooms_by_module"]
 
 LISTED = Path(__file__).with_name("neighbours.json")
 
 Neighbours: TypeAlias = dict[str, list[str]]
 """For each room its modules that others import."""
+MIN_ROOMS = 3
+"""How many other rooms use a module that is a door."""
 
 
-def imported() -> Neighbours:
-    """Return the private modules that other rooms import now."""
+def rooms_by_module() -> dict[str, set[str]]:
+    """Return for each module within a room the other rooms that import it."""
     names = {module.name for module in modules()}
     found: dict[str, set[str]] = {}
     for module in modules():
         for one in module.imports():
             target = one.target if one.target in names else one.target.rpartition(".")[0]
             room, _, inside = target.removeprefix("toolweave.").partition(".")
-            if target in names and room != module.room and inside.startswith("_"):
-                found.setdefault(room, set()).add(inside)
-    return {room: sorted(found[room]) for room in sorted(found)}
+            if target in names and inside and room != module.room:
+                found.setdefault(target, set()).add(module.room)
+    return found
+
+
+def imported() -> Neighbours:
+    """Return the private modules that other rooms import now."""
+    found: dict[str, list[str]] = {}
+    for target in sorted(rooms_by_module()):
+        room, _, inside = target.removeprefix("toolweave.").partition(".")
+        if inside.startswith("_"):
+            found.setdefault(room, []).append(inside)
+    return found
 
 
 def listed() -> Neighbours:

@@ -10,13 +10,13 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["Import", "Module", "modules", "package_folder"]
+__all__ = ["Import", "Module", "is_private", "modules", "package_folder"]
 
 PACKAGE = "toolweave"
 
 
 class Import(NamedTuple):
-    """One imported name: `toolweave.tools._spec` for `from toolweave.tools._spec import ToolSpec`."""
+    """One imported name: `toolweave.tools.spec` for `from toolweave.tools.spec import ToolSpec`."""
 
     target: str
     line: int
@@ -64,6 +64,11 @@ class Module(NamedTuple):
 def _is_import_module(node: ast.Call) -> bool:
     name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
     return name in {"import_module", "__import__"} and bool(node.args)
+
+
+def is_private(name: str) -> bool:
+    """Whether a part of the name of a module begins with an underscore."""
+    return any(part.startswith("_") for part in name.split("."))
 
 
 def package_folder() -> Path:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.architecture.neighbours import imported, listed
-from tests.architecture.source import PACKAGE, Module, modules
+from tests.architecture.neighbours import MIN_ROOMS, imported, listed, rooms_by_module
+from tests.architecture.source import PACKAGE, Module, is_private, modules
 
 ARROWS: dict[str, set[str]] = {
     # room: the rooms it may import beside itself, `errors`, `version` and the modules with an underscore that every
@@ -171,7 +171,7 @@ def test_only_the_sdk_modules_import_the_mcp_sdk() -> None:
     ],
 )
 def test_an_arrow_that_points_up_is_found_wherever_it_hides(source: str) -> None:
-    module = Module("toolweave.tools._spec", Path("spec.py"), source, ast.parse(source))
+    module = Module("toolweave.tools.spec", Path("spec.py"), source, ast.parse(source))
 
     assert len(violations(module)) == 1
 
@@ -210,5 +210,18 @@ def test_a_circle_is_found() -> None:
 
 
 def test_a_room_says_which_of_its_modules_neighbours_may_use() -> None:
-    hint = "import from the face of the room, or list the module: python -m tests.architecture.neighbours --write"
+    hint = (
+        "neighbours.json is the contract between rooms: the private modules that a neighbour may use. Import the name "
+        "from the face of the room, or else list the module: python -m tests.architecture.neighbours --write"
+    )
     assert imported() == listed(), hint
+
+
+def test_a_module_that_several_rooms_import_is_a_door_and_has_no_underscore() -> None:
+    hidden = {
+        name: sorted(rooms)
+        for name, rooms in rooms_by_module().items()
+        if len(rooms) >= MIN_ROOMS and name.count(".") == 2 and is_private(name)
+    }
+
+    assert hidden == {}, "rename these without the underscore and give them `__all__`, or export the name from the face"

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.architecture.source import Module, modules
+from tests.architecture.neighbours import MIN_ROOMS, rooms_by_module
+from tests.architecture.source import Module, is_private, modules
 
 PUBLIC_FOLDERS = {
     "toolweave.protocol": "its modules are namespaces: `methods.TOOLS_CALL`",
@@ -37,26 +38,27 @@ def in_public_folder(name: str) -> bool:
     return any(name == folder or name.startswith(f"{folder}.") for folder in PUBLIC_FOLDERS)
 
 
-def is_private(name: str) -> bool:
-    return any(part.startswith("_") for part in name.split("."))
+def doors() -> set[str]:
+    """Return the modules that have no underscore for the sake of other rooms."""
+    inner = {module.name for module in modules() if module.name.count(".") >= 2}
+    return {name for name in inner - PUBLIC_MODULES if not is_private(name) and not in_public_folder(name)}
 
 
-def test_what_a_room_does_not_export_is_private_by_its_name() -> None:
-    inner = [module.name for module in modules() if module.name.count(".") >= 2]
+def test_a_module_without_an_underscore_is_used_by_several_rooms() -> None:
+    used = rooms_by_module()
 
-    public = [name for name in inner if not is_private(name) and not in_public_folder(name)]
-
-    assert set(public) == PUBLIC_MODULES
+    assert {name for name in doors() if len(used.get(name, ())) < MIN_ROOMS} == set(), "give these an underscore"
 
 
 def imports_of_tests() -> Iterator[tuple[str, str]]:
+    inside = doors()
     for path in sorted(TESTS.rglob("*.py")):
         parts = path.relative_to(TESTS).parts
         room = parts[0] if len(parts) > 1 else ""
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("toolweave."):
                 words = node.module.split(".")
-                if words[1] != room != "docs" and is_private(node.module):
+                if words[1] != room != "docs" and (is_private(node.module) or node.module in inside):
                     yield path.relative_to(TESTS).as_posix(), node.module
 
 

@@ -401,7 +401,7 @@ def test_every_entry_ends_in_one_place_whatever_its_owners_keys_hold(
 ) -> None:
     from toolweave.config._documents import ConfigDocument
     from toolweave.config._expand import Scope
-    from toolweave.config._load import load_document
+    from toolweave.config.load import load_document
 
     document = ConfigDocument(value={"mcpServers": {name: {"command": "x", key: value}}}, path="")
     loaded = load_document(document, Scope(env={}), dialect=dialect_of(Path(path)))

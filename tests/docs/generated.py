@@ -28,7 +28,7 @@ from toolweave.providers._model_apis import MODEL_APIS, UNKNOWN
 from toolweave.providers._profiles import ANCHORED, PROFILES, REGULAR, SchemaProfile, SchemaRules
 from toolweave.providers._strict import MAX_CHARACTERS, MAX_DEPTH, MAX_ENUM, MAX_PROPERTIES
 from toolweave.providers._tool_schemas import GPT_OSS
-from toolweave.schema._normalize import KEYWORDS
+from toolweave.schema.normalize import KEYWORDS
 from toolweave.serve import HttpLimits
 
 __all__ = ["generated"]

@@ -22,9 +22,9 @@ from toolweave.protocol.lenient_results import RESULT_REPAIRS, BareResult
 from toolweave.providers._lowering import RENAMED_ARGUMENT
 from toolweave.providers._wire_tools import MARKED_NAME
 from toolweave.schema import Validator
-from toolweave.schema._fitting import ARGUMENT_REPAIRS, as_fitted
 from toolweave.schema._repair import SCHEMA_REPAIRS
-from toolweave.tools._mcp import tool_result
+from toolweave.schema.fitting import ARGUMENT_REPAIRS, as_fitted
+from toolweave.tools.mcp import tool_result
 
 __all__ = ["REPAIRS", "RESULTS", "argument_examples", "as_received", "repair_rows", "result_examples"]
 

@@ -25,9 +25,9 @@ from toolweave.openapi import OpenApiOptions
 from toolweave.protocol.lenient_results import RESULT_REPAIRS, STRUCTURE_AS_TEXT, TEXT_AS_STRUCTURE
 from toolweave.providers import ToolRules
 from toolweave.schema import Validator
-from toolweave.schema._fitting import as_fitted
+from toolweave.schema.fitting import as_fitted
 from toolweave.serve._server import ServerAbout
-from toolweave.tools._mcp import tool_result
+from toolweave.tools.mcp import tool_result
 
 PAGE = Path(__file__).parents[2] / "docs" / "forgiveness.md"
 CELL = re.compile(r"`([^`]*)`")

@@ -19,7 +19,7 @@ from toolweave import AuthRequiredError, ConnectError, connect_mcp
 from toolweave.oauth import sign_in, token_source
 from toolweave.oauth._addresses import kind_of_address
 from toolweave.oauth._challenges import parse_challenges
-from toolweave.oauth._fetch import FetchFailed, GuardedFetch
+from toolweave.oauth.fetch import FetchFailed, GuardedFetch
 
 INNER = "https://10.0.0.5/x"
 

@@ -8,8 +8,8 @@ from random import Random
 from typing import Any, cast
 
 from toolweave.schema._combining import joined
-from toolweave.schema._limits import local_target
-from toolweave.schema._normalize import types_of
+from toolweave.schema.limits import local_target
+from toolweave.schema.normalize import types_of
 
 __all__ = ["instance"]
 

@@ -19,7 +19,7 @@ from tests.schema.instances import instance
 from toolweave.errors import SchemaError
 from toolweave.providers import LoweredSchema, SchemaProfile, lower
 from toolweave.schema import Validator
-from toolweave.schema._fitting import fitted
+from toolweave.schema.fitting import fitted
 
 __all__ = ["PAGE", "Losses", "measured", "published", "repairs", "schemas_in", "sentence", "table"]
 

@@ -18,7 +18,7 @@ from hypothesis import given, settings
 
 from tests.json_strategies import JSON
 from toolweave.schema import Validator
-from toolweave.schema._fitting import fitted, json_values
+from toolweave.schema.fitting import fitted, json_values
 
 INT = {"type": "integer"}
 TEXT = {"type": "string"}

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from toolweave.errors import SchemaError
 from toolweave.providers import SchemaProfile, lower
 from toolweave.schema import Problem, Validator, describe
-from toolweave.schema._limits import MAX_INSTANCE_DEPTH, MAX_SCHEMA_DEPTH, MAX_SCHEMA_NODES
-from toolweave.schema._problems import MAX_PROBLEMS, path_text
+from toolweave.schema.limits import MAX_INSTANCE_DEPTH, MAX_SCHEMA_DEPTH, MAX_SCHEMA_NODES
+from toolweave.schema.problems import MAX_PROBLEMS, path_text
 
 SEARCH = {
     "type": "object",

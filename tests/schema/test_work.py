@@ -13,9 +13,9 @@ import pytest
 from tests.connect.scripted import legacy_answer
 from tests.connect.targets import ChannelServer, Json, connected, initialized
 from toolweave import ErrorKind
-from toolweave.schema._limits import MAX_STEPS
-from toolweave.schema._problems import MAX_PROBLEMS, describe
-from toolweave.schema._validate import Validator
+from toolweave.schema.limits import MAX_STEPS
+from toolweave.schema.problems import MAX_PROBLEMS, describe
+from toolweave.schema.validate import Validator
 
 pytestmark = pytest.mark.slow
 

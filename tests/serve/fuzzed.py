@@ -6,8 +6,8 @@ from typing import Any, cast
 
 from toolweave.errors import RequestError
 from toolweave.serve._offers import pagination
-from toolweave.serve._request import Client, Request
 from toolweave.serve._request_state import StateSigner
+from toolweave.serve.request import Client, Request
 
 SIGNER = StateSigner([b"k" * 32])
 NO_REPLIES = cast("Any", None)  # nothing is sent in reply

@@ -8,7 +8,7 @@ from typing import Any
 from toolweave.errors import RequestError
 from toolweave.protocol.versions import MODERN_VERSION
 from toolweave.serve import McpServer
-from toolweave.serve._request import Client, Json, Request
+from toolweave.serve.request import Client, Json, Request
 
 __all__ = ["EVERYTHING", "Peer"]
 

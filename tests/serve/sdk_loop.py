@@ -30,8 +30,8 @@ from toolweave.protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO
 from toolweave.protocol.versions import MODERN_VERSION
 from toolweave.serve._endpoint import Endpoint
 from toolweave.serve._http.asgi import VisibleHeaders
-from toolweave.serve._request import ChangeSubscriptions, Client, Json, Request, principal_of
 from toolweave.serve._task_spawner import SpawnsTasks, TaskSpawner
+from toolweave.serve.request import ChangeSubscriptions, Client, Json, Request, principal_of
 
 _log = logging.getLogger("tests.serve")
 

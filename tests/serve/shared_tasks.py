@@ -16,8 +16,8 @@ from toolweave import tool
 from toolweave.errors import RequestError
 from toolweave.jobs import Backend, WorkBackend
 from toolweave.serve import McpServer, TaskRule, create_mcp_server
-from toolweave.serve._request import Client, Json, Request
 from toolweave.serve._tasks import TaskSupport
+from toolweave.serve.request import Client, Json, Request
 from toolweave.tools import CallContext, Elicitation
 
 __all__ = [

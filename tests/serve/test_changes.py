@@ -13,8 +13,8 @@ import pytest
 from toolweave.errors import RequestError
 from toolweave.serve._changes import Changes, Topic
 from toolweave.serve._endpoint import Endpoint
-from toolweave.serve._request import Client, Json, Request
 from toolweave.serve._subscriptions import Listen
+from toolweave.serve.request import Client, Json, Request
 from toolweave.tools import ToolRegistry
 
 TOOLS = "notifications/tools/list_changed"

@@ -16,7 +16,7 @@ from toolweave.protocol.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION
 from toolweave.serve import McpServer, create_mcp_server
 from toolweave.serve._duplex.conversation import Conversation
 from toolweave.serve._endpoint import Endpoint
-from toolweave.serve._request import Method, Request
+from toolweave.serve.request import Method, Request
 from toolweave.testing import MemoryServer
 
 VERSIONS = [MODERN, "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"]

@@ -12,8 +12,8 @@ import pytest
 from tests.serve.lines import Peer
 from toolweave.errors import RequestError
 from toolweave.serve import McpServer, create_mcp_server
-from toolweave.serve._request import Json
 from toolweave.serve._request_context import HandlerRunner
+from toolweave.serve.request import Json
 from toolweave.tools import CallContext, Elicitation, Roots, Sampling
 
 NAME = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}

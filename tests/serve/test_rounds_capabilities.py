@@ -9,7 +9,7 @@ import pytest
 from tests.serve.lines import EVERYTHING, Peer
 from toolweave.errors import RequestError
 from toolweave.serve import McpServer, create_mcp_server
-from toolweave.serve._request import Json
+from toolweave.serve.request import Json
 from toolweave.tools import CallContext, Elicitation, Roots, Sampling
 
 

@@ -12,8 +12,8 @@ from tests.clocks import Clock
 from tests.serve.lines import Peer
 from toolweave.errors import RequestError
 from toolweave.serve import create_mcp_server
-from toolweave.serve._request import Json, Request
 from toolweave.serve._request_state import StateSigner
+from toolweave.serve.request import Json, Request
 from toolweave.tools import CallContext
 
 OLD = b"o" * 32

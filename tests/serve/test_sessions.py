@@ -12,8 +12,8 @@ from tests.serve.carriers import ERAS, connected
 from tests.serve.serving import served_http
 from toolweave import CallContext, ToolError, connect_mcp, create_mcp_server, tool
 from toolweave.serve import BearerAuth, McpServer, SessionRules
-from toolweave.serve._request import Client
 from toolweave.serve._sessions import ClientSessions, Sessions
+from toolweave.serve.request import Client
 from toolweave.state import Document, MemoryStore, SqliteStore, Store
 
 FIRST = "the-first-of-all-tokens"

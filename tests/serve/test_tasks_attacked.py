@@ -12,9 +12,9 @@ from tests.clocks import Clock
 from tests.serve.shared_tasks import accept
 from tests.serve.till import Frail, Jobs, Till
 from toolweave.errors import RequestError, StoreError
-from toolweave.serve._request import Json
 from toolweave.serve._tasks.remote import RemoteTasks
 from toolweave.serve._tasks.store import REFUSED_SECONDS, TASK_NOTES, TASKS, StoreSemaphore, TaskStore
+from toolweave.serve.request import Json
 from toolweave.state import Change, Document, MemoryStore, RedisStore
 
 FULL = "no more tasks can be taken on now; try again later"

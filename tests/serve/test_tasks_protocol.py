@@ -18,11 +18,11 @@ from toolweave.protocol.meta import CLIENT_CAPABILITIES, SUBSCRIPTION_ID
 from toolweave.serve import TaskRule
 from toolweave.serve._changes import Changes
 from toolweave.serve._endpoint import Endpoint
-from toolweave.serve._request import Client, Json, Request
 from toolweave.serve._request_context import HandlerRunner
 from toolweave.serve._subscriptions import Listen
 from toolweave.serve._tasks import LocalTasks, TasksFeature, TaskSupport
 from toolweave.serve._tools import Tools
+from toolweave.serve.request import Client, Json, Request
 from toolweave.state import MemoryStore
 from toolweave.tools import CallContext, Elicitation, ToolRegistry
 

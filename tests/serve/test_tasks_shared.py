@@ -30,8 +30,8 @@ from tests.serve.talking import Talk, talking
 from toolweave.errors import RequestError
 from toolweave.jobs import Backend, Job, Retention, work_jobs
 from toolweave.serve import TaskRule, create_mcp_server
-from toolweave.serve._request import Json
 from toolweave.serve._tasks.store import TASKS
+from toolweave.serve.request import Json
 from toolweave.state import MemoryStore
 from toolweave.tools import CallContext
 

@@ -18,11 +18,11 @@ from tests.serve.task_worker import REDELIVERY, server
 from tests.serve.till import Till
 from toolweave.errors import RequestError, StoreError
 from toolweave.jobs import Backend, Job, JobWorker, Reschedule
-from toolweave.serve._request import Client, Json, Request
 from toolweave.serve._request_context import HandlerRunner
 from toolweave.serve._tasks.store import TASK_NOTES, TASKS, TaskStore
 from toolweave.serve._tasks.worker import TaskJobs
 from toolweave.serve._tools import Tools
+from toolweave.serve.request import Client, Json, Request
 from toolweave.state import RedisStore
 from toolweave.tools import ToolRegistry
 

@@ -13,7 +13,6 @@ from toolweave.errors import StoreError
 from toolweave.jobs import Handler, Job, JobWorker
 from toolweave.serve._changes import Changes
 from toolweave.serve._endpoint import Endpoint
-from toolweave.serve._request import Client, Json, Request
 from toolweave.serve._request_context import HandlerRunner
 from toolweave.serve._subscriptions import Listen
 from toolweave.serve._tasks import TasksFeature
@@ -21,6 +20,7 @@ from toolweave.serve._tasks.remote import RemoteTasks
 from toolweave.serve._tasks.store import TASKS, TaskStore
 from toolweave.serve._tasks.worker import TaskJobs
 from toolweave.serve._tools import Tools
+from toolweave.serve.request import Client, Json, Request
 from toolweave.state import Change, Document, MemoryStore, Put
 from toolweave.tools import ToolRegistry
 

@@ -18,7 +18,7 @@ from tests.redis_server import NO_SERVER, RedisServer
 from toolweave.errors import StoreError
 from toolweave.state import Document, MemoryStore, RedisStore, SqliteStore, Store
 from toolweave.state._sqlite import default_path
-from toolweave.state._store import ListableStore
+from toolweave.state.store import ListableStore
 
 StoreMaker = Callable[[Clock], Store]
 

@@ -8,7 +8,7 @@ from typing import Self
 
 from toolweave import CallContext, ToolCall, ToolResult, ToolsChanged, ToolSpec
 from toolweave.tools import ToolSnapshot
-from toolweave.tools._toolset import Listeners, Unsubscribe
+from toolweave.tools.toolset import Listeners, Unsubscribe
 
 __all__ = ["Scripted", "spec"]
 

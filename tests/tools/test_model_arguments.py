@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolweave.tools._arguments import json_text, read_arguments, wire_id
+from toolweave.tools.arguments import json_text, read_arguments, wire_id
 
 JSON = st.recursive(
     st.none()

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from toolweave import ToolSpec
 from toolweave.tools import NameMap, ToolName, aliases, expose
-from toolweave.tools._names import free_name, selected, unknown_tool
+from toolweave.tools.names import free_name, selected, unknown_tool
 
 LEGAL = re.compile(r"^[A-Za-z_][A-Za-z0-9_-]{0,63}$")
 

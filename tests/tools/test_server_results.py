@@ -9,7 +9,7 @@ from hypothesis import given
 
 from tests.json_strategies import OBJECTS
 from toolweave import ProtocolError, ToolResult
-from toolweave.tools._mcp import tool_result
+from toolweave.tools.mcp import tool_result
 
 DATA = "AAEC" * 30
 LINES = f"{DATA[:76]}\n{DATA[76:]}"

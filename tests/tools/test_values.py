@@ -16,7 +16,7 @@ import pytest
 
 from toolweave import ErrorKind, ImageContent, TextContent, ToolError, ToolResult, tool
 from toolweave.tools import AudioContent, CallContext, EmbeddedResource, ResourceLink, ToolCall
-from toolweave.tools._media import LARGEST, File
+from toolweave.tools.media import LARGEST, File
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 8
 PDF = b"%PDF-1.7 \xff"

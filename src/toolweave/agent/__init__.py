@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from toolweave.agent._approval import Approval, Approvals, Confirm, WaitingCall, WaitingQuestion
     from toolweave.agent._events import (
         ApprovalGiven,
         ApprovalRequested,
@@ -52,6 +51,7 @@ if TYPE_CHECKING:
     from toolweave.agent._workers.spawn import SpawnTools, spawn_tools
     from toolweave.agent._workers.submit import SubmittedRun
     from toolweave.agent._workers.worker import resubmit_runs, run_handlers, work_runs
+    from toolweave.agent.approval import Approval, Approvals, Confirm, WaitingCall, WaitingQuestion
     from toolweave.tools import ResultPolicy
 else:
     from toolweave._lazy import lazy_exports
@@ -60,7 +60,7 @@ else:
         __name__,
         {
             ".tools._truncation": ("ResultPolicy",),
-            "_approval": (
+            "approval": (
                 "Approval",
                 "Approvals",
                 "Confirm",

@@ -12,9 +12,9 @@ from enum import Enum
 from typing import Any, Literal, TypeAlias
 
 from toolweave._json_types import JsonObject
-from toolweave.agent._approval import Approval, Attended, StoredConfirm, WaitingCall
 from toolweave.agent._events import RunResult
 from toolweave.agent._questions import NOTHING_ASKED, Asked
+from toolweave.agent.approval import Approval, Attended, StoredConfirm, WaitingCall
 from toolweave.errors import ErrorKind, ToolError
 from toolweave.models import Finished, Message, ToolCallPart, Usage
 from toolweave.tools import ToolResult, ToolSpec

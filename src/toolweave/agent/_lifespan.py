@@ -26,8 +26,8 @@ import anyio.abc
 
 from toolweave._backoff import backoff
 from toolweave.tools import Toolset
-from toolweave.tools._keep_trying import keep_trying, needs_person
-from toolweave.tools._owner_loop import described, running_loop
+from toolweave.tools.keep_trying import keep_trying, needs_person
+from toolweave.tools.owner_loop import described, running_loop
 
 _log = logging.getLogger("toolweave.agent")
 CLOSE_SECONDS = 15.0

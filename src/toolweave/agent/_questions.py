@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 import anyio
 
 from toolweave._json_types import JsonObject
-from toolweave.agent._approval import Approvals, WaitingQuestion
+from toolweave.agent.approval import Approvals, WaitingQuestion
 from toolweave.errors import RunError
 from toolweave.protocol.client_requests import ElicitationRequest, ElicitationResult
 from toolweave.tools._call_questions import filled_form

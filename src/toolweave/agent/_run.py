@@ -16,7 +16,6 @@ from typing import Any, Generic, Self, cast
 import anyio
 
 from toolweave.agent import _events as events
-from toolweave.agent._approval import Approval, Approvals, Attended
 from toolweave.agent._events import Event, OutT_co, RunResult, RunStatus
 from toolweave.agent._lifespan import CLOSE_SECONDS, LifespanPeriod
 from toolweave.agent._loop.agent_tools import AgentTools
@@ -24,6 +23,7 @@ from toolweave.agent._loop.run_loop import RunLoop
 from toolweave.agent._loop.runtime import AgentRuntime, RunRequest
 from toolweave.agent._option_checks import ATTENDED, attended_error
 from toolweave.agent._questions import GivenAnswer, RunQuestions
+from toolweave.agent.approval import Approval, Approvals, Attended
 from toolweave.errors import RunError
 from toolweave.models import ToolCallPart, Usage
 

@@ -18,7 +18,7 @@ from typing import Any
 from toolweave._json_types import Json, JsonObject, array_or_empty, as_number, as_object, object_or_empty, text_entries
 from toolweave._value import Value
 from toolweave.cli._exit_codes import CommandError, ExitCode
-from toolweave.schema._normalize import types_of, views
+from toolweave.schema.normalize import types_of, views
 
 _PAIR = r"(?s)(?P<key>[^=]*?)(?P<sign>:=|=)(?P<value>.*)"
 _TRUE = frozenset({"true", "yes", "on", "1"})

@@ -275,7 +275,7 @@ def remember_published(names: Sequence[str]) -> None:
     """Keep names of the registry for completion, the newest first, in the user's cache folder."""
     import json  # as late as the cache is written
 
-    from toolweave.config._trust import write_privately
+    from toolweave.config.trust import write_privately
 
     # The newest first, without repeats: the oldest are dropped when there are too many.
     known = dict.fromkeys([*filter(_PUBLISHED.fullmatch, names), *published_names("")])

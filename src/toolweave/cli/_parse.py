@@ -152,7 +152,7 @@ def _place(command: Command, free: Sequence[str], given: dict[str, list[str]]) -
         elif one.required:
             raise CommandError(f"Missing argument {declared.metavar}")
     if left:
-        from toolweave.config._secret_args import mask_args  # only a slip needs it
+        from toolweave.config.secret_args import mask_args  # only a slip needs it
 
         (masked,) = mask_args(left[:1])
         raise CommandError(f"unexpected argument {masked!r}")

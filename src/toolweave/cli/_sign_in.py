@@ -20,9 +20,9 @@ from toolweave.oauth import (
     default_token_store,
     resource_of,
 )
-from toolweave.oauth._fetch import FetchFailed, GuardedFetch
-from toolweave.oauth._metadata import protected_resource_urls
 from toolweave.oauth._sign_in_status import sign_in_text
+from toolweave.oauth.fetch import FetchFailed, GuardedFetch
+from toolweave.oauth.metadata import protected_resource_urls
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

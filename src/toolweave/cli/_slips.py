@@ -297,7 +297,7 @@ def _of_group(word: str, known: Sequence[str]) -> str | None:
 
 def shown(words: Sequence[str]) -> str:
     """Return words as a shell takes them, with the secrets in them masked."""
-    from toolweave.config._secret_args import mask_args  # only a slip needs it
+    from toolweave.config.secret_args import mask_args  # only a slip needs it
 
     return shlex.join(mask_args(words))
 

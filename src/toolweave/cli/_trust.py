@@ -58,7 +58,7 @@ def write_trusted(file: Path, text: str) -> None:
     """
     from toolweave.config import content_digest  # late, as above
     from toolweave.config._jsonc import parse_json
-    from toolweave.config._trust import write_privately
+    from toolweave.config.trust import write_privately
 
     try:
         write_privately(file, text.encode())

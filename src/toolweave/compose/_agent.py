@@ -30,7 +30,6 @@ from toolweave.agent import (
     WaitingPolicy,
     current_run,
 )
-from toolweave.agent._approval import Attended, Grants, checked_confirm
 from toolweave.agent._events import OutT_co
 from toolweave.agent._idempotency import run_id_of
 from toolweave.agent._lifespan import AgentLifespan, LifespanPeriod
@@ -46,6 +45,7 @@ from toolweave.agent._stored.session_queue import hold_session
 from toolweave.agent._tool import KeepConversation, agent_tool
 from toolweave.agent._workers.resume import resume
 from toolweave.agent._workers.submit import submit_message
+from toolweave.agent.approval import Attended, Grants, checked_confirm
 from toolweave.compose._agent_options import AgentOptions, SendOptions, check_options, model_of
 from toolweave.compose._component_hooks import ComponentHooks
 from toolweave.compose._mcp_tools import McpTools
@@ -57,7 +57,7 @@ from toolweave.state import Store
 from toolweave.tools import CallContext, ResultPolicy, Tool, Toolset
 from toolweave.tools._call import NO_CONTEXT
 from toolweave.tools._portal import PORTAL
-from toolweave.tools._sources import UnopenedTools
+from toolweave.tools.sources import UnopenedTools
 
 _log = logging.getLogger("toolweave.compose")
 

@@ -6,15 +6,15 @@ from collections.abc import Iterable
 from typing import Any, Literal, TypedDict
 
 from toolweave.agent import Confirm, History, Limits, OnUnknown, WaitingPolicy
-from toolweave.agent._approval import Attended
 from toolweave.agent._loop.agent_tools import ToolLike
 from toolweave.agent._option_checks import UNKNOWN_POLICIES
+from toolweave.agent.approval import Attended
 from toolweave.jobs import Retention, WorkBackend
 from toolweave.models import Model, ModelSettings
 from toolweave.state import Store
-from toolweave.state._checks import check_store
+from toolweave.state.checks import check_store
 from toolweave.tools import CallContext, ResultPolicy
-from toolweave.tools._option_checks import check_choice, check_type
+from toolweave.tools.option_checks import check_choice, check_type
 
 
 class AgentOptions(TypedDict, total=False):

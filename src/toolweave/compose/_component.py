@@ -10,7 +10,7 @@ from toolweave.compose._pool import McpPool
 from toolweave.config import ServerConfig
 from toolweave.errors import ErrorKind, ToolError
 from toolweave.hub import DiscoveredTools, McpClient
-from toolweave.tools._names import unknown_tool
+from toolweave.tools.names import unknown_tool
 
 
 class McpComponent:

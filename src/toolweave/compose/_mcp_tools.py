@@ -33,8 +33,8 @@ from toolweave.tools import (
     Unsubscribe,
     traced,
 )
-from toolweave.tools._names import given_names
-from toolweave.tools._toolset import Listeners
+from toolweave.tools.names import given_names
+from toolweave.tools.toolset import Listeners
 
 if TYPE_CHECKING:
     from toolweave.agent import Run, RunResult

@@ -18,7 +18,7 @@ from toolweave.config import ServerConfig
 from toolweave.errors import AuthRequiredError, ConfigError, ConnectionClosedError, RequestTimeoutError
 from toolweave.hub import Hub
 from toolweave.hub._hub import McpConnection
-from toolweave.tools._option_checks import check_type
+from toolweave.tools.option_checks import check_type
 
 _Identity: TypeAlias = tuple[str, tuple[str, ...], ServerConfig]
 """The principal, the scopes and the settings of a connection: the first two distinguish those of one server quickly."""

@@ -10,7 +10,7 @@ from typing import Any
 from toolweave.compose._agent import Agent
 from toolweave.models import Model
 from toolweave.tools import Toolset, ToolSource, ToolSpec, as_toolset, filtered
-from toolweave.tools._names import unknown_tool
+from toolweave.tools.names import unknown_tool
 
 _log = logging.getLogger("toolweave.compose")
 

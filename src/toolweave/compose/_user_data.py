@@ -24,14 +24,14 @@ from toolweave.middleware._user_lines import audit_principals, erase_lines, limi
 from toolweave.oauth import TokenRecord, TokenStore
 from toolweave.oauth._stores.shared_store import TOKENS
 from toolweave.oauth._stores.user_records import token_documents
-from toolweave.serve._request import issuer_of, principal_name, principal_of
 from toolweave.serve._sessions import SESSIONS
 from toolweave.serve._user_documents import task_owners, user_documents
+from toolweave.serve.request import issuer_of, principal_name, principal_of
 from toolweave.state import Delete, Store, iter_documents
-from toolweave.state._checks import check_store
-from toolweave.state._deletions import deletions, write_deletions
-from toolweave.state._store import CompactableStore, ListableStore
-from toolweave.tools._option_checks import check_kinds, list_of
+from toolweave.state.checks import check_store
+from toolweave.state.deletions import deletions, write_deletions
+from toolweave.state.store import CompactableStore, ListableStore
+from toolweave.tools.option_checks import check_kinds, list_of
 
 T = TypeVar("T")
 

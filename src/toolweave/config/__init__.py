@@ -18,19 +18,19 @@ from toolweave.config._entry_types import (
     McpStdioConfig,
     McpTransport,
 )
-from toolweave.config._load import content_digest, load_config
 from toolweave.config._loaded import ConfigEntry, EntryStatus, LoadedConfig, LoadedFile, merge_loaded
 from toolweave.config._merge import merge_config, normalize_config
 from toolweave.config._model import HeadersSource, ServerConfig, known_transports, register_transport_name
 from toolweave.config._naming import program_name
 from toolweave.config._oauth import OAuth, OAuthGrant, OAuthIdentity, OAuthSecret
 from toolweave.config._secret import Secret, looks_secret, reveal
-from toolweave.config._secret_args import without_user_info
 from toolweave.config._shaping import ArgumentRule, ShapeRule
 from toolweave.config._source import Source
 from toolweave.config._timeouts import Timeouts
-from toolweave.config._trust import TrustedFiles
-from toolweave.config._validation import is_loopback
+from toolweave.config.load import content_digest, load_config
+from toolweave.config.secret_args import without_user_info
+from toolweave.config.trust import TrustedFiles
+from toolweave.config.validation import is_loopback
 
 __all__ = [
     "ArgumentRule",

@@ -11,8 +11,8 @@ from pathlib import Path
 from toolweave._json_types import Json, JsonObject, as_object, object_or_empty, without_members
 from toolweave.config._auth import Auth
 from toolweave.config._secret import reveal
-from toolweave.config._validation import check_object, check_text, check_url
 from toolweave.config._value_readers import read_flag
+from toolweave.config.validation import check_object, check_text, check_url
 from toolweave.errors import ConfigError
 
 _AUTH = "TOOLWEAVE_API_TOKEN"

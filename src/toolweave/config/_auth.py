@@ -12,8 +12,8 @@ from toolweave._json_types import Json, JsonObject, as_object
 from toolweave._value import Value
 from toolweave.config._oauth import OAuth
 from toolweave.config._secret import Secret, reveal, wrap
-from toolweave.config._secret_args import secrets_in_options
-from toolweave.config._validation import check_headers, check_object, check_text, kind_of
+from toolweave.config.secret_args import secrets_in_options
+from toolweave.config.validation import check_headers, check_object, check_text, kind_of
 from toolweave.errors import ConfigError
 
 AuthType = Literal["bearer", "api_key", "custom", "oauth"]

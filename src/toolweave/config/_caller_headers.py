@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from toolweave._json_types import JsonObject
-from toolweave.config._validation import HEADER_NAME, check_text, is_name
+from toolweave.config.validation import HEADER_NAME, check_text, is_name
 from toolweave.errors import ConfigError
 
 _CREDENTIALS = frozenset(

@@ -19,10 +19,10 @@ from toolweave.config._expand import Scope
 from toolweave.config._locate import SECTIONS, find_servers
 from toolweave.config._model import WEBSOCKET_DEPRECATED, ServerConfig, read_fields_with, warn_deprecated
 from toolweave.config._naming import name_from_command, name_from_url
-from toolweave.config._secret_args import secrets_in
 from toolweave.config._source import Source
 from toolweave.config._timeouts import Timeouts
-from toolweave.config._validation import kind_of
+from toolweave.config.secret_args import secrets_in
+from toolweave.config.validation import kind_of
 from toolweave.errors import ConfigError
 
 _LOG = logging.getLogger(__name__)

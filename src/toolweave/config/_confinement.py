@@ -9,7 +9,7 @@ import msgspec
 
 from toolweave._json_types import Json, JsonObject, as_integer
 from toolweave._value import Value
-from toolweave.config._validation import check_choice, check_flag, check_object, check_texts, suggestion
+from toolweave.config.validation import check_choice, check_flag, check_object, check_texts, suggestion
 from toolweave.errors import ConfigError
 
 

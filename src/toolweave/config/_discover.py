@@ -13,8 +13,8 @@ from toolweave._json_types import JsonObject
 from toolweave._value import Value
 from toolweave.config._documents import MAX_BYTES
 from toolweave.config._expand import Scope, home_directory
-from toolweave.config._load import load_file
 from toolweave.config._loaded import PROJECT, LoadedConfig, merge_loaded
+from toolweave.config.load import load_file
 from toolweave.errors import ConfigError
 
 _ROOTS = (".git", ".hg", ".jj")

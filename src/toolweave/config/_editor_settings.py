@@ -12,7 +12,7 @@ from toolweave._json_types import Json, JsonObject, as_object
 from toolweave.config._confinement import Sandbox
 from toolweave.config._model import ServerConfig
 from toolweave.config._tool_filters import ANY_TOOL, FILTER_WORDS, without
-from toolweave.config._validation import check_choice, check_object, check_texts, suggestion
+from toolweave.config.validation import check_choice, check_object, check_texts, suggestion
 from toolweave.errors import ConfigError
 
 TOOL_SETTINGS = "tool_settings"

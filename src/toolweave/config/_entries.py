@@ -38,8 +38,8 @@ from toolweave.config._secret import Secret
 from toolweave.config._shaping import read_shape, with_secrets
 from toolweave.config._source import Source, error_at
 from toolweave.config._tool_filters import FILTER_WORDS, read_filters
-from toolweave.config._validation import check_object, check_text, check_texts
 from toolweave.config._value_readers import read_flag, read_pairs, read_value
+from toolweave.config.validation import check_object, check_text, check_texts
 from toolweave.errors import ConfigError
 
 SSE_DEPRECATED = "transport 'sse' is deprecated by the protocol; 'http' falls back to it where a server needs it"

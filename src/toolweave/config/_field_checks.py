@@ -19,7 +19,7 @@ from toolweave.config._shaping import read_shape
 from toolweave.config._source import Source
 from toolweave.config._timeouts import Timeouts
 from toolweave.config._tool_filters import ANY_TOOL
-from toolweave.config._validation import (
+from toolweave.config.validation import (
     Check,
     check_choice,
     check_env,

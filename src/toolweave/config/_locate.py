@@ -15,7 +15,7 @@ from toolweave.config._editor_settings import is_unknown_protection
 from toolweave.config._entries import looks_like_entry
 from toolweave.config._jsonc import KeyPath
 from toolweave.config._keys import snake_case
-from toolweave.config._validation import is_misspelt, kind_of
+from toolweave.config.validation import is_misspelt, kind_of
 from toolweave.errors import ConfigError
 
 SECTIONS: tuple[KeyPath, ...] = (

@@ -10,7 +10,7 @@ from toolweave._json_types import Json, JsonObject, as_array, object_or_empty, w
 from toolweave.config._entries import merge_layers, read_arguments
 from toolweave.config._expand import Scope
 from toolweave.config._model import ServerConfig, canonical_transport
-from toolweave.config._validation import check_object
+from toolweave.config.validation import check_object
 from toolweave.errors import ConfigError
 
 _log = logging.getLogger(__name__)

@@ -22,12 +22,12 @@ from toolweave.config._confinement import ResourceLimits, Sandbox
 from toolweave.config._field_checks import FIELD_CHECKS
 from toolweave.config._naming import installs_first
 from toolweave.config._secret import Secret, looks_secret, reveal, split_user_info, wrap
-from toolweave.config._secret_args import mask_args, mask_options, mask_url, secrets_in, secrets_in_options
 from toolweave.config._server_settings import ServerSettings
 from toolweave.config._shaping import ShapeRule
 from toolweave.config._source import Source, error_at
 from toolweave.config._timeouts import Timeouts
-from toolweave.config._validation import check_text, check_url, is_loopback
+from toolweave.config.secret_args import mask_args, mask_options, mask_url, secrets_in, secrets_in_options
+from toolweave.config.validation import check_text, check_url, is_loopback
 from toolweave.errors import ConfigError
 
 BUILT_IN_TRANSPORTS = ("stdio", "http", "sse", "inprocess")

@@ -14,7 +14,7 @@ from toolweave._json_types import Json, JsonObject, as_integer, as_number, text_
 from toolweave._value import Value
 from toolweave.config._keys import snake_case
 from toolweave.config._secret import Secret, wrap
-from toolweave.config._validation import (
+from toolweave.config.validation import (
     Check,
     check_choice,
     check_flag,

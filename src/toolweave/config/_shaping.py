@@ -16,7 +16,7 @@ from toolweave._json_types import Json, JsonObject, as_sequence
 from toolweave._masking import MASK
 from toolweave._value import Value
 from toolweave.config._secret import Secret, looks_secret, reveal
-from toolweave.config._validation import (
+from toolweave.config.validation import (
     Check,
     check_choice,
     check_flag,

@@ -8,7 +8,7 @@ import msgspec
 
 from toolweave._json_types import JsonObject
 from toolweave._value import Value
-from toolweave.config._validation import check_seconds
+from toolweave.config.validation import check_seconds
 from toolweave.errors import ConfigError
 
 _MAY_BE_NONE = ("connect", "probe", "call_total")

@@ -12,7 +12,7 @@ from datetime import date
 from typing import Any
 
 from toolweave._json_types import as_array, as_number, as_object, as_sequence
-from toolweave.config._validation import kind_of
+from toolweave.config.validation import kind_of
 from toolweave.errors import ConfigError
 
 _FLAG_WORDS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False, "": False}

@@ -25,13 +25,13 @@ from toolweave.errors import ErrorKind, SchemaError, ToolError
 from toolweave.protocol.eras import RESULT, WRAP_MARK
 from toolweave.protocol.skipped_parts import SkippedPart, skipped_parts_in
 from toolweave.schema import Validator
-from toolweave.schema._fitting import fitted
 from toolweave.schema._pydantic_models import loader_for_schema
 from toolweave.schema._type_loader import TypeLoader
+from toolweave.schema.fitting import fitted
 from toolweave.tools import CallContext, ToolResult, ToolsChanged, ToolSnapshot, ToolSpec
-from toolweave.tools._names import ANY_TOOL, selected, unmatched
-from toolweave.tools._result import invalid_input
-from toolweave.tools._spec import is_destructive
+from toolweave.tools.names import ANY_TOOL, selected, unmatched
+from toolweave.tools.result import invalid_input
+from toolweave.tools.spec import is_destructive
 
 if TYPE_CHECKING:
     from toolweave.definitions._argument_rules import ShapedCalls

@@ -12,7 +12,7 @@ from typing import Any, Generic, Self, TypeVar
 
 import anyio
 
-from toolweave.tools._owner_loop import running_loop
+from toolweave.tools.owner_loop import running_loop
 
 
 class Openable(ABC):

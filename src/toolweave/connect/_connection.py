@@ -59,8 +59,8 @@ from toolweave.tools import (
     ToolSnapshot,
     Unsubscribe,
 )
-from toolweave.tools._names import unknown_tool
-from toolweave.tools._option_checks import check_type, type_error
+from toolweave.tools.names import unknown_tool
+from toolweave.tools.option_checks import check_type, type_error
 
 _SHOWN_PROBLEMS = 20
 

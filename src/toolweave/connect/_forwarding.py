@@ -19,7 +19,7 @@ from toolweave.connect._output_check import checked_result
 from toolweave.connect._session import ClientDeclaration, OnNotification
 from toolweave.protocol import methods
 from toolweave.protocol.tasks import is_task
-from toolweave.tools._mcp import tool_result
+from toolweave.tools.mcp import tool_result
 
 
 class ForwardedRequest(msgspec.Struct, frozen=True, kw_only=True):

@@ -20,8 +20,8 @@ from toolweave.protocol.eras import RESULT
 from toolweave.protocol.lenient_results import STRUCTURE_AS_TEXT, TEXT_AS_STRUCTURE
 from toolweave.schema import Validator, describe
 from toolweave.tools import ToolResult, ToolSpec
-from toolweave.tools._mcp import tool_result
-from toolweave.tools._result import OUTPUT_MISMATCH_META
+from toolweave.tools.mcp import tool_result
+from toolweave.tools.result import OUTPUT_MISMATCH_META
 
 _log = logging.getLogger("toolweave.connect")
 _MAX_NOTE = 500

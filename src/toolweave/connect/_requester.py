@@ -46,9 +46,9 @@ from toolweave.protocol.codes import HEADER_MISMATCH, INVALID_PARAMS, URL_ELICIT
 from toolweave.protocol.component_meta import VERSION
 from toolweave.tools import CallContext, CallQuestions, Progress, ToolResult, ToolsChanged
 from toolweave.tools._call_questions import is_resumed
-from toolweave.tools._mcp import tool_result
-from toolweave.tools._result import typed
-from toolweave.tools._spec import is_repeatable
+from toolweave.tools.mcp import tool_result
+from toolweave.tools.result import typed
+from toolweave.tools.spec import is_repeatable
 
 _log = logging.getLogger("toolweave.connect")
 

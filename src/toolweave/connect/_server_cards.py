@@ -7,7 +7,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from toolweave._json_types import Json
 from toolweave._value import Value
-from toolweave.oauth._fetch import FetchedAnswer, FetchFailed, GuardedFetch, quoted, shown_url
+from toolweave.oauth.fetch import FetchedAnswer, FetchFailed, GuardedFetch, quoted, shown_url
 from toolweave.protocol.server_cards import (
     CARD_SUFFIX,
     CARD_TYPE,

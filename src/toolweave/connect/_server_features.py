@@ -54,7 +54,7 @@ from toolweave.protocol.server_features import (
     read_template,
 )
 from toolweave.tools import Unsubscribe
-from toolweave.tools._mcp import MAX_BLOCKS, too_many_blocks
+from toolweave.tools.mcp import MAX_BLOCKS, too_many_blocks
 
 ItemT = TypeVar("ItemT")
 _OfferT = TypeVar("_OfferT", Prompt, Resource, ResourceTemplate)

@@ -47,7 +47,7 @@ from toolweave.errors import (
     ConnectionLostError,
     RequestTimeoutError,
 )
-from toolweave.tools._owner_loop import OwnerLoop
+from toolweave.tools.owner_loop import OwnerLoop
 
 _log = logging.getLogger("toolweave.connect")
 _TEARDOWN_SECONDS = 6.0

@@ -13,11 +13,11 @@ from toolweave._value import Value
 from toolweave.config import ArgumentRule, reveal
 from toolweave.errors import ErrorKind, ToolError
 from toolweave.schema import Problem
-from toolweave.schema._fitting import fitted_or_same
-from toolweave.schema._validate import UsableValidators
+from toolweave.schema.fitting import fitted_or_same
+from toolweave.schema.validate import UsableValidators
 from toolweave.tools import AppliedRule, CallContext, ToolSpec
-from toolweave.tools._result import invalid_input
-from toolweave.tools._selection import member_of
+from toolweave.tools.result import invalid_input
+from toolweave.tools.selection import member_of
 
 _NOTHING: Any = msgspec.UNSET
 

@@ -9,7 +9,7 @@ from toolweave._json_types import Json, JsonObject, as_object, only_members, wit
 from toolweave._value import Value
 from toolweave.protocol.server_features import Prompt, Resource, ResourceTemplate, definition
 from toolweave.tools import ToolSpec
-from toolweave.tools._mcp import unwrapped_output
+from toolweave.tools.mcp import unwrapped_output
 
 PinnedPart: TypeAlias = Literal["tool", "prompt", "resource", "template", "instructions"]
 """The parts of a server that are pinned."""

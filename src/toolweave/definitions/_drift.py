@@ -22,7 +22,7 @@ from toolweave.definitions._definition import (
     PinnedPart,
 )
 from toolweave.definitions._pins import PinnedDefinition, PinnedServer, PinnedTool, Pins, ServerIdentity, tool_hash
-from toolweave.schema._problems import path_text
+from toolweave.schema.problems import path_text
 from toolweave.tools import ToolSpec
 
 _NOUNS: Mapping[str, str] = {"template": "resource template"}

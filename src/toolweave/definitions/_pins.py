@@ -19,8 +19,8 @@ from toolweave._json_types import Json, JsonObject, object_or_empty, text_or_emp
 from toolweave._value import Value
 from toolweave.config import ServerConfig, program_name
 from toolweave.config._naming import package_of
-from toolweave.config._secret_args import mask_url
-from toolweave.config._trust import write_privately
+from toolweave.config.secret_args import mask_url
+from toolweave.config.trust import write_privately
 from toolweave.definitions._definition import (
     NAME_MEMBERS,
     OFFER_PARTS,
@@ -243,7 +243,7 @@ def tool_hash(definition: JsonObject) -> str:
 
 def lock_path(config: ServerConfig) -> Path:
     """Return the lock file of a server: as configured, else in the project of its config file or the current folder."""
-    from toolweave.config._load import project_of  # loading files costs, and a connection from code needs none of it
+    from toolweave.config.load import project_of  # loading files costs, and a connection from code needs none of it
 
     if config.source is None:
         folder = Path.cwd()

@@ -25,10 +25,10 @@ from toolweave.definitions._patterns import (
 )
 from toolweave.definitions._shadowing import ShadowIndex
 from toolweave.protocol.content import TextContent
-from toolweave.schema._problems import path_text
+from toolweave.schema.problems import path_text
 from toolweave.tools import ToolResult, ToolSpec
-from toolweave.tools._arguments import encode
-from toolweave.tools._visible import is_plain_json
+from toolweave.tools.arguments import encode
+from toolweave.tools.visible import is_plain_json
 
 FindingKind = Literal[
     "control", "direction", "tag", "hidden", "instruction", "lookalike", "shadowing", "url", "unscanned"

@@ -15,9 +15,9 @@ from toolweave._json_types import only_members
 from toolweave._value import Value
 from toolweave.errors import SchemaError
 from toolweave.schema._json_values import JsonValue, SchemaNode, listed, named
-from toolweave.schema._limits import local_target
-from toolweave.schema._normalize import DEFINITIONS
-from toolweave.schema._validate import usable_validator
+from toolweave.schema.limits import local_target
+from toolweave.schema.normalize import DEFINITIONS
+from toolweave.schema.validate import usable_validator
 
 _MAX_SUBSCHEMAS = 10_000
 """Subschemas of the same object that are rewritten; one that occurs several times counts each time."""

@@ -13,7 +13,7 @@ from toolweave.definitions._argument_rules import ShapedCalls
 from toolweave.definitions._rules import ShapedTools, Shaper
 from toolweave.errors import ErrorKind, ToolError, as_tool_error, printable
 from toolweave.tools import CallContext, ToolCall, ToolResult, Toolset, ToolSnapshot, WrapperToolset
-from toolweave.tools._names import unknown_tool
+from toolweave.tools.names import unknown_tool
 
 _log = logging.getLogger("toolweave.definitions")
 

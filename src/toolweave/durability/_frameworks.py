@@ -15,7 +15,7 @@ from toolweave.durability._durable_agent import DurableAgent, Framework, Unknown
 from toolweave.errors import ConfigError
 from toolweave.jobs import Retention, WorkBackend
 from toolweave.state import Store
-from toolweave.tools._option_checks import check_type
+from toolweave.tools.option_checks import check_type
 
 if TYPE_CHECKING:
     from agents import Agent as OpenAiAgent

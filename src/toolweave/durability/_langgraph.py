@@ -23,7 +23,7 @@ from langgraph.pregel import Pregel  # pyright: ignore[reportMissingTypeStubs] -
 from langgraph.types import Command, Interrupt
 
 from toolweave._json_types import JsonObject, as_object, as_sequence, object_or_empty
-from toolweave.agent._approval import denied
+from toolweave.agent.approval import denied
 from toolweave.durability._durable_agent import FrameworkInput, FrameworkOutcome
 from toolweave.durability._recorder import KeptOutcome, RunRecorder
 from toolweave.models import ToolCallPart, Usage

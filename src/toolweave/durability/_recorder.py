@@ -13,15 +13,15 @@ from typing import Any, Literal, Protocol, TypeVar
 
 from toolweave._json_types import Json, JsonObject
 from toolweave.agent import Approval, Ask, Recorded, StoreJournal, WaitingCall
-from toolweave.agent._approval import definition_digest
 from toolweave.agent._idempotency import call_key
 from toolweave.agent._journal import ASK, outcome_unknown
 from toolweave.agent._stored.waiting import answer_key
+from toolweave.agent.approval import definition_digest
 from toolweave.errors import RunError, ToolError
 from toolweave.models import AssistantMessage, Finished, ProviderPart, TextPart, ToolCallPart, Usage
 from toolweave.models._serialization import plain
 from toolweave.tools import IDEMPOTENCY_KEY, CallContext, ToolResult, ToolSpec
-from toolweave.tools._ambient import calling
+from toolweave.tools.ambient import calling
 
 T = TypeVar("T")
 

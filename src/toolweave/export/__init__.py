@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from toolweave.export._openai_agents import openai_agents_tools
     from toolweave.export._pydantic_ai import pydantic_ai_toolset
     from toolweave.export._server_instructions import server_instructions
-    from toolweave.tools._ambient import calling
+    from toolweave.tools.ambient import calling
 else:
     from toolweave._lazy import lazy_exports
 
     __getattr__, __dir__ = lazy_exports(
         __name__,
         {
-            ".tools._ambient": ("calling",),
+            ".tools.ambient": ("calling",),
             "_approval_hints": ("ConfirmCalls",),
             "_functions": ("plain_functions",),
             "_langchain": ("langchain_tools",),

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Literal, TypeAlias
 
 from toolweave.tools import ToolCall, Toolset, ToolSpec
-from toolweave.tools._spec import is_destructive
+from toolweave.tools.spec import is_destructive
 
 ConfirmCalls: TypeAlias = Literal["always", "never", "destructive"] | Callable[[ToolCall, ToolSpec], bool]
 """The calls that a person has to approve: all, none, those of tools that may be destructive by their annotations (which

@@ -13,8 +13,8 @@ from toolweave.errors import ToolError, ToolExecutionError
 from toolweave.export._blocking import Bridge
 from toolweave.providers._tool_calls import run_call
 from toolweave.tools import NameMap, ToolCall, Toolset, ToolSource, ToolSpec
-from toolweave.tools._sources import borrowed_toolset
-from toolweave.tools._visible import shown_spec, shown_value
+from toolweave.tools.sources import borrowed_toolset
+from toolweave.tools.visible import shown_spec, shown_value
 
 _TYPES: JsonObject = {
     "string": str,

@@ -18,9 +18,9 @@ from toolweave.providers._tool_calls import run_call, telling
 from toolweave.providers._tool_export import ToolExport
 from toolweave.providers._wire_tools import WireTool
 from toolweave.tools import CallContext, Progress, ToolCall, ToolResult, ToolSource, ToolSpec
-from toolweave.tools._ambient import ambient_context
 from toolweave.tools._approval_request import approval_request
-from toolweave.tools._visible import shown_spec
+from toolweave.tools.ambient import ambient_context
+from toolweave.tools.visible import shown_spec
 
 if TYPE_CHECKING:
     from langchain_core.tools import BaseTool

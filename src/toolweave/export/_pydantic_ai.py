@@ -15,7 +15,7 @@ from toolweave.providers._tool_calls import run_call, telling
 from toolweave.providers._tool_export import ToolExport
 from toolweave.providers._wire_tools import WireTool
 from toolweave.tools import Progress, ProgressCallback, ToolCall, ToolResult, ToolSource, ToolSpec
-from toolweave.tools._visible import shown_spec
+from toolweave.tools.visible import shown_spec
 
 if TYPE_CHECKING:
     from pydantic_ai import RunContext

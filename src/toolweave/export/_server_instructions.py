@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from toolweave.tools import ToolSource
 from toolweave.tools._instructions import instructions_of, joined_instructions
-from toolweave.tools._sources import borrowed_toolset
+from toolweave.tools.sources import borrowed_toolset
 
 
 def server_instructions(source: ToolSource) -> str:

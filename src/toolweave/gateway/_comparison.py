@@ -27,9 +27,9 @@ from toolweave.protocol.versions import (
     PAGES_VERSION,
     TASKS_VERSION,
 )
-from toolweave.serve._request import Json
+from toolweave.serve.request import Json
 from toolweave.tools import expose
-from toolweave.tools._mcp import handshake_output_schema
+from toolweave.tools.mcp import handshake_output_schema
 
 LostKind: TypeAlias = Literal["capability", "instructions", "tool", "prompt", "resource", "template"]
 _CLIENTS = (*HANDSHAKE_VERSIONS[1:], MODERN_VERSION)

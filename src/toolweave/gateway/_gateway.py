@@ -17,7 +17,7 @@ import anyio.abc
 from toolweave._json_types import object_or_empty
 from toolweave._text import counted
 from toolweave.config import ServerConfig
-from toolweave.config._load import gateway_sections
+from toolweave.config.load import gateway_sections
 from toolweave.gateway._callers.gateways import CallerGateways, InnerGateway
 from toolweave.gateway._callers.hubs import CallerHubs, GatewayCaller
 from toolweave.gateway._callers.perspective_layer import PerspectiveLayer
@@ -61,15 +61,15 @@ from toolweave.serve._middleware import checked
 from toolweave.serve._offers.pagination import DEFAULT_PAGE_SIZE
 from toolweave.serve._operations import Operations
 from toolweave.serve._plain_calls import PlainCalls
-from toolweave.serve._request import Feature, Json, Method
 from toolweave.serve._request_context import HandlerRunner
 from toolweave.serve._request_state import TTL_SECONDS
 from toolweave.serve._runners import ServerRunners
 from toolweave.serve._subscriptions import Listen
 from toolweave.serve._tools import Tools
+from toolweave.serve.request import Feature, Json, Method
 from toolweave.state import Store
 from toolweave.tools import Toolset, ToolSpec
-from toolweave.tools._sources import UnopenedTools
+from toolweave.tools.sources import UnopenedTools
 from toolweave.version import VERSION
 
 if TYPE_CHECKING:

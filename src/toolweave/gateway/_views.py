@@ -16,9 +16,9 @@ from toolweave.gateway._config.config import VirtualServer
 from toolweave.gateway._gateway import Gateway
 from toolweave.gateway._parts import CallerView
 from toolweave.serve import CallNext, Request
-from toolweave.serve._request import Json, OfferKind, may_use
+from toolweave.serve.request import Json, OfferKind, may_use
 from toolweave.tools import Toolset, ToolSnapshot, ToolSpec, filtered, renamed
-from toolweave.tools._selection import fits, names_of
+from toolweave.tools.selection import fits, names_of
 
 
 def virtual_tools(tools: Toolset, view: VirtualServer) -> Toolset:

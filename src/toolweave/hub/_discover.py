@@ -12,7 +12,7 @@ from toolweave.connect import Callbacks, McpConnection, ask_caller
 from toolweave.connect._client_features.callbacks import NO_CALLBACKS
 from toolweave.hub._hub import Hub
 from toolweave.tools import ToolList, Toolset, expose, filtered, renamed, tools_of
-from toolweave.tools._names import given_names
+from toolweave.tools.names import given_names
 
 McpClient: TypeAlias = Hub | McpConnection
 """A hub or a connection that `discover_mcp_tools` can borrow."""

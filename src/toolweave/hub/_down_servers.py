@@ -12,7 +12,7 @@ from toolweave.connect import ConnectionState, McpConnection
 from toolweave.hub._caller_servers import CallerServers
 from toolweave.hub._fan_out import for_each
 from toolweave.hub._tools import server_of
-from toolweave.tools._keep_trying import needs_person
+from toolweave.tools.keep_trying import needs_person
 
 
 class DownServers:

@@ -12,7 +12,7 @@ from toolweave._value import Value
 from toolweave.connect import McpConnection
 from toolweave.hub._hub import Hub
 from toolweave.tools import AppliedRule, ToolSpec, aliases, expose
-from toolweave.tools._selection import own_names
+from toolweave.tools.selection import own_names
 
 
 class ToolExplanation(Value, frozen=True, kw_only=True):

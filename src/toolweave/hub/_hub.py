@@ -31,9 +31,9 @@ from toolweave.hub._starting import FAILED, OVER, STARTING, ServerStarts, Wait, 
 from toolweave.hub._tools import HubTools, missing_tool
 from toolweave.hub._warnings import HubWarnings, log_failure, lost_pins
 from toolweave.tools import CallContext, ToolCall, ToolResult, ToolsChanged, ToolSnapshot, Unsubscribe, aliases, expose
-from toolweave.tools._option_checks import choice_error, type_error
-from toolweave.tools._owner_loop import OwnerLoop
-from toolweave.tools._toolset import Listeners
+from toolweave.tools.option_checks import choice_error, type_error
+from toolweave.tools.owner_loop import OwnerLoop
+from toolweave.tools.toolset import Listeners
 
 
 class Hub(HubEventSubscriptions, Openable, HubFeatures):

@@ -16,7 +16,7 @@ from toolweave._value import Value
 from toolweave.config import ServerConfig
 from toolweave.protocol.apps import APP_SCHEME
 from toolweave.tools import ToolSnapshot, ToolSpec, expose
-from toolweave.tools._names import AssignedNames
+from toolweave.tools.names import AssignedNames
 
 _NOT_IN_SCHEMES = r"[^A-Za-z0-9.-]"
 

@@ -15,7 +15,7 @@ import anyio
 
 from toolweave._json_types import Json
 from toolweave.config import ServerConfig
-from toolweave.config._secret_args import mask_url
+from toolweave.config.secret_args import mask_url
 from toolweave.connect import McpConnection, ResourceUpdated
 from toolweave.connect._feed.list_cache import ListFacts
 from toolweave.errors import ProtocolError, ServerError, ToolError
@@ -27,7 +27,7 @@ from toolweave.protocol.server_features import PromptResult
 from toolweave.protocol.skills import Skill, skill_settings
 from toolweave.protocol.uris import normal_uri
 from toolweave.tools import Unsubscribe
-from toolweave.tools._names import AssignedNames
+from toolweave.tools.names import AssignedNames
 
 _log = logging.getLogger("toolweave.hub")
 

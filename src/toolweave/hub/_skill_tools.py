@@ -18,7 +18,7 @@ from toolweave.hub._hub import Hub
 from toolweave.protocol.content import EmbeddedResource
 from toolweave.protocol.skills import Skill
 from toolweave.tools import RoutingToolset, ToolRegistry, ToolsChanged, Toolset, ToolSnapshot, Unsubscribe, tool
-from toolweave.tools._toolset import entered, leave
+from toolweave.tools.toolset import entered, leave
 
 ApproveSkill: TypeAlias = Callable[[Skill], bool | Awaitable[bool]]
 """Returns whether a model may load a skill."""

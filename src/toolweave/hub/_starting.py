@@ -13,7 +13,7 @@ import anyio
 from toolweave._json_types import as_number
 from toolweave.connect import ConnectionState, McpConnection, StateChanged
 from toolweave.connect._activity import ActivityMonitor
-from toolweave.tools._option_checks import check_type
+from toolweave.tools.option_checks import check_type
 
 _log = logging.getLogger("toolweave.hub")
 

@@ -11,7 +11,7 @@ from toolweave.connect import McpConnection
 from toolweave.errors import ErrorKind, ToolError
 from toolweave.hub._naming import NameConflict, NamedServer, name_server
 from toolweave.tools import ToolsChanged, ToolSnapshot, ToolSpec, aliases
-from toolweave.tools._names import AssignedNames, down_servers, unknown_tool
+from toolweave.tools.names import AssignedNames, down_servers, unknown_tool
 
 
 class NamesUpdate(msgspec.Struct, frozen=True):

@@ -13,7 +13,7 @@ from toolweave._value import Value
 from toolweave.errors import ConfigError, ErrorKind, RegistryError
 from toolweave.install._bundle import MAX_BUNDLE_BYTES
 from toolweave.install._records import PublishedServer, read_server, shown
-from toolweave.oauth._fetch import FetchedAnswer, FetchFailed, GuardedFetch, checked_url, shown_url
+from toolweave.oauth.fetch import FetchedAnswer, FetchFailed, GuardedFetch, checked_url, shown_url
 
 OFFICIAL_REGISTRY = "https://registry.modelcontextprotocol.io"
 """The base URL of the official registry; below it is `/v0.1`, which is stable."""

@@ -19,7 +19,7 @@ from toolweave.install._questions import LaunchAnswers, LaunchQuestion, merged
 from toolweave.install._records import PublishedServer, RemoteEndpoint, ServerInput, ServerPackage, shown
 from toolweave.install._runners import RUNNERS, PackageRunner, runtime_arguments, variables
 from toolweave.install._slots import ArgumentSlot, ValueSlot
-from toolweave.oauth._fetch import FetchFailed, checked_url
+from toolweave.oauth.fetch import FetchFailed, checked_url
 
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}")

@@ -6,7 +6,7 @@ import hashlib
 import re
 from pathlib import Path
 
-from toolweave.config._trust import write_privately
+from toolweave.config.trust import write_privately
 from toolweave.errors import StoreError
 from toolweave.install._launch import ServerLaunch
 from toolweave.oauth._stores.locks import private_folder

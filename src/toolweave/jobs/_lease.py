@@ -27,7 +27,7 @@ from toolweave._json_types import Json, JsonObject
 from toolweave.errors import StoreError
 from toolweave.jobs._backoff import Sleep
 from toolweave.state import Change, Delete, Document, Put, Store, listening, signal
-from toolweave.state._checks import check_amount, check_store
+from toolweave.state.checks import check_amount, check_store
 
 LEASE_SECONDS = 15.0
 """Lifetime of a lease without renewal, in seconds; the lease of a dead process of this machine ends at once."""

@@ -25,14 +25,14 @@ from toolweave.protocol.codes import INVALID_PARAMS
 from toolweave.protocol.server_features import read_reference
 from toolweave.protocol.subscriptions import RESOURCE_SUBSCRIPTIONS
 from toolweave.schema import Validator
-from toolweave.schema._validate import usable_validator
+from toolweave.schema.validate import usable_validator
 from toolweave.serve import CallNext, Identity, MayUse, OfferLookup, Request
-from toolweave.serve._request import Json, OfferKind
 from toolweave.serve._unknown import not_offered, unknown_reference
+from toolweave.serve.request import Json, OfferKind
 from toolweave.tools import ToolResult
-from toolweave.tools._mcp import call_result
 from toolweave.tools._scopes import scope_list
-from toolweave.tools._selection import fits, member_of
+from toolweave.tools.mcp import call_result
+from toolweave.tools.selection import fits, member_of
 
 Claim: TypeAlias = str | int | bool | Sequence[str | int | bool]
 _MAX_CALLERS = 1_000

@@ -31,11 +31,11 @@ from toolweave.protocol.input_required import (
     input_required,
 )
 from toolweave.serve import CallNext, Request
-from toolweave.serve._request import Json
 from toolweave.serve._request_context import check_capabilities
 from toolweave.serve._request_state import TTL_SECONDS, StateSigner
+from toolweave.serve.request import Json
 from toolweave.tools import Elicitation, ToolResult
-from toolweave.tools._mcp import call_result
+from toolweave.tools.mcp import call_result
 
 _KEY = "toolweave.approval"
 _INNER = "state"

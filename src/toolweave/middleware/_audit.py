@@ -25,10 +25,10 @@ from toolweave.middleware._selection import target_of
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.protocol.jsonrpc import encode_value
-from toolweave.schema._problems import nearest
+from toolweave.schema.problems import nearest
 from toolweave.serve import CallNext, Request
-from toolweave.serve._request import Json
-from toolweave.tools._selection import fits
+from toolweave.serve.request import Json
+from toolweave.tools.selection import fits
 
 _log = logging.getLogger("toolweave.middleware")
 

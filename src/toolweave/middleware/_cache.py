@@ -23,8 +23,8 @@ from toolweave.protocol import methods
 from toolweave.protocol.input_required import INPUT_RESPONSES, REQUEST_STATE
 from toolweave.protocol.jsonrpc import encode_value
 from toolweave.serve import CallNext, Client, OfferLookup, Request
-from toolweave.serve._request import Json
 from toolweave.serve._request_context import forwarded_meta
+from toolweave.serve.request import Json
 
 _UNCACHED = frozenset({INPUT_RESPONSES, REQUEST_STATE, "task"})
 _PUBLIC = b""

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, cast, get_type_hints
 import msgspec
 
 from toolweave._value import Value
-from toolweave.config._validation import check_object, check_text, kind_of, suggestion
+from toolweave.config.validation import check_object, check_text, kind_of, suggestion
 from toolweave.errors import ConfigError
 from toolweave.middleware._store_limits import StoreLimits, StoreWatch
 from toolweave.serve import Middleware

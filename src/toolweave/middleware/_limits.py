@@ -19,7 +19,7 @@ from toolweave.middleware._selection import OfferSelection, RequestTarget, selec
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.serve import CallNext, Request
-from toolweave.serve._request import Json
+from toolweave.serve.request import Json
 
 LimitKey: TypeAlias = Literal["principal", "tool", "server"]
 _COUNTED = frozenset({methods.TOOLS_CALL, methods.PROMPTS_GET, methods.RESOURCES_READ})

@@ -17,7 +17,7 @@ from toolweave.errors import RequestError
 from toolweave.middleware._outcome import first_text, outcome_of, subject_of
 from toolweave.protocol import methods
 from toolweave.serve import CallNext, Client, Request
-from toolweave.serve._request import Json
+from toolweave.serve.request import Json
 
 _log = logging.getLogger("toolweave.middleware")
 

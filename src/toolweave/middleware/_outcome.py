@@ -7,13 +7,13 @@ from typing import Any, cast
 
 import msgspec
 
-from toolweave.config._secret_args import mask_url
+from toolweave.config.secret_args import mask_url
 from toolweave.protocol import methods
 from toolweave.protocol.input_required import INPUT_REQUIRED
 from toolweave.protocol.jsonrpc import value_of
 from toolweave.protocol.tasks import TASK_ID
 from toolweave.serve import Request
-from toolweave.serve._request import Json
+from toolweave.serve.request import Json
 
 MAX_NAME = 1024
 _MAX_MEMBERS = 50

@@ -19,7 +19,7 @@ from toolweave.protocol import methods
 from toolweave.protocol.input_required import REQUEST_STATE
 from toolweave.protocol.tasks import TASK_ID
 from toolweave.serve import CallNext, ReplyChannel, Request
-from toolweave.serve._request import Json
+from toolweave.serve.request import Json
 
 PATTERNS: Mapping[str, str] = {
     "email": r"[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){1,8}",

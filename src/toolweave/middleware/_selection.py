@@ -19,9 +19,9 @@ from toolweave.protocol import methods
 from toolweave.protocol.component_meta import asked_version
 from toolweave.protocol.server_features import read_reference
 from toolweave.serve import OfferLookup, Request
-from toolweave.serve._request import OfferKind
+from toolweave.serve.request import OfferKind
 from toolweave.tools import ToolSpec
-from toolweave.tools._selection import check_hints, fits, glob_pattern, hinted
+from toolweave.tools.selection import check_hints, fits, glob_pattern, hinted
 
 _DOTS = re.compile(r"[/\\]\.{1,2}(?:[/\\]|$)")
 

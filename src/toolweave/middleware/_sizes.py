@@ -15,9 +15,9 @@ from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS
 from toolweave.protocol.jsonrpc import encode_value
 from toolweave.serve import CallNext, Request
-from toolweave.serve._request import Json
+from toolweave.serve.request import Json
 from toolweave.tools import ToolResult
-from toolweave.tools._mcp import call_result
+from toolweave.tools.mcp import call_result
 
 _LIMITED = frozenset({methods.TOOLS_CALL, methods.PROMPTS_GET, methods.RESOURCES_READ})
 

@@ -18,8 +18,8 @@ import anyio
 from toolweave.errors import StoreError
 from toolweave.middleware._limit_store import MemoryLimits
 from toolweave.state import Store
-from toolweave.state._checks import check_store
-from toolweave.state._store import BoundedStore
+from toolweave.state.checks import check_store
+from toolweave.state.store import BoundedStore
 
 _log = logging.getLogger("toolweave.middleware")
 

@@ -13,7 +13,7 @@ from toolweave.middleware._options import functions, least
 from toolweave.middleware._outcome import outcome_of, subject_of
 from toolweave.protocol import methods
 from toolweave.serve import CallNext, Request
-from toolweave.serve._request import Json
+from toolweave.serve.request import Json
 
 _log = logging.getLogger("toolweave.middleware")
 

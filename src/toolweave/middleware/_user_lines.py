@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO
 
 from toolweave._json_types import JsonObject, object_or_empty, text_or_empty
-from toolweave.serve._request import principal_of
+from toolweave.serve.request import principal_of
 from toolweave.state import Document
 
 

@@ -25,7 +25,7 @@ from toolweave.providers._refused_tools import RefusedTools
 from toolweave.providers._tool_schemas import ToolSchemas, schemas_for
 from toolweave.providers._wire_tools import ToolWriter
 from toolweave.tools import ToolSpec
-from toolweave.tools._option_checks import check_choice
+from toolweave.tools.option_checks import check_choice
 
 BASE_URL = "https://api.anthropic.com"
 API_VERSION = "2023-06-01"

@@ -34,7 +34,7 @@ from toolweave.models._messages import (
 )
 from toolweave.models._provider_errors import short
 from toolweave.providers import WireTools
-from toolweave.tools._arguments import fresh_id, json_text, read_arguments, wire_id
+from toolweave.tools.arguments import fresh_id, json_text, read_arguments, wire_id
 
 _CALL_MEMBERS = frozenset({"type", "id", "name", "input"})
 _STOP_REASONS: Mapping[str, StopReason] = {

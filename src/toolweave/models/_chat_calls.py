@@ -21,7 +21,7 @@ from toolweave.models._base import ModelEvent, StopReason, StreamedToolCall, Too
 from toolweave.models._history import CALL_ID
 from toolweave.models._messages import ToolCallPart
 from toolweave.providers import WireTools
-from toolweave.tools._arguments import fresh_id, json_text, read_arguments, wire_id
+from toolweave.tools.arguments import fresh_id, json_text, read_arguments, wire_id
 
 ODD_PIECES = Repair(
     given="a streamed call in odd pieces: without an index or an id, with its name in each piece or late",

@@ -17,8 +17,8 @@ from toolweave.models._base import (
 from toolweave.models._messages import AssistantMessage, TextPart, ToolCallPart, ToolMessage, ToolOutcome, UserMessage
 from toolweave.models._prices import FREE
 from toolweave.tools import ToolSnapshot, ToolSpec
-from toolweave.tools._names import unknown_tool
 from toolweave.tools._search import ToolIndex
+from toolweave.tools.names import unknown_tool
 
 _MOST = 10
 """Maximum number of tools that an answer names."""

@@ -18,7 +18,7 @@ from toolweave.models._messages import (
     UserMessage,
 )
 from toolweave.tools import ToolResult
-from toolweave.tools._arguments import wire_id
+from toolweave.tools.arguments import wire_id
 
 CALL_ID = "toolweave/call_id"
 """Member of a call's `extra`: the id from its provider, if that is not the call's `id`."""

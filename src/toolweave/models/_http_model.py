@@ -23,7 +23,7 @@ from toolweave.models._tool_repairs import SentTools, ToolRepairs
 from toolweave.providers import WireTools
 from toolweave.providers._wire_tools import ToolWriter
 from toolweave.tools import ToolSpec
-from toolweave.tools._arguments import encode
+from toolweave.tools.arguments import encode
 
 
 class HttpModel(ABC):

@@ -27,7 +27,7 @@ from toolweave.providers._refused_tools import RefusedTools
 from toolweave.providers._tool_schemas import schemas_for
 from toolweave.providers._wire_tools import ToolWriter
 from toolweave.tools import ToolSpec
-from toolweave.tools._option_checks import check_choice
+from toolweave.tools.option_checks import check_choice
 
 OPENAI_URL = "https://api.openai.com/v1"
 """OpenAI's own API."""

@@ -47,7 +47,7 @@ from toolweave.models._messages import (
 from toolweave.models._provider_errors import MALFORMED, short
 from toolweave.providers import WireTools
 from toolweave.providers._openai_content import chat_images, chat_parts, chat_text
-from toolweave.tools._arguments import alphanumeric_id, json_text
+from toolweave.tools.arguments import alphanumeric_id, json_text
 
 _STOPS: Mapping[str, StopReason] = {
     "stop": "end",

@@ -43,7 +43,7 @@ from toolweave.models._provider_errors import short
 from toolweave.models._responses_items import StreamedItem, StreamedItems
 from toolweave.providers import WireTools
 from toolweave.providers._openai_content import responses_content, responses_parts
-from toolweave.tools._arguments import fresh_id, json_text, read_arguments, wire_id
+from toolweave.tools.arguments import fresh_id, json_text, read_arguments, wire_id
 
 _ENDS = ("response.completed", "response.incomplete", "response.failed", "response.done")
 _INCOMPLETE: Mapping[str, StopReason] = {

@@ -49,8 +49,8 @@ from toolweave.providers._refused_tools import RefusedTools
 from toolweave.providers._tool_schemas import schemas_of_name
 from toolweave.providers._wire_tools import ToolWriter, WireTool
 from toolweave.tools import NameMap, ToolSpec
-from toolweave.tools._arguments import json_text, read_arguments, wire_id
-from toolweave.tools._media import sniff
+from toolweave.tools.arguments import json_text, read_arguments, wire_id
+from toolweave.tools.media import sniff
 
 if TYPE_CHECKING:
     import pydantic

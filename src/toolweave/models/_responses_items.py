@@ -21,7 +21,7 @@ from toolweave._json_types import (
     text_entries,
     text_or_empty,
 )
-from toolweave.tools._arguments import read_arguments
+from toolweave.tools.arguments import read_arguments
 
 ARGUMENTS = "response.function_call_arguments"
 _OF_DELTA = {

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from toolweave.oauth._defaults import default_token_store, default_user_agent
     from toolweave.oauth._loopback import LoopbackListener
     from toolweave.oauth._memory_store import MemoryTokenStore
-    from toolweave.oauth._metadata import resource_of
     from toolweave.oauth._records import ClientRegistration, TokenKey, TokenRecord, TokenStore
     from toolweave.oauth._sign_in import SignedOut, sign_in, sign_out
     from toolweave.oauth._sign_in_status import SignInStatus
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from toolweave.oauth._stores.shared_store import SharedTokenStore
     from toolweave.oauth._token_source import TokenSource, token_source
     from toolweave.oauth._user_agent import AuthorizationResponse, DevicePrompt, RedirectListener, UserAgent
+    from toolweave.oauth.metadata import resource_of
 else:
     from toolweave._lazy import lazy_exports
 
@@ -37,7 +37,7 @@ else:
             "_defaults": ("default_token_store", "default_user_agent"),
             "_loopback": ("LoopbackListener",),
             "_memory_store": ("MemoryTokenStore",),
-            "_metadata": ("resource_of",),
+            "metadata": ("resource_of",),
             "_records": ("ClientRegistration", "TokenKey", "TokenRecord", "TokenStore"),
             "_sign_in": ("SignedOut", "sign_in", "sign_out"),
             "_sign_in_status": ("SignInStatus",),

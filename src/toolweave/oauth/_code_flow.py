@@ -10,9 +10,9 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 from toolweave._value import Value
 from toolweave.oauth._discovery import AuthServerInfo
 from toolweave.oauth._encoding import code_challenge
-from toolweave.oauth._fetch import FetchFailed, quoted
-from toolweave.oauth._metadata import AuthorizationServer
 from toolweave.oauth._user_agent import AuthorizationResponse
+from toolweave.oauth.fetch import FetchFailed, quoted
+from toolweave.oauth.metadata import AuthorizationServer
 
 OFFLINE_ACCESS = "offline_access"
 

@@ -10,8 +10,8 @@ from toolweave._value import Value
 from toolweave.config import OAuth
 from toolweave.http import origin_of
 from toolweave.oauth._challenges import Challenge
-from toolweave.oauth._fetch import FetchFailed, GuardedFetch, checked_url, shown_url
-from toolweave.oauth._metadata import (
+from toolweave.oauth.fetch import FetchFailed, GuardedFetch, checked_url, shown_url
+from toolweave.oauth.metadata import (
     AuthorizationServer,
     ProtectedResource,
     authorization_server_urls,

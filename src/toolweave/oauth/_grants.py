@@ -11,11 +11,11 @@ from toolweave._value import Value
 from toolweave.config import OAuth
 from toolweave.errors import ConfigError
 from toolweave.oauth._discovery import AuthServerInfo
-from toolweave.oauth._fetch import FetchFailed, checked_url, quoted
-from toolweave.oauth._metadata import AuthorizationServer
 from toolweave.oauth._records import ClientRegistration
 from toolweave.oauth._token_endpoint import TokenEndpoint, TokenRefused, TokenResponse, number_of, revealed
 from toolweave.oauth._user_agent import DevicePrompt, UserAgent
+from toolweave.oauth.fetch import FetchFailed, checked_url, quoted
+from toolweave.oauth.metadata import AuthorizationServer
 
 _URN = "urn:ietf:params:oauth"
 _JWT_BEARER = f"{_URN}:grant-type:jwt-bearer"

@@ -19,7 +19,7 @@ import anyio.abc
 import msgspec
 
 from toolweave.errors import AuthRequiredError
-from toolweave.http._local_pages import IncomingHead, page_answer, read_head
+from toolweave.http.local_pages import IncomingHead, page_answer, read_head
 from toolweave.oauth._user_agent import AuthorizationResponse
 
 _HOST = "127.0.0.1"

@@ -16,11 +16,11 @@ import msgspec
 from toolweave._json import decode_json
 from toolweave._value import Value
 from toolweave.config import OAuth, is_loopback
-from toolweave.oauth._fetch import FetchFailed, GuardedFetch, quoted
-from toolweave.oauth._metadata import AuthorizationServer, first_of
 from toolweave.oauth._odd_answers import OddAnswers
 from toolweave.oauth._records import ClientRegistration
 from toolweave.oauth._token_endpoint import RefusalBody, TokenRefused, number_of, revealed
+from toolweave.oauth.fetch import FetchFailed, GuardedFetch, quoted
+from toolweave.oauth.metadata import AuthorizationServer, first_of
 
 _METHODS = ("none", "client_secret_basic", "client_secret_post")
 _BASIC = "client_secret_basic"

@@ -17,14 +17,14 @@ from toolweave.errors import AuthRequiredError, ConfigError, ConnectError
 from toolweave.oauth._challenges import Challenge, parse_challenges
 from toolweave.oauth._code_flow import OFFLINE_ACCESS, begin, check_pkce, redeemed
 from toolweave.oauth._discovery import AuthServerInfo, discover
-from toolweave.oauth._fetch import FetchFailed, GuardedFetch, shown_url
 from toolweave.oauth._grants import device_tokens, machine_tokens
-from toolweave.oauth._metadata import AuthorizationServer, is_same_issuer, resource_of
 from toolweave.oauth._odd_answers import OddAnswers
 from toolweave.oauth._records import ClientRegistration, TokenKey, TokenRecord, TokenStore
 from toolweave.oauth._registration import given_client, other_method, register, usable
 from toolweave.oauth._token_endpoint import CLIENT_REFUSALS, TokenEndpoint, TokenRefused, TokenResponse, load_jose
 from toolweave.oauth._user_agent import RedirectListener, UserAgent
+from toolweave.oauth.fetch import FetchFailed, GuardedFetch, shown_url
+from toolweave.oauth.metadata import AuthorizationServer, is_same_issuer, resource_of
 
 if TYPE_CHECKING:
     from toolweave.oauth._jose import ProofKey

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from toolweave.config import OAuth
 from toolweave.oauth._auth_challenge import MAX_RESENDS, AuthChallenge
 from toolweave.oauth._defaults import default_token_store
-from toolweave.oauth._metadata import resource_of
+from toolweave.oauth.metadata import resource_of
 
 if TYPE_CHECKING:
     from toolweave.oauth._token_source import TokenSource

@@ -19,12 +19,12 @@ from toolweave._json_types import as_number, as_text, text_or_empty
 from toolweave._masking import mask_foreign
 from toolweave._value import Value
 from toolweave.config import OAuth, OAuthSecret, Secret, reveal
-from toolweave.config._validation import kind_of
+from toolweave.config.validation import kind_of
 from toolweave.http import origin_of
-from toolweave.oauth._fetch import FetchedAnswer, FetchFailed, GuardedFetch, quoted
-from toolweave.oauth._metadata import AuthorizationServer
 from toolweave.oauth._odd_answers import OddAnswers
 from toolweave.oauth._records import ClientRegistration
+from toolweave.oauth.fetch import FetchedAnswer, FetchFailed, GuardedFetch, quoted
+from toolweave.oauth.metadata import AuthorizationServer
 
 if TYPE_CHECKING:
     from toolweave.oauth._jose import ProofKey

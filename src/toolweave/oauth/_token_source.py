@@ -30,11 +30,11 @@ from toolweave.oauth._auth_challenge import MAX_RESENDS, AuthChallenge
 from toolweave.oauth._challenges import Challenge, challenge_for, parse_challenges
 from toolweave.oauth._defaults import default_token_store, default_user_agent
 from toolweave.oauth._discovery import AuthServerInfo
-from toolweave.oauth._metadata import resource_of
 from toolweave.oauth._records import TokenRecord
 from toolweave.oauth._sign_in import PERSONAL, SignIn
 from toolweave.oauth._single_flight import SingleFlight
 from toolweave.oauth._token_endpoint import store_nonce
+from toolweave.oauth.metadata import resource_of
 
 if TYPE_CHECKING:
     from toolweave.oauth._jose import ProofKey

@@ -17,7 +17,7 @@ import anyio.to_thread
 from toolweave._json_types import Json, JsonObject, as_array, as_object, only_members, text_or_empty
 from toolweave.openapi._body_schemas import FORM, Body, BodyPart, is_json
 from toolweave.openapi._styles import in_query, joined, text_of
-from toolweave.tools._arguments import encode
+from toolweave.tools.arguments import encode
 
 _MAX_FILE = 32 * 1024 * 1024
 _BINARY = "application/octet-stream"

@@ -10,7 +10,7 @@ from toolweave._json_types import Json, JsonObject, as_object, object_or_empty, 
 from toolweave.openapi._arguments import ArgumentNames
 from toolweave.openapi._document import ApiDocument, UnusablePart, escaped
 from toolweave.openapi._schemas import SchemaReader, is_binary_schema, object_members
-from toolweave.schema._normalize import views
+from toolweave.schema.normalize import views
 
 FORM = "application/x-www-form-urlencoded"
 MULTIPART = "multipart/form-data"

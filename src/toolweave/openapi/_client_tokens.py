@@ -14,11 +14,11 @@ from toolweave._json_types import JsonObject, object_or_empty, text_or_empty
 from toolweave.config import OAuth
 from toolweave.errors import ConfigError, ErrorKind, ToolError
 from toolweave.oauth import ClientRegistration
-from toolweave.oauth._fetch import FetchFailed, GuardedFetch
-from toolweave.oauth._metadata import AuthorizationServer
 from toolweave.oauth._odd_answers import OddAnswers
 from toolweave.oauth._single_flight import SingleFlight
 from toolweave.oauth._token_endpoint import TokenEndpoint, TokenRefused, TokenResponse, revealed
+from toolweave.oauth.fetch import FetchFailed, GuardedFetch
+from toolweave.oauth.metadata import AuthorizationServer
 
 _SECONDS = 30.0
 _DEFAULT_LIFETIME = 300.0

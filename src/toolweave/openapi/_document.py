@@ -14,7 +14,7 @@ from toolweave._json import decode_json
 from toolweave._json_types import Json, JsonObject, as_object, object_or_empty
 from toolweave.errors import ConfigError, shortened
 from toolweave.openapi._swagger import converted, is_swagger
-from toolweave.schema._limits import local_target
+from toolweave.schema.limits import local_target
 
 MAX_BYTES = 32 * 1024 * 1024
 """The size of the largest document that is read. GitHub's document has 13 MB."""

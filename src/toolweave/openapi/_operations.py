@@ -33,8 +33,8 @@ from toolweave.openapi._schema_size import bounded, checkable
 from toolweave.openapi._schemas import Needed, SchemaReader
 from toolweave.schema import Validator
 from toolweave.tools import NameMap, ToolName, ToolSpec
-from toolweave.tools._arguments import encode
-from toolweave.tools._selection import fits
+from toolweave.tools.arguments import encode
+from toolweave.tools.selection import fits
 
 _log = logging.getLogger("toolweave.openapi")
 OPERATION_META = "io.toolweave/operation"

@@ -11,7 +11,7 @@ from toolweave.openapi._bodies import UnusableArgument
 from toolweave.openapi._body_schemas import is_json
 from toolweave.openapi._operations import ApiParameter, Operation
 from toolweave.openapi._styles import in_cookie, in_header, in_path, in_query, joined, text_of
-from toolweave.tools._arguments import json_text
+from toolweave.tools.arguments import json_text
 
 _LINE_END = re.compile(r"[\r\n\0]")
 

@@ -24,7 +24,7 @@ from toolweave.protocol.content import TextContent
 from toolweave.protocol.sse import EventParser
 from toolweave.schema import describe
 from toolweave.tools import CallContext, File, ToolResult
-from toolweave.tools._result import OUTPUT_MISMATCH_META
+from toolweave.tools.result import OUTPUT_MISMATCH_META
 
 _log = logging.getLogger("toolweave.openapi")
 UNPROMISED = Repair(

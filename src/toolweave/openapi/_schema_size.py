@@ -9,7 +9,7 @@ from toolweave._json_types import Json, JsonObject, as_array, as_object, object_
 from toolweave._repairs import Repair
 from toolweave.errors import shortened
 from toolweave.schema import Validator
-from toolweave.tools._arguments import encode
+from toolweave.tools.arguments import encode
 
 _MAX_DEPTH = 8
 UNCHECKED_PATTERN = Repair(

@@ -15,8 +15,8 @@ from typing import Any, Literal, TypeAlias
 
 from toolweave._json_types import Json, JsonObject, as_array, as_object, object_or_empty
 from toolweave.openapi._document import ApiDocument, UnusablePart, escaped
-from toolweave.schema._limits import local_target
-from toolweave.schema._normalize import DEFINITIONS, MANY_SCHEMAS, NAMED_SCHEMAS, ONE_SCHEMA, modern, views
+from toolweave.schema.limits import local_target
+from toolweave.schema.normalize import DEFINITIONS, MANY_SCHEMAS, NAMED_SCHEMAS, ONE_SCHEMA, modern, views
 
 Needed: TypeAlias = dict[str, None]
 """Pointers of the schemas that others refer to, in the order they were met."""

@@ -29,7 +29,7 @@ from toolweave.http import (
     refused_by_proxy,
     target_of,
 )
-from toolweave.oauth._fetch import FetchFailed, GuardedFetch, shown_url
+from toolweave.oauth.fetch import FetchFailed, GuardedFetch, shown_url
 
 _MAX_REDIRECTS = 5
 _KEEPS_METHOD = (307, 308)

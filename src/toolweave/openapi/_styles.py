@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from urllib.parse import quote
 
 from toolweave._json_types import JsonObject, as_array, as_object
-from toolweave.tools._arguments import json_text
+from toolweave.tools.arguments import json_text
 
 _RESERVED = ":/?@!$'()*,;"
 """Reserved characters that `allowReserved` keeps; the others would end the value (RFC 3986, 2.2)."""

@@ -24,7 +24,7 @@ from toolweave._json_types import (
     text_or_empty,
     without_members,
 )
-from toolweave.schema._limits import local_target
+from toolweave.schema.limits import local_target
 
 _METHODS = ("get", "head", "post", "put", "patch", "delete", "options")
 _REWRITTEN = frozenset(

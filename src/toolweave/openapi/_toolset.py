@@ -19,7 +19,7 @@ from toolweave._json_types import array_or_empty, as_array, object_or_empty
 from toolweave._masking import mask_foreign
 from toolweave._text import counted
 from toolweave.config import Secret, looks_secret, reveal
-from toolweave.config._validation import check_headers, check_url
+from toolweave.config.validation import check_headers, check_url
 from toolweave.errors import ConfigError, ErrorKind, ToolError, as_tool_error
 from toolweave.http import TransportError, origin_of
 from toolweave.openapi._asgi import AsgiApp, AsgiSender
@@ -34,12 +34,12 @@ from toolweave.openapi._routes import RoutesDocument, asgi_of, document_of_route
 from toolweave.openapi._sender import ApiRequest, ApiSender, HttpSender, unanswered, with_query
 from toolweave.openapi._styles import joined
 from toolweave.schema import Problem
-from toolweave.schema._fitting import fitted
+from toolweave.schema.fitting import fitted
 from toolweave.tools import BaseToolset, CallContext, ToolCall, ToolResult, ToolsChanged, ToolSnapshot, Unsubscribe
-from toolweave.tools._names import unknown_tool
-from toolweave.tools._owner_loop import OwnerLoop
-from toolweave.tools._result import invalid_input
-from toolweave.tools._toolset import Listeners
+from toolweave.tools.names import unknown_tool
+from toolweave.tools.owner_loop import OwnerLoop
+from toolweave.tools.result import invalid_input
+from toolweave.tools.toolset import Listeners
 
 ApiSource: TypeAlias = str | Path | Mapping[str, Any] | AsgiApp
 """A document: its URL, its path, or itself; or an application that is called in this process."""

@@ -13,7 +13,7 @@ from toolweave.protocol.content import ContentBlock, EmbeddedResource, ImageCont
 from toolweave.providers._media_parts import clean
 from toolweave.providers._wire_tools import WireTool
 from toolweave.tools import ToolResult
-from toolweave.tools._media import sniff
+from toolweave.tools.media import sniff
 
 _IMAGES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 _MAX_IMAGE = 5 * 1024 * 1024

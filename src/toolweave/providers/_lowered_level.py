@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from toolweave.providers._strict import types_of_values
 from toolweave.schema._combining import as_text
 from toolweave.schema._json_values import JsonValue, SchemaNode, SchemaView, listed, members, text
-from toolweave.schema._normalize import CONSTRAINTS, type_keyword
+from toolweave.schema.normalize import CONSTRAINTS, type_keyword
 
 _MAX_NAME = 56
 """Characters of a new name for an argument, so that a number behind it keeps it within 64."""

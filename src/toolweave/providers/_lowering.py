@@ -33,8 +33,8 @@ from toolweave.providers._profiles import LEGAL_ARGUMENTS, MINIMAL, PROFILES, Sc
 from toolweave.providers._strict import check_not_recursive, check_strict, close, shut, types_of_values
 from toolweave.schema._combining import as_text, either, joined
 from toolweave.schema._json_values import JsonValue, SchemaNode, SchemaView, listed, members, named, text, texts
-from toolweave.schema._limits import check_schema, local_target
-from toolweave.schema._normalize import (
+from toolweave.schema.limits import check_schema, local_target
+from toolweave.schema.normalize import (
     ANNOTATIONS,
     DEFINITIONS,
     KEYWORDS,

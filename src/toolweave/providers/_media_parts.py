@@ -13,7 +13,7 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from toolweave.protocol.content import AudioContent, ContentBlock, EmbeddedResource, ImageContent
-from toolweave.tools._media import sniff
+from toolweave.tools.media import sniff
 
 PDF = "application/pdf"
 SHOWN = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp", PDF})

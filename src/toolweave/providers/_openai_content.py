@@ -12,7 +12,7 @@ from toolweave.protocol.content import ContentBlock
 from toolweave.providers._media_parts import PDF, SHOWN, SOUNDS, Media, clean, shown
 from toolweave.providers._wire_tools import WireTool
 from toolweave.tools import ToolResult
-from toolweave.tools._visible import shown_text
+from toolweave.tools.visible import shown_text
 
 _NO_OUTPUT = "(no output)"
 _SILENT_FAILURE = "the tool failed and did not say why"

@@ -12,7 +12,7 @@ from hashlib import sha256
 from toolweave._value import Value
 from toolweave.errors import printable
 from toolweave.tools import ToolSpec
-from toolweave.tools._arguments import encode
+from toolweave.tools.arguments import encode
 
 _log = logging.getLogger("toolweave.tools")
 

@@ -13,7 +13,7 @@ from typing import Any
 from toolweave._json_types import without_members
 from toolweave.errors import SchemaError
 from toolweave.schema._json_values import JsonValue, SchemaNode, SchemaView, listed, members, named, texts
-from toolweave.schema._normalize import type_keyword, types_of, views
+from toolweave.schema.normalize import type_keyword, types_of, views
 
 MAX_PROPERTIES = 5_000
 MAX_DEPTH = 10

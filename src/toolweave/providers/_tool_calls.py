@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from toolweave.errors import as_tool_error
 from toolweave.tools import CallContext, Progress, ProgressCallback, ToolCall, ToolResult, Toolset, ToolSpec
-from toolweave.tools._ambient import ambient_context
+from toolweave.tools.ambient import ambient_context
 
 AT_ONCE = 8
 """Maximum calls of one turn that run on one server at the same time."""

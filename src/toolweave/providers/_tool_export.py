@@ -13,9 +13,9 @@ from toolweave.providers._profiles import SchemaProfile
 from toolweave.providers._wire_tools import Form, ToolWriter, WireTools
 from toolweave.schema import Problem
 from toolweave.tools import ToolCall, ToolResult, Toolset, ToolSource, filtered
-from toolweave.tools._arguments import read_arguments
-from toolweave.tools._result import invalid_input
-from toolweave.tools._sources import borrowed_toolset
+from toolweave.tools.arguments import read_arguments
+from toolweave.tools.result import invalid_input
+from toolweave.tools.sources import borrowed_toolset
 
 
 class ToolExport:

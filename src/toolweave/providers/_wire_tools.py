@@ -23,8 +23,8 @@ from toolweave.providers._profiles import PROFILES, RequestBounds, SchemaProfile
 from toolweave.providers._refused_tools import OfferedForm, RefusedTools
 from toolweave.providers._strict import drop_fillers, parameter_counts
 from toolweave.tools import NameMap, ToolSpec
-from toolweave.tools._arguments import encode
-from toolweave.tools._visible import shown_schema, shown_text
+from toolweave.tools.arguments import encode
+from toolweave.tools.visible import shown_schema, shown_text
 
 _log = logging.getLogger("toolweave.tools")
 

@@ -8,17 +8,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from toolweave.schema._problems import Problem, describe
     from toolweave.schema._pydantic_models import schema_to_model
     from toolweave.schema._signature import Signature, derive, schema_of
-    from toolweave.schema._validate import Validator, load_validator
+    from toolweave.schema.problems import Problem, describe
+    from toolweave.schema.validate import Validator, load_validator
 else:
     from toolweave._lazy import lazy_exports
 
     __getattr__, __dir__ = lazy_exports(
         __name__,
         {
-            "_problems": (
+            "problems": (
                 "Problem",
                 "describe",
             ),
@@ -28,7 +28,7 @@ else:
                 "derive",
                 "schema_of",
             ),
-            "_validate": (
+            "validate": (
                 "Validator",
                 "load_validator",
             ),

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 
 from toolweave.schema._json_values import JsonValue, SchemaNode, SchemaView, listed, members, named, texts
-from toolweave.schema._normalize import type_keyword, types_of
+from toolweave.schema.normalize import type_keyword, types_of
 
 _MAX_TEXT = 300
 """Characters of a value or of alternatives in a text."""

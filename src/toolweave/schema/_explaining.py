@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from toolweave.schema._json_values import JsonValue, SchemaNode, listed, named, texts
-from toolweave.schema._limits import (
+from toolweave.schema.limits import (
     EACH_ITEM,
     EACH_ITEM_IN_ORDER,
     EACH_MEMBER,

@@ -17,8 +17,8 @@ from toolweave._json_types import as_number, without_members
 from toolweave.errors import SchemaError, printable
 from toolweave.schema._annotations import Annotation
 from toolweave.schema._json_values import JsonValue, SchemaNode, SchemaView, listed, members, named, text, texts
-from toolweave.schema._limits import check_schema, local_target
 from toolweave.schema._type_loader import TypeLoader
+from toolweave.schema.limits import check_schema, local_target
 
 if TYPE_CHECKING:
     from pydantic import BaseModel, TypeAdapter

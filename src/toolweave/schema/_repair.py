@@ -1,6 +1,6 @@
 """Schemas in the form that values are checked with: `nullable` is a type, and malformed keywords are dropped.
 
-A lowered schema and the checks start from the same reading of each level (`_normalize.py`), so that a model reads the
+A lowered schema and the checks start from the same reading of each level (`normalize.py`), so that a model reads the
 schema that its arguments are checked with. A repaired schema accepts every value that the original one was meant to
 accept: a keyword that cannot be read is dropped, and the rest of the schema stays. Pure.
 """
@@ -13,8 +13,8 @@ from typing import TypeAlias
 from toolweave._json_types import without_members
 from toolweave._repairs import Repair
 from toolweave.schema._json_values import JsonValue, SchemaNode, SchemaView, text
-from toolweave.schema._limits import Find, TooManySteps, containers, finder
-from toolweave.schema._normalize import (
+from toolweave.schema.limits import Find, TooManySteps, containers, finder
+from toolweave.schema.normalize import (
     BAD_KEYWORD,
     DEFINITIONS,
     KEYWORDS,

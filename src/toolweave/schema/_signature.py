@@ -31,9 +31,9 @@ from toolweave.schema._annotations import (
 )
 from toolweave.schema._docstring import parse_docstring
 from toolweave.schema._json_values import SchemaView, listed, members, named
-from toolweave.schema._problems import Problem, path_text
 from toolweave.schema._type_loader import TypeLoader
-from toolweave.schema._validate import Validator
+from toolweave.schema.problems import Problem, path_text
+from toolweave.schema.validate import Validator
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter, ValidationError

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from toolweave.schema._json_values import JsonValue, SchemaNode, SchemaView, listed, named
-from toolweave.schema._limits import (
+from toolweave.schema.limits import (
     EACH_ITEM,
     EACH_MEMBER,
     REFERENCES,

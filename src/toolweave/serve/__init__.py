@@ -41,7 +41,10 @@ if TYPE_CHECKING:
     from toolweave.serve._offers.skills import FunctionSkill, SkillSource, skill
     from toolweave.serve._offers.string_handlers import StringHandler
     from toolweave.serve._offers.templates import Template
-    from toolweave.serve._request import (
+    from toolweave.serve._server import AgentLike, McpServer, create_mcp_server
+    from toolweave.serve._sessions import SessionRules
+    from toolweave.serve._tasks import TaskRule
+    from toolweave.serve.request import (
         CallNext,
         Client,
         Identity,
@@ -52,9 +55,6 @@ if TYPE_CHECKING:
         ReplyChannel,
         Request,
     )
-    from toolweave.serve._server import AgentLike, McpServer, create_mcp_server
-    from toolweave.serve._sessions import SessionRules
-    from toolweave.serve._tasks import TaskRule
 else:
     from toolweave._lazy import lazy_exports
 
@@ -113,7 +113,7 @@ else:
             "_offers.skills": ("FunctionSkill", "SkillSource", "skill"),
             "_offers.string_handlers": ("StringHandler",),
             "_offers.templates": ("Template",),
-            "_request": (
+            "request": (
                 "CallNext",
                 "Client",
                 "Identity",

@@ -21,7 +21,7 @@ from toolweave.errors import RequestError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.protocol.uris import normal_uri
-from toolweave.serve._request import Client, Push
+from toolweave.serve.request import Client, Push
 from toolweave.tools import Toolset, Unsubscribe
 
 _log = logging.getLogger("toolweave.serve")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from toolweave.tools import Toolset, filtered
-from toolweave.tools._names import ANY_TOOL, unknown_tool
+from toolweave.tools.names import ANY_TOOL, unknown_tool
 
 
 def chosen_tools(

@@ -26,7 +26,7 @@ from toolweave.protocol.versions import (
     versions_of,
 )
 from toolweave.serve._middleware import chained, checked
-from toolweave.serve._request import Feature, Json, MayUse, Method, Middleware, OfferLookup, Request
+from toolweave.serve.request import Feature, Json, MayUse, Method, Middleware, OfferLookup, Request
 
 _log = logging.getLogger("toolweave.serve")
 

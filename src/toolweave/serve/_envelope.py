@@ -14,7 +14,7 @@ from toolweave.protocol.codes import INVALID_PARAMS, UNSUPPORTED_VERSION
 from toolweave.protocol.logs import LEVELS
 from toolweave.protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCOL_VERSION
 from toolweave.protocol.versions import MODERN_VERSION
-from toolweave.serve._request import Client, Identity, Json, MayUse
+from toolweave.serve.request import Client, Identity, Json, MayUse
 
 
 def has_envelope(params: Mapping[str, Any]) -> bool:

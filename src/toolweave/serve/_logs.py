@@ -16,7 +16,7 @@ from toolweave.protocol import methods
 from toolweave.protocol.codes import INVALID_PARAMS
 from toolweave.protocol.logs import LEVELS, LogLevel, log_params
 from toolweave.protocol.meta import LOG_LEVEL
-from toolweave.serve._request import Client, Json, Method, Request
+from toolweave.serve.request import Client, Json, Method, Request
 
 _SEVERITY: Mapping[object, int] = {level: rank for rank, level in enumerate(LEVELS)}
 _UNASKED = _SEVERITY["info"]

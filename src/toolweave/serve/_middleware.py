@@ -11,7 +11,7 @@ from typing import Any
 
 from toolweave.errors import RequestError, printable
 from toolweave.protocol.codes import INTERNAL_ERROR
-from toolweave.serve._request import Json, Method, Middleware, Request
+from toolweave.serve.request import Json, Method, Middleware, Request
 
 _log = logging.getLogger("toolweave.serve")
 

@@ -24,7 +24,7 @@ from toolweave.serve._offers.mounted import UriMember, taken_by
 from toolweave.serve._offers.prompts import PromptsChanged
 from toolweave.serve._offers.resources import ResourcesChanged, ResourceSource
 from toolweave.serve._offers.templates import may_expand
-from toolweave.serve._request import Json, Offered
+from toolweave.serve.request import Json, Offered
 from toolweave.tools import CallContext, Unsubscribe
 
 _log = logging.getLogger("toolweave.serve")

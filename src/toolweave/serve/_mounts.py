@@ -19,7 +19,7 @@ import anyio
 import anyio.abc
 
 from toolweave._json_types import without_none
-from toolweave.config._secret_args import mask_url
+from toolweave.config.secret_args import mask_url
 from toolweave.errors import RequestError
 from toolweave.protocol import methods
 from toolweave.protocol.component_meta import asking_for
@@ -34,10 +34,10 @@ from toolweave.serve._offers.mounted import UriMember, taken_by
 from toolweave.serve._offers.prompts import Prompts, PromptsChanged
 from toolweave.serve._offers.resources import Resources, ResourcesChanged, ResourceSource
 from toolweave.serve._offers.string_handlers import failure
-from toolweave.serve._request import CallNext, Json, MayUse, Offered, OfferKind, OfferLookup, Request
 from toolweave.serve._request_context import HandlerRunner, HasRequest
 from toolweave.serve._sessions import ClientSessions
 from toolweave.serve._unknown import not_offered
+from toolweave.serve.request import CallNext, Json, MayUse, Offered, OfferKind, OfferLookup, Request
 from toolweave.tools import (
     CallContext,
     Caller,
@@ -51,7 +51,7 @@ from toolweave.tools import (
     prefixed,
 )
 from toolweave.tools._growing import GrowingToolset
-from toolweave.tools._mcp import call_result, tool_result
+from toolweave.tools.mcp import call_result, tool_result
 
 _NAMESPACE = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}")
 _LISTS = frozenset({methods.TOOLS_LIST, methods.PROMPTS_LIST, methods.RESOURCES_LIST, methods.RESOURCES_TEMPLATES_LIST})

@@ -17,9 +17,9 @@ from toolweave.protocol.server_features import read_reference
 from toolweave.protocol.subscriptions import RESOURCE_SUBSCRIPTIONS
 from toolweave.serve._offers.prompts import Prompts
 from toolweave.serve._offers.resources import OffersElsewhere, Resources
-from toolweave.serve._request import Offered, OfferKind
 from toolweave.serve._tools import Tools
 from toolweave.serve._visibility import OfferFacts
+from toolweave.serve.request import Offered, OfferKind
 
 
 class Operations:

@@ -9,8 +9,8 @@ from toolweave.jobs import WorkBackend
 from toolweave.serve._sampling import AnswersSampling
 from toolweave.serve._sessions import SessionRules
 from toolweave.serve._tools import ExposeErrors
-from toolweave.state._checks import STORE_TYPE, is_store
-from toolweave.tools._option_checks import (
+from toolweave.state.checks import STORE_TYPE, is_store
+from toolweave.tools.option_checks import (
     COUNT,
     FLAG,
     SECRETS,

@@ -19,7 +19,7 @@ from toolweave.errors import RequestError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import CONNECTION_CLOSED, INTERNAL_ERROR
 from toolweave.protocol.jsonrpc import StrictMessage, encode_notification, encode_request
-from toolweave.serve._request import Json
+from toolweave.serve.request import Json
 
 _log = logging.getLogger("toolweave.serve")
 _COURTESY_SECONDS = 1.0

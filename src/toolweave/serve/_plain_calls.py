@@ -11,8 +11,8 @@ import msgspec
 from toolweave._json_types import JsonObject
 from toolweave.protocol.jsonrpc import RequestId
 from toolweave.protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION
-from toolweave.serve._request import Client, Json
 from toolweave.serve._sent_call import SentCall
+from toolweave.serve.request import Client, Json
 
 ENVELOPE = frozenset({PROTOCOL_VERSION, CLIENT_INFO, CLIENT_CAPABILITIES})
 """The members of a `_meta` that every request of the modern era has."""

@@ -12,8 +12,8 @@ from collections.abc import Callable
 import anyio
 
 from toolweave.protocol import methods
-from toolweave.serve._request import Json, ReplyChannel
 from toolweave.serve._task_spawner import ServingGroups
+from toolweave.serve.request import Json, ReplyChannel
 from toolweave.tools import Progress
 
 INTERVAL_SECONDS = 0.05

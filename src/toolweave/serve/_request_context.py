@@ -25,11 +25,11 @@ from toolweave.protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL,
 from toolweave.serve._envelope import MAX_TOKEN
 from toolweave.serve._logs import Logs
 from toolweave.serve._progress import ProgressStream
-from toolweave.serve._request import Json, Request
 from toolweave.serve._request_state import TTL_SECONDS, StateSigner
 from toolweave.serve._sampling import AnswersSampling, SamplingFallback
 from toolweave.serve._sessions import ClientSessions, Sessions
 from toolweave.serve._task_spawner import ServingGroups
+from toolweave.serve.request import Json, Request
 from toolweave.tools import IDEMPOTENCY_KEY, CallContext, Caller, ProgressCallback, Question
 from toolweave.tools._client_requests import Keys
 

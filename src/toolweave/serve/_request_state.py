@@ -21,7 +21,7 @@ from toolweave._json_types import object_or_empty, without_members
 from toolweave.errors import RequestError
 from toolweave.protocol.codes import INVALID_PARAMS
 from toolweave.protocol.input_required import INPUT_RESPONSES, REQUEST_STATE
-from toolweave.serve._request import Json, Request
+from toolweave.serve.request import Json, Request
 
 TTL_SECONDS = 600.0
 _MIN_KEY_BYTES = 32

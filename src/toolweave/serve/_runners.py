@@ -23,9 +23,9 @@ from toolweave.serve._duplex.conversation import MAX_REQUESTS
 from toolweave.serve._duplex.inprocess import ClientEnd, InProcessSessions, in_process
 from toolweave.serve._endpoint import Endpoint
 from toolweave.serve._plain_calls import PlainCalls
-from toolweave.serve._request import Offered
+from toolweave.serve.request import Offered
 from toolweave.tools import Toolset, ToolSpec
-from toolweave.tools._owner_loop import running_loop
+from toolweave.tools.owner_loop import running_loop
 
 if TYPE_CHECKING:
     from toolweave.serve._auth.token_auth import TokenAuth

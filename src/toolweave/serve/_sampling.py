@@ -14,7 +14,7 @@ import anyio
 from toolweave.errors import ErrorKind, ToolError
 from toolweave.protocol import methods
 from toolweave.protocol.client_requests import ABILITIES, SamplingResult, can_answer, sampling_result_json
-from toolweave.serve._request import Json
+from toolweave.serve.request import Json
 from toolweave.tools import Question
 
 _log = logging.getLogger("toolweave.serve")

@@ -46,7 +46,6 @@ from toolweave.serve._offers.selection import ChosenOffers
 from toolweave.serve._operations import Operations
 from toolweave.serve._option_types import check_auth, check_offers, check_option_types
 from toolweave.serve._plain_calls import PlainCalls
-from toolweave.serve._request import Feature, Json, Middleware, Offered, Request
 from toolweave.serve._request_context import HandlerRunner
 from toolweave.serve._request_state import StateSigner
 from toolweave.serve._runners import ServerRunners
@@ -56,6 +55,7 @@ from toolweave.serve._subscriptions import Listen
 from toolweave.serve._tasks import LocalTasks, TaskBackend, TaskRule, TasksFeature, TaskSupport, task_ttl_ms
 from toolweave.serve._tools import ExposeErrors, Tools
 from toolweave.serve._visibility import Visibility
+from toolweave.serve.request import Feature, Json, Middleware, Offered, Request
 from toolweave.state import Store
 from toolweave.tools import (
     Alias,
@@ -70,9 +70,9 @@ from toolweave.tools import (
     renamed,
     tool,
 )
-from toolweave.tools._keep_trying import keep_trying
-from toolweave.tools._names import ANY_TOOL, given_names
-from toolweave.tools._sources import with_registry
+from toolweave.tools.keep_trying import keep_trying
+from toolweave.tools.names import ANY_TOOL, given_names
+from toolweave.tools.sources import with_registry
 
 if TYPE_CHECKING:
     from toolweave.jobs import JobWorker

@@ -28,7 +28,7 @@ from toolweave.serve._changes import (
     Topic,
     updated_topic,
 )
-from toolweave.serve._request import Json, Method, Request
+from toolweave.serve.request import Json, Method, Request
 from toolweave.tools import Unsubscribe
 
 ACKNOWLEDGED = methods.NOTIFICATIONS_SUBSCRIPTIONS_ACKNOWLEDGED

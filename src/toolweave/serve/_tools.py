@@ -18,18 +18,18 @@ from toolweave.protocol import methods
 from toolweave.protocol.component_meta import asked_version
 from toolweave.protocol.headers import mirrored_arguments, mirroring_problem
 from toolweave.schema import Validator
-from toolweave.schema._fitting import fitted, fitted_or_same
-from toolweave.schema._validate import UsableValidators
+from toolweave.schema.fitting import fitted, fitted_or_same
+from toolweave.schema.validate import UsableValidators
 from toolweave.serve._middleware import checked
 from toolweave.serve._offers.pagination import DEFAULT_PAGE_SIZE, checked_definition, only_for_caller
 from toolweave.serve._offers.tool_pages import ToolPages
-from toolweave.serve._request import Json, Method, Middleware, Request, with_object
 from toolweave.serve._request_context import HandlerRunner, Work
 from toolweave.serve._unknown import not_offered
+from toolweave.serve.request import Json, Method, Middleware, Request, with_object
 from toolweave.tools import CallContext, ToolCall, ToolResult, ToolsChanged, Toolset, ToolSnapshot, ToolSpec
 from toolweave.tools._function import FunctionToolset, check_schemas, function_called
-from toolweave.tools._mcp import call_result, tool_definition
-from toolweave.tools._result import OUTPUT_MISMATCH_META, invalid_input
+from toolweave.tools.mcp import call_result, tool_definition
+from toolweave.tools.result import OUTPUT_MISMATCH_META, invalid_input
 
 _log = logging.getLogger("toolweave.serve")
 

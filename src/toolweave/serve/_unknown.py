@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from toolweave.errors import RequestError
 from toolweave.protocol.codes import INVALID_PARAMS, RESOURCE_NOT_FOUND
-from toolweave.serve._request import OfferKind
+from toolweave.serve.request import OfferKind
 
 
 def not_offered(kind: OfferKind, name: str, *, modern: bool) -> RequestError:

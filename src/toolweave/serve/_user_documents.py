@@ -8,11 +8,11 @@ from toolweave._json_types import object_or_empty, text_or_empty
 from toolweave.jobs._kind import owner_prefix
 from toolweave.serve._oauth_server.grants import CODES, GRANTS, REFRESH
 from toolweave.serve._oauth_server.keys import digest
-from toolweave.serve._request import principal_name
 from toolweave.serve._sessions import SESSIONS, sessions_prefix
 from toolweave.serve._tasks.store import CALLS, PERMITS, TASK_NOTES, TASKS
+from toolweave.serve.request import principal_name
 from toolweave.state import Delete, Document, Store, iter_documents
-from toolweave.state._deletions import deletions
+from toolweave.state.deletions import deletions
 
 
 async def task_owners(store: Store) -> AsyncGenerator[str]:

@@ -21,9 +21,9 @@ from toolweave.protocol.server_features import read_reference
 from toolweave.protocol.subscriptions import RESOURCE_SUBSCRIPTIONS
 from toolweave.serve._auth.scopes import fits, fits_uri
 from toolweave.serve._changes import PROMPTS, RESOURCES, TOOLS, Changes, Topic
-from toolweave.serve._request import CallNext, Client, Json, MayUse, OfferKind, Request
 from toolweave.serve._sessions import Sessions, session_key
 from toolweave.serve._unknown import not_offered, unknown_reference
+from toolweave.serve.request import CallNext, Client, Json, MayUse, OfferKind, Request
 
 _BY_URI = frozenset({methods.RESOURCES_READ, methods.RESOURCES_SUBSCRIBE})
 _LISTS = frozenset(

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from toolweave.state._memory import MemoryStore
 from toolweave.state._signals import Signalling, SignalListener, listening, signal
-from toolweave.state._store import Change, Delete, Document, Put, Store, iter_documents, iter_pages
 from toolweave.state._store_url import open_store
+from toolweave.state.store import Change, Delete, Document, Put, Store, iter_documents, iter_pages
 
 if TYPE_CHECKING:
     from toolweave.state._redis import RedisStore

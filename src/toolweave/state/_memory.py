@@ -21,9 +21,9 @@ from types import TracebackType
 from typing import Any, Self
 
 from toolweave.errors import StoreError
-from toolweave.state._checks import check_amount, check_clock
 from toolweave.state._signals import SignalListener, SignalListeners
-from toolweave.state._store import Change, Document, Put, to_json
+from toolweave.state.checks import check_amount, check_clock
+from toolweave.state.store import Change, Document, Put, to_json
 
 
 @dataclass(slots=True)

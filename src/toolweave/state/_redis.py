@@ -19,12 +19,12 @@ from typing import Any, Self
 import anyio
 
 from toolweave.errors import StoreError
-from toolweave.state._checks import check_amount, check_clock
 from toolweave.state._redis_address import RedisAddress
 from toolweave.state._redis_connections import RedisConnections
 from toolweave.state._redis_scripts import COMPACT, READ, SCAN, SIGNAL, WRITE, RedisScript
 from toolweave.state._signals import SignalListener
-from toolweave.state._store import Change, Delete, Document, Put, to_json
+from toolweave.state.checks import check_amount, check_clock
+from toolweave.state.store import Change, Delete, Document, Put, to_json
 
 _SWEEP_EACH = 8
 """One of so many writes also removes names of expired documents."""

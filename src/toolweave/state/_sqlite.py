@@ -24,10 +24,10 @@ from typing import Any, Self, TypeVar
 import anyio
 
 from toolweave.errors import StoreError
-from toolweave.state._checks import check_amount, check_clock
 from toolweave.state._migrations import CheckedFile, open_database, savepoint, writing
 from toolweave.state._signals import SignalListener, SignalListeners
-from toolweave.state._store import Change, Document, Put, to_json
+from toolweave.state.checks import check_amount, check_clock
+from toolweave.state.store import Change, Document, Put, to_json
 
 T = TypeVar("T")
 

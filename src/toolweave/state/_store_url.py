@@ -10,7 +10,7 @@ from urllib.parse import unquote
 from toolweave.errors import StoreError
 from toolweave.state._memory import MemoryStore
 from toolweave.state._redis_address import REDIS_SCHEMES, split_name
-from toolweave.state._store import Store
+from toolweave.state.store import Store
 
 
 def open_store(text: str) -> Store:

@@ -32,7 +32,7 @@ from toolweave.serve._offers.prompts import PromptRegistry
 from toolweave.serve._offers.resources import ResourceRegistry
 from toolweave.testing._script import Reaction, ReactionScript, Received, ScriptedAnswer, ScriptedResponder
 from toolweave.tools import FunctionTool, Tool, ToolCall, ToolSource, tool
-from toolweave.tools._sources import with_registry
+from toolweave.tools.sources import with_registry
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -19,7 +19,7 @@ from toolweave.errors import ProtocolError, RequestError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.serve import Endpoint, Request
-from toolweave.serve._request import Json
+from toolweave.serve.request import Json
 
 ScriptedAnswer: TypeAlias = (
     Mapping[str, Any] | Callable[[Mapping[str, Any]], Mapping[str, Any] | Awaitable[Mapping[str, Any]]]

@@ -38,24 +38,9 @@ if TYPE_CHECKING:
     from toolweave.tools._caller import Caller
     from toolweave.tools._client_requests import Elicitation, Question, Roots, Sampling
     from toolweave.tools._function import FunctionTool, tool
-    from toolweave.tools._media import File
-    from toolweave.tools._names import NameMap, ToolName, aliases, expose
     from toolweave.tools._registry import Alias, OnConflict, ToolRegistry
-    from toolweave.tools._result import ToolResult
     from toolweave.tools._saved_files import files_saved, save_files
     from toolweave.tools._session import CallerSession
-    from toolweave.tools._sources import ToolSource, as_toolset
-    from toolweave.tools._spec import AppliedRule, ToolSpec
-    from toolweave.tools._toolset import (
-        Tool,
-        ToolList,
-        ToolsChanged,
-        Toolset,
-        ToolSnapshot,
-        Unsubscribe,
-        changes,
-        tools_of,
-    )
     from toolweave.tools._truncation import BudgetedToolset, ResultPolicy, budgeted
     from toolweave.tools._wrappers import (
         BaseToolset,
@@ -68,6 +53,21 @@ if TYPE_CHECKING:
         renamed,
         traced,
         transformed,
+    )
+    from toolweave.tools.media import File
+    from toolweave.tools.names import NameMap, ToolName, aliases, expose
+    from toolweave.tools.result import ToolResult
+    from toolweave.tools.sources import ToolSource, as_toolset
+    from toolweave.tools.spec import AppliedRule, ToolSpec
+    from toolweave.tools.toolset import (
+        Tool,
+        ToolList,
+        ToolsChanged,
+        Toolset,
+        ToolSnapshot,
+        Unsubscribe,
+        changes,
+        tools_of,
     )
 else:
     from toolweave._lazy import lazy_exports
@@ -113,8 +113,8 @@ else:
                 "FunctionTool",
                 "tool",
             ),
-            "_media": ("File",),
-            "_names": (
+            "media": ("File",),
+            "names": (
                 "NameMap",
                 "ToolName",
                 "aliases",
@@ -125,21 +125,21 @@ else:
                 "OnConflict",
                 "ToolRegistry",
             ),
-            "_result": ("ToolResult",),
+            "result": ("ToolResult",),
             "_saved_files": (
                 "files_saved",
                 "save_files",
             ),
-            "_sources": (
+            "sources": (
                 "ToolSource",
                 "as_toolset",
             ),
             "_session": ("CallerSession",),
-            "_spec": (
+            "spec": (
                 "AppliedRule",
                 "ToolSpec",
             ),
-            "_toolset": (
+            "toolset": (
                 "Tool",
                 "ToolList",
                 "ToolSnapshot",

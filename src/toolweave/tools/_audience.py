@@ -15,7 +15,7 @@ from typing import Any, Literal, cast
 from toolweave.errors import shortened
 from toolweave.protocol.content import ContentBlock, TextContent
 from toolweave.protocol.skills import same_value
-from toolweave.tools._visible import shown_text
+from toolweave.tools.visible import shown_text
 
 _LONGEST = 1_000_000
 """Characters of the longest text that is compared with structured content."""

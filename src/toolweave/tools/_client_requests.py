@@ -32,7 +32,7 @@ from toolweave.protocol.client_requests import (
     sampling_fields,
     sampling_params,
 )
-from toolweave.tools._spec import ToolSpec
+from toolweave.tools.spec import ToolSpec
 
 _FORMATS = frozenset({"date", "date-time", "email", "uri"})
 _FIELD_KEYS = (
@@ -78,7 +78,7 @@ def _read_model(model: type, content: JsonObject) -> Any:
     from pydantic import TypeAdapter, ValidationError  # 40 ms; only a question with a model needs it
 
     from toolweave.schema import Problem, describe
-    from toolweave.schema._problems import path_text
+    from toolweave.schema.problems import path_text
 
     try:
         return TypeAdapter(model).validate_python(dict(content))

@@ -18,19 +18,19 @@ from toolweave.protocol.component_meta import component_meta
 from toolweave.protocol.content import ContentBlock
 from toolweave.schema import Signature, Validator, derive, describe
 from toolweave.schema._annotations import implementation
-from toolweave.schema._fitting import fitted
 from toolweave.schema._signature import MappingSignature
+from toolweave.schema.fitting import fitted
 from toolweave.tools._call import CallContext, Progress, ToolCall
 from toolweave.tools._function_runner import THREADS, Runner
-from toolweave.tools._media import BINARY_TYPES, File
-from toolweave.tools._names import unknown_tool
-from toolweave.tools._option_checks import COUNT, MAPPING, TEXT, OptionKind, check_kinds, instance_of, list_of
-from toolweave.tools._result import ToolResult, invalid_input, typed
 from toolweave.tools._scopes import scope_list
-from toolweave.tools._selection import check_hints
-from toolweave.tools._spec import ToolSpec
-from toolweave.tools._toolset import Tool, Toolset, ToolSnapshot
 from toolweave.tools._wrappers import BaseToolset, route_of
+from toolweave.tools.media import BINARY_TYPES, File
+from toolweave.tools.names import unknown_tool
+from toolweave.tools.option_checks import COUNT, MAPPING, TEXT, OptionKind, check_kinds, instance_of, list_of
+from toolweave.tools.result import ToolResult, invalid_input, typed
+from toolweave.tools.selection import check_hints
+from toolweave.tools.spec import ToolSpec
+from toolweave.tools.toolset import Tool, Toolset, ToolSnapshot
 
 _log = logging.getLogger("toolweave.tools")
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from toolweave.tools._names import AssignedNames
-from toolweave.tools._toolset import Listeners, ToolsChanged, Toolset, ToolSnapshot, Unsubscribe
 from toolweave.tools._wrappers import JoinedToolset, OfferedPart
+from toolweave.tools.names import AssignedNames
+from toolweave.tools.toolset import Listeners, ToolsChanged, Toolset, ToolSnapshot, Unsubscribe
 
 
 class GrowingToolset(JoinedToolset):

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
 
 from toolweave.errors import shortened
-from toolweave.tools._toolset import Toolset
 from toolweave.tools._wrappers import WrapperToolset
+from toolweave.tools.toolset import Toolset
 
 _MAX_OF_ONE = 8_000
 _MAX_OF_ALL = 64_000

@@ -12,7 +12,7 @@ from toolweave._json_types import JsonObject
 from toolweave._text import shortened, visible
 from toolweave.errors import ToolError
 from toolweave.protocol.content import ContentBlock, ImageContent
-from toolweave.tools._spec import ToolSpec
+from toolweave.tools.spec import ToolSpec
 
 _MAX_TEXT = 20_000
 _MAX_IMAGE = 5_000_000

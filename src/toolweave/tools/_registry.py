@@ -19,12 +19,12 @@ from toolweave.protocol.component_meta import DEPRECATED, version_key, versioned
 from toolweave.tools._call import CallContext, ToolCall
 from toolweave.tools._function import check_tool, is_unbound
 from toolweave.tools._function import tool as function_tool
-from toolweave.tools._names import free_name, unknown_tool
-from toolweave.tools._option_checks import check_choice, type_error
-from toolweave.tools._result import ToolResult
-from toolweave.tools._spec import ToolSpec
-from toolweave.tools._toolset import Listeners, Tool, ToolList, ToolsChanged, Toolset, ToolSnapshot, Unsubscribe
 from toolweave.tools._wrappers import RoutingToolset, route_of
+from toolweave.tools.names import free_name, unknown_tool
+from toolweave.tools.option_checks import check_choice, type_error
+from toolweave.tools.result import ToolResult
+from toolweave.tools.spec import ToolSpec
+from toolweave.tools.toolset import Listeners, Tool, ToolList, ToolsChanged, Toolset, ToolSnapshot, Unsubscribe
 
 _log = logging.getLogger("toolweave.tools")
 

@@ -21,11 +21,11 @@ from toolweave.protocol.content import (
     ResourceLink,
     is_binary_block,
 )
-from toolweave.tools._media import LARGEST
-from toolweave.tools._result import ToolResult
-from toolweave.tools._spec import ToolSpec
-from toolweave.tools._toolset import Toolset
 from toolweave.tools._wrappers import BaseToolset, transformed
+from toolweave.tools.media import LARGEST
+from toolweave.tools.result import ToolResult
+from toolweave.tools.spec import ToolSpec
+from toolweave.tools.toolset import Toolset
 
 _log = logging.getLogger("toolweave.tools")
 

@@ -15,8 +15,8 @@ from functools import lru_cache
 from typing import Any, NamedTuple, cast
 
 from toolweave._json_types import JsonObject
-from toolweave.tools._spec import ToolSpec
-from toolweave.tools._toolset import ToolSnapshot
+from toolweave.tools.spec import ToolSpec
+from toolweave.tools.toolset import ToolSnapshot
 
 _K1 = 1.2
 _B = 0.5

@@ -13,8 +13,8 @@ from functools import cache, lru_cache
 from toolweave._json_types import JsonObject
 from toolweave.schema import Problem, Validator
 from toolweave.tools._search import ToolIndex
-from toolweave.tools._spec import ToolSpec
-from toolweave.tools._toolset import ToolSnapshot
+from toolweave.tools.spec import ToolSpec
+from toolweave.tools.toolset import ToolSnapshot
 
 BUDGET_TOKENS = 10_000
 """Tokens of definitions above which a model gets the search tool instead."""

@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from toolweave.tools._call import ToolCall
-from toolweave.tools._result import ToolResult
-from toolweave.tools._spec import ToolSpec
+from toolweave.tools.result import ToolResult
+from toolweave.tools.spec import ToolSpec
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Tracer

@@ -25,10 +25,10 @@ from toolweave.protocol.content import (
 from toolweave.tools._audience import LEFT_OUT, is_json_of
 from toolweave.tools._call import CallContext, ToolCall
 from toolweave.tools._function import tool as function_tool
-from toolweave.tools._result import ToolResult
-from toolweave.tools._spec import ToolSpec
-from toolweave.tools._toolset import Listeners, Tool, ToolsChanged, Toolset, ToolSnapshot, Unsubscribe
 from toolweave.tools._wrappers import BaseToolset, RoutingToolset, WrapperToolset
+from toolweave.tools.result import ToolResult
+from toolweave.tools.spec import ToolSpec
+from toolweave.tools.toolset import Listeners, Tool, ToolsChanged, Toolset, ToolSnapshot, Unsubscribe
 
 READ_TOOL = "read_tool_result"
 _NOTE = 260

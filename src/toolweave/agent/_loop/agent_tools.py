@@ -32,10 +32,10 @@ from toolweave.tools import (
     combined,
     prefixed,
 )
-from toolweave.tools._names import AssignedNames
 from toolweave.tools._registry import no_tools
-from toolweave.tools._toolset import Listeners
 from toolweave.tools._wrappers import joined, route_of
+from toolweave.tools.names import AssignedNames
+from toolweave.tools.toolset import Listeners
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import anyio
 
-from toolweave.agent._approval import Approvals, Attended, Confirm, Grants
 from toolweave.agent._events import Event
 from toolweave.agent._history import History
 from toolweave.agent._journal import Journal, OpenJournal
@@ -19,6 +18,7 @@ from toolweave.agent._loop.step import RunRules
 from toolweave.agent._questions import RunQuestions
 from toolweave.agent._run_hooks import RunHooks
 from toolweave.agent._sessions import ConversationStore, SessionStates
+from toolweave.agent.approval import Approvals, Attended, Confirm, Grants
 from toolweave.models import Message, Model
 from toolweave.tools import CallContext, ToolSpec
 from toolweave.tools._call import NO_CONTEXT

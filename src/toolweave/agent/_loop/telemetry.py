@@ -39,7 +39,7 @@ from toolweave.models import (
 from toolweave.models._base import StopReason as TurnEnd
 from toolweave.protocol.meta import trace_context_in, with_trace_context
 from toolweave.tools import ToolResult, ToolSpec
-from toolweave.tools._arguments import encode
+from toolweave.tools.arguments import encode
 from toolweave.version import VERSION
 
 _CONTENT = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"

@@ -17,7 +17,6 @@ from itertools import count
 import anyio
 
 from toolweave.agent import _events as events
-from toolweave.agent._approval import WaitingCall, definition_digest, denied
 from toolweave.agent._idempotency import call_key
 from toolweave.agent._journal import ASK, Ask, Recorded, outcome_unknown
 from toolweave.agent._limits import Limits
@@ -26,13 +25,14 @@ from toolweave.agent._loop.step import AvailableTools, cut_off_result
 from toolweave.agent._loop.tool_search import ToolSearchToolset
 from toolweave.agent._loop.usage import ChildUsage
 from toolweave.agent._questions import Asked, QuestionAnswers
+from toolweave.agent.approval import WaitingCall, definition_digest, denied
 from toolweave.errors import ErrorKind, ToolError, ToolExecutionError, as_tool_error
 from toolweave.models import ToolCallPart
 from toolweave.protocol.client_requests import ElicitationRequest, ElicitationResult
 from toolweave.tools import IDEMPOTENCY_KEY, CallContext, Progress, ToolCall, ToolResult, Toolset, ToolSpec
 from toolweave.tools._call import NO_CONTEXT
-from toolweave.tools._names import down_servers, unknown_tool
 from toolweave.tools._truncation import ResultCache
+from toolweave.tools.names import down_servers, unknown_tool
 
 _TRANSPORT = frozenset(
     {ErrorKind.NOT_SENT, ErrorKind.OUTCOME_UNKNOWN, ErrorKind.CLOSED, ErrorKind.TIMEOUT, ErrorKind.AUTH_REQUIRED}

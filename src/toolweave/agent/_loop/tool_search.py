@@ -24,8 +24,6 @@ from toolweave.tools import (
     Unsubscribe,
     WrapperToolset,
 )
-from toolweave.tools._names import free_name
-from toolweave.tools._result import invalid_input
 from toolweave.tools._search_tool import (
     BUDGET_TOKENS,
     MAX_TOOLS,
@@ -37,8 +35,10 @@ from toolweave.tools._search_tool import (
     named_sources,
     search_problems,
 )
-from toolweave.tools._toolset import Listeners
 from toolweave.tools._wrappers import route_of
+from toolweave.tools.names import free_name
+from toolweave.tools.result import invalid_input
+from toolweave.tools.toolset import Listeners
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

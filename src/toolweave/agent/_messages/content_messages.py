@@ -14,7 +14,7 @@ from toolweave.agent._messages.forms import ReadMessages, call_of, outcome_of, t
 from toolweave.agent._messages.parted_messages import PartedTurn, file_block
 from toolweave.models import ThinkingPart
 from toolweave.protocol.content import ContentBlock, EmbeddedResource, TextContent
-from toolweave.tools._arguments import json_text
+from toolweave.tools.arguments import json_text
 
 _ROLES = ("user", "assistant", "tool")
 _CONVERSE = frozenset(

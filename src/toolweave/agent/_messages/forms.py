@@ -41,7 +41,7 @@ from toolweave.models._pydantic_ai import additions_to_next
 from toolweave.models._responses_items import texts
 from toolweave.protocol.content import ContentBlock
 from toolweave.tools import ToolResult
-from toolweave.tools._arguments import json_text, read_arguments
+from toolweave.tools.arguments import json_text, read_arguments
 
 _OPENAI = "openai"
 _SYSTEM = ("system", "developer")

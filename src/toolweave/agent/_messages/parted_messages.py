@@ -38,7 +38,7 @@ from toolweave.models import (
 from toolweave.models._messages import AssistantPart
 from toolweave.protocol.content import ContentBlock
 from toolweave.tools import ToolResult
-from toolweave.tools._arguments import json_text
+from toolweave.tools.arguments import json_text
 
 _ROLES = {"user": "user", "model": "assistant", "assistant": "assistant", "function": "user", "tool": "user"}
 _NOT_SENT = ("step-start", "source-url", "source-document")

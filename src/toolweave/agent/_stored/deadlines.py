@@ -13,11 +13,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from toolweave.agent._approval import WaitingCall
 from toolweave.agent._stored.run_index import WAITING, agent_prefix, run_id_of
+from toolweave.agent.approval import WaitingCall
 from toolweave.jobs._retention import check_duration
 from toolweave.state import Store, iter_documents
-from toolweave.tools._option_checks import check_choice
+from toolweave.tools.option_checks import check_choice
 
 NOTICES = "run-notices"
 """The notices that were given of runs that wait, below their ids."""

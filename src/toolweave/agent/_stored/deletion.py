@@ -30,7 +30,7 @@ from toolweave.errors import RunError, StoreError
 from toolweave.jobs._kind import owner_prefix
 from toolweave.jobs._lease import is_held
 from toolweave.state import Change, Delete, Document, Store, iter_documents
-from toolweave.state._deletions import deletions, write_deletions
+from toolweave.state.deletions import deletions, write_deletions
 
 
 async def delete_run(store: Store, run_id: str) -> int:

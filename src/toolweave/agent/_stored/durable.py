@@ -10,7 +10,6 @@ from copy import copy
 import anyio
 
 from toolweave._json_types import Json
-from toolweave.agent._approval import definition_digest
 from toolweave.agent._journal import OnUnknown
 from toolweave.agent._option_checks import UNKNOWN_POLICIES, unknown_policy_error
 from toolweave.agent._stored.deadlines import WAITING_SECONDS, WaitingPolicy
@@ -25,6 +24,7 @@ from toolweave.agent._stored.records import (
     run_topic,
 )
 from toolweave.agent._stored.run_index import SESSION_NAMES, session_key
+from toolweave.agent.approval import definition_digest
 from toolweave.jobs import Retention, WorkBackend, WorkQueue
 from toolweave.jobs._kind import JobTopic
 from toolweave.jobs._lease import LEASE_SECONDS
@@ -35,7 +35,7 @@ from toolweave.models._serialization import (
     messages_to_json,
 )
 from toolweave.state import Document, Put, Store, iter_documents
-from toolweave.state._checks import check_store
+from toolweave.state.checks import check_store
 from toolweave.tools import ToolSpec
 
 _log = logging.getLogger("toolweave.agent")

@@ -24,7 +24,7 @@ from toolweave.agent._stored.records import JOURNAL, RunRecord, ended_signal, re
 from toolweave.errors import RunError, StoreError
 from toolweave.jobs import Lease
 from toolweave.state import Change, Delete, Document, Put, Store
-from toolweave.state._store import to_json
+from toolweave.state.store import to_json
 
 _log = logging.getLogger("toolweave.agent")
 

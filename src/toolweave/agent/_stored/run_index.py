@@ -26,7 +26,7 @@ from toolweave._json_types import Json, as_number, object_or_empty
 from toolweave.errors import StoreError
 from toolweave.jobs._kind import owner_prefix
 from toolweave.state import Change, Delete, Document, Put, Store, iter_documents, iter_pages
-from toolweave.state._deletions import deletions
+from toolweave.state.deletions import deletions
 
 TIMES = "run-times"
 """Run ids, the newest first."""

@@ -25,7 +25,7 @@ from toolweave.jobs import Lease
 from toolweave.jobs._backoff import until
 from toolweave.jobs._lease import is_held
 from toolweave.state import Delete, Put, Store, iter_documents
-from toolweave.state._deletions import deletions
+from toolweave.state.deletions import deletions
 
 _COLLECTION = "run-lines"
 """Runs that were submitted to a session, below the session's key, in the order of submission."""

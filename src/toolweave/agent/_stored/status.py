@@ -12,7 +12,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias, cast
 
-from toolweave.agent._approval import Approval, WaitingCall
 from toolweave.agent._questions import GivenAnswer
 from toolweave.agent._stored.deadlines import DueNotice, WaitingNotice, due_notices
 from toolweave.agent._stored.deletion import delete_run, delete_session
@@ -33,13 +32,14 @@ from toolweave.agent._stored.records import (
 from toolweave.agent._stored.run_index import OpenRun, count_ended, open_runs, recent_pages, waiting_ids
 from toolweave.agent._stored.session_queue import runs_behind_others
 from toolweave.agent._stored.waiting import answer_waiting, waiting_calls
+from toolweave.agent.approval import Approval, WaitingCall
 from toolweave.errors import RunError, StoreError
 from toolweave.jobs import QueuedJobs, WorkQueue, ask_to_cancel
 from toolweave.jobs._lease import is_held, is_living
 from toolweave.jobs._queued import queued_jobs
 from toolweave.protocol.client_requests import ElicitationResult
 from toolweave.state import Document, Store, iter_documents
-from toolweave.state._checks import check_store
+from toolweave.state.checks import check_store
 
 _log = logging.getLogger("toolweave.agent")
 

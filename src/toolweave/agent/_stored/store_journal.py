@@ -19,7 +19,6 @@ from itertools import count
 from typing import Literal
 
 from toolweave._json_types import Json, JsonObject
-from toolweave.agent._approval import Approval, WaitingCall, definition_digest
 from toolweave.agent._events import RunResult
 from toolweave.agent._journal import ASK, Ask, Journal, OnUnknown, Recorded, RunStart, outcome_unknown
 from toolweave.agent._option_checks import UNKNOWN_POLICIES, unknown_policy_error
@@ -40,6 +39,7 @@ from toolweave.agent._stored.records import (
 from toolweave.agent._stored.run_index import ended_deletions
 from toolweave.agent._stored.waiting import answer_key, answer_of, asked_in, question_keys, waiting_changes
 from toolweave.agent._workers.handover import current_handover, set_handover
+from toolweave.agent.approval import Approval, WaitingCall, definition_digest
 from toolweave.errors import RunError
 from toolweave.jobs import Lease
 from toolweave.models import Finished, Message, ToolCallPart, UserMessage

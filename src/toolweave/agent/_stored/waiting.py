@@ -12,9 +12,9 @@ from dataclasses import asdict, replace
 from typing import Literal, TypeAlias
 
 from toolweave._json_types import Json, JsonObject, object_or_empty
-from toolweave.agent._approval import Approval, WaitingCall, definition_digest
 from toolweave.agent._questions import Asked, GivenAnswer, checked_answer
 from toolweave.agent._stored.records import JOURNAL, RUN_NOTES, RunRecord, read_record, record_changes, run_topic
+from toolweave.agent.approval import Approval, WaitingCall, definition_digest
 from toolweave.errors import RunError
 from toolweave.jobs import WorkQueue
 from toolweave.jobs._kind import SUBMITTED_SIGNAL, JobTopic, submitted_note

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Protocol
 
-from toolweave.agent._approval import Attended
 from toolweave.agent._journal import Journal, OnUnknown
 from toolweave.agent._loop.agent_tools import ToolLike
 from toolweave.agent._option_checks import UNKNOWN_POLICIES, unknown_policy_error
 from toolweave.agent._run import Run
 from toolweave.agent._stored.durable import Durable
 from toolweave.agent._stored.records import read_record, record_of
+from toolweave.agent.approval import Attended
 from toolweave.errors import RunError
 from toolweave.tools import CallContext
 from toolweave.tools._call import NO_CONTEXT

@@ -29,7 +29,7 @@ from toolweave.jobs._lease import is_held
 from toolweave.models import UserMessage
 from toolweave.state import MemoryStore, Store
 from toolweave.tools import BaseToolset, CallContext, Tool, ToolCall, ToolResult, ToolSnapshot, tool
-from toolweave.tools._names import unknown_tool
+from toolweave.tools.names import unknown_tool
 
 _AWAIT_SECONDS = 600.0
 _WORKER_WAIT_SECONDS = 1.0

@@ -9,7 +9,6 @@ from typing import Any, Literal
 
 import anyio
 
-from toolweave.agent._approval import WaitingCall
 from toolweave.agent._idempotency import run_id_of
 from toolweave.agent._journal import OnUnknown, RunStart
 from toolweave.agent._option_checks import UNKNOWN_POLICIES, unknown_policy_error
@@ -21,10 +20,11 @@ from toolweave.agent._stored.records import RunRecord, create, ended_signal, rea
 from toolweave.agent._stored.session_queue import SessionQueue, queued
 from toolweave.agent._stored.status import RunInfo, RunStatuses
 from toolweave.agent._stored.store_journal import another_request, is_same_request
+from toolweave.agent.approval import WaitingCall
 from toolweave.errors import RunError
 from toolweave.jobs._backoff import until
 from toolweave.jobs._kind import JobTopic
-from toolweave.tools._option_checks import choice_error
+from toolweave.tools.option_checks import choice_error
 
 _FIRST_LOOK = 0.05
 """Seconds between polls of a run whose end may not be signalled."""

@@ -9,7 +9,7 @@ from toolweave._text import counted
 from toolweave.cli._exit_codes import CommandError, ExitCode
 from toolweave.cli._screen import answer_json, note
 from toolweave.errors import RunError, StoreError
-from toolweave.state._store import CompactableStore
+from toolweave.state.store import CompactableStore
 
 if TYPE_CHECKING:
     from toolweave.agent import RunStatuses

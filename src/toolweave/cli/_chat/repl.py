@@ -29,7 +29,7 @@ from toolweave.cli._servers import OpenServers
 from toolweave.compose import Agent
 from toolweave.errors import ToolweaveError
 from toolweave.tools import CallContext, ToolCall, ToolResult
-from toolweave.tools._names import unknown_tool
+from toolweave.tools.names import unknown_tool
 
 _T = TypeVar("_T")
 _HELP = """/tools          what can be called

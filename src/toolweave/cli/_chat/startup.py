@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 from toolweave._json_types import Json
-from toolweave.agent._approval import Attended
+from toolweave.agent.approval import Attended
 from toolweave.cli._chat.options import AGENT, ChatOptions
 from toolweave.cli._chat.stores import opened_store
 from toolweave.cli._exit_codes import CommandError

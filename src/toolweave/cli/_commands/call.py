@@ -133,7 +133,7 @@ async def _find(fleet: OpenServers, selection: LoadedConfig, name: str) -> Tool:
     if tool is not None:
         return tool
     from toolweave.connect._hints import hint_of  # as above
-    from toolweave.tools._names import unknown_tool  # only a wrong name needs it
+    from toolweave.tools.names import unknown_tool  # only a wrong name needs it
 
     if not fleet.answered and len(fleet.errors) == 1:
         ((failed, error),) = fleet.errors.items()
@@ -153,7 +153,7 @@ def _look_up(fleet: OpenServers, name: str) -> Tool | None:
     if tool is not None:
         return tool
     from toolweave.tools import expose  # late, as above
-    from toolweave.tools._selection import own_names
+    from toolweave.tools.selection import own_names
 
     own = [tool for tool in tools if name in own_names(tool.spec)]
     if not own:  # `server_tool`, even if the tool's name has another prefix or none

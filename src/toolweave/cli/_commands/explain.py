@@ -84,8 +84,8 @@ def _profiles(wanted: Sequence[str]) -> Sequence[SchemaProfile]:
 
 def _found(fleet: OpenServers, name: str) -> Sequence[ToolExplanation]:
     from toolweave.hub import explain_tool  # late, as above
-    from toolweave.tools._names import unknown_tool
-    from toolweave.tools._selection import own_names
+    from toolweave.tools.names import unknown_tool
+    from toolweave.tools.selection import own_names
 
     found = explain_tool(fleet.hub, name)
     if found:
@@ -146,7 +146,7 @@ def _problems(fleet: OpenServers, one: ToolExplanation) -> list[str]:
 
 
 def _definition(spec: ToolSpec) -> JsonObject:
-    from toolweave.tools._mcp import tool_definition  # late, as above
+    from toolweave.tools.mcp import tool_definition  # late, as above
 
     return tool_definition(spec, modern=True)
 

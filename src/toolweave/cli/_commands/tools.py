@@ -60,7 +60,7 @@ def tools(
 
 def approximate_tokens(specs: Sequence[ToolSpec]) -> int:
     """Estimate the tokens of these definitions in a prompt: a quarter of their JSON's bytes."""
-    from toolweave.tools._mcp import tool_definition  # late: --help imports this module
+    from toolweave.tools.mcp import tool_definition  # late: --help imports this module
 
     made = (spec.raw if spec.shape is None else tool_definition(spec, modern=True) for spec in specs)
     return sum(len(json.dumps(dict(one), ensure_ascii=False, separators=(",", ":")).encode()) for one in made) // 4

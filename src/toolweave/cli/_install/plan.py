@@ -135,7 +135,7 @@ def _write_relay(path: Path, document: Json) -> None:
     import json  # late, as above
 
     from toolweave.cli._exit_codes import CommandError
-    from toolweave.config._trust import write_privately
+    from toolweave.config.trust import write_privately
 
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -148,7 +148,7 @@ def _is_trusted(config: EditedConfig) -> bool:
     """Whether the file may start servers as it is: then it may with the entry, which was just agreed to."""
     from toolweave.config import TrustedFiles  # late, as above
     from toolweave.config._expand import Scope
-    from toolweave.config._load import load_file
+    from toolweave.config.load import load_file
     from toolweave.errors import ConfigError
 
     if not config.text.strip():

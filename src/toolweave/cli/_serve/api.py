@@ -19,7 +19,7 @@ from toolweave.protocol.skipped_parts import SkippedPart, skipped_parts_meta
 if TYPE_CHECKING:
     from toolweave.openapi import OpenApiToolset
     from toolweave.serve import CallNext, McpServer, Request
-    from toolweave.serve._request import Json
+    from toolweave.serve.request import Json
 
 
 _DOCUMENT_SUFFIXES = (".json", ".yaml", ".yml")

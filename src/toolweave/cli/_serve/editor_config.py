@@ -195,7 +195,7 @@ def backed_up(path: Path) -> Path | None:
 
 def replace_file(path: Path, data: bytes) -> None:
     """Write the file atomically; a new one is readable by its owner alone, as entries may hold secrets."""
-    from toolweave.config._trust import write_privately  # imports are late: not every command writes a file
+    from toolweave.config.trust import write_privately  # imports are late: not every command writes a file
 
     path.parent.mkdir(parents=True, exist_ok=True)
     write_privately(path, data, mode=stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o600)

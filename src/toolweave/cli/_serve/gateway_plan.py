@@ -132,7 +132,7 @@ def server_entry(text: str) -> tuple[str, Json]:
     Raises:
         CommandError: It is not one, or a secret is among its words.
     """
-    from toolweave.config._secret_args import secrets_in  # late, as above
+    from toolweave.config.secret_args import secrets_in  # late, as above
     from toolweave.install import ServerLaunch
     from toolweave.install._programs import with_full_path
 

@@ -16,7 +16,7 @@ import anyio.abc
 from toolweave.cli._exit_codes import CommandError
 from toolweave.cli._serve.listen import listening
 from toolweave.gateway._admin.extras import missing
-from toolweave.http._local_pages import IncomingHead, LocalPages, page_answer
+from toolweave.http.local_pages import IncomingHead, LocalPages, page_answer
 
 if TYPE_CHECKING:
     from toolweave.cli._worker.metrics import WorkerMetrics

@@ -24,7 +24,7 @@ from toolweave.protocol.client_requests import (
 )
 from toolweave.protocol.logs import LogLevel, LogMessage, check_level
 from toolweave.tools import ToolSpec
-from toolweave.tools._option_checks import FLAG, check_kinds
+from toolweave.tools.option_checks import FLAG, check_kinds
 
 
 class SamplingRequest(Value, frozen=True, kw_only=True):

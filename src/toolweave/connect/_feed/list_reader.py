@@ -49,7 +49,7 @@ from toolweave.protocol.spellings import (
     spelled,
 )
 from toolweave.tools import ToolSpec
-from toolweave.tools._mcp import read_definition
+from toolweave.tools.mcp import read_definition
 
 MAX_PAGES = 1_000
 MAX_ENTRIES = 100_000

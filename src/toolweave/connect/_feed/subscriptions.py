@@ -14,7 +14,7 @@ import anyio
 
 from toolweave._json_types import JsonObject
 from toolweave._value import Value
-from toolweave.config._secret_args import mask_url
+from toolweave.config.secret_args import mask_url
 from toolweave.connect._events import EventListeners, notify_listeners
 from toolweave.connect._session import Session
 from toolweave.errors import AuthRequiredError, RequestTimeoutError, ServerError

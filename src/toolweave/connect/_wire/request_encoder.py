@@ -5,7 +5,7 @@ from __future__ import annotations
 from toolweave._json_types import JsonObject
 from toolweave.errors import ErrorKind, ToolError
 from toolweave.protocol.jsonrpc import encode_request
-from toolweave.schema._fitting import json_values
+from toolweave.schema.fitting import json_values
 
 
 def request_text(request_id: int | str, method: str, params: JsonObject) -> bytes:

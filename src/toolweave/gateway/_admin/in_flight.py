@@ -11,7 +11,7 @@ import anyio
 
 from toolweave.protocol import methods
 from toolweave.serve import CallNext, Request
-from toolweave.serve._request import Json
+from toolweave.serve.request import Json
 
 
 class InFlightRequests:

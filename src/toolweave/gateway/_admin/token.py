@@ -11,7 +11,7 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from toolweave.config._trust import write_privately
+from toolweave.config.trust import write_privately
 
 _MAX_BYTES = 1_000
 

@@ -26,7 +26,7 @@ from toolweave._json_types import as_array, as_sequence
 from toolweave._value import Value
 from toolweave.config import Secret
 from toolweave.config._expand import Expander, Scope
-from toolweave.config._validation import check_object, suggestion
+from toolweave.config.validation import check_object, suggestion
 from toolweave.errors import ConfigError, StoreError
 from toolweave.serve import (
     ApiKey,
@@ -43,7 +43,7 @@ from toolweave.serve import (
 )
 from toolweave.serve._auth.token_auth import ProtectionOptions
 from toolweave.state import MemoryStore, open_store
-from toolweave.tools._selection import member_of
+from toolweave.tools.selection import member_of
 
 WHERE = "gateway.auth"
 _Kind = TypeVar("_Kind", bound=Value)

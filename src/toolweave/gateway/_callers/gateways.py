@@ -19,9 +19,9 @@ from toolweave.gateway._callers.hubs import CallerHubs, GatewayCaller
 from toolweave.gateway._relay.routes import Routes
 from toolweave.hub import Hub
 from toolweave.serve import OfferLookup, Request
-from toolweave.serve._request import Method
 from toolweave.serve._subscriptions import ResourceFollower
 from toolweave.serve._task_spawner import ServingGroups
+from toolweave.serve.request import Method
 from toolweave.tools import Toolset
 
 _log = logging.getLogger("toolweave.gateway")

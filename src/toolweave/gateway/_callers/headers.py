@@ -20,7 +20,7 @@ from toolweave.config import Secret, ServerConfig
 from toolweave.errors import ErrorKind, ToolError
 from toolweave.serve import Client
 from toolweave.serve._http.asgi import VisibleHeaders
-from toolweave.tools._selection import member_of
+from toolweave.tools.selection import member_of
 
 _log = logging.getLogger("toolweave.gateway")
 

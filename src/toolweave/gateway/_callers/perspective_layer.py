@@ -14,7 +14,7 @@ from toolweave.gateway._callers.perspectives import Perspective, Perspectives
 from toolweave.gateway._relay.routes import Routes
 from toolweave.protocol import methods
 from toolweave.serve import CallNext, Offered, Request
-from toolweave.serve._request import Json
+from toolweave.serve.request import Json
 from toolweave.tools import ToolSpec
 
 

@@ -31,9 +31,9 @@ from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_
 from toolweave.protocol.tasks import TASK_ID
 from toolweave.serve import CallNext, Offered, OfferLookup, Request
 from toolweave.serve._changes import Changes
-from toolweave.serve._request import Feature, Json, Method, may_use
+from toolweave.serve.request import Feature, Json, Method, may_use
 from toolweave.tools import ToolResult, ToolSpec
-from toolweave.tools._mcp import call_result
+from toolweave.tools.mcp import call_result
 
 _LISTS: Mapping[str, str] = {
     methods.TOOLS_LIST: "tools",

@@ -22,7 +22,7 @@ import msgspec
 from toolweave._json_types import JsonObject, as_object, as_text, object_entries, text_or_empty
 from toolweave.errors import RequestError, StoreError
 from toolweave.gateway._replicas.replicas import Replicas
-from toolweave.serve._request import Json
+from toolweave.serve.request import Json
 from toolweave.state import Put, iter_documents
 
 if TYPE_CHECKING:

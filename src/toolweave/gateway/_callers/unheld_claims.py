@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from toolweave._json_types import as_sequence, object_or_empty
 from toolweave.config import LoadedConfig, ServerConfig
-from toolweave.tools._selection import member_of
+from toolweave.tools.selection import member_of
 
 if TYPE_CHECKING:
     from toolweave.gateway._callers.auth import CallerAuth

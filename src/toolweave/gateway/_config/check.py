@@ -32,7 +32,7 @@ from toolweave.protocol import methods
 from toolweave.protocol.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION
 from toolweave.protocol.versions import MODERN_VERSION
 from toolweave.serve import Client, Identity, Middleware, Request, TokenAuth
-from toolweave.serve._request import Json
+from toolweave.serve.request import Json
 
 _LIST_SECONDS = 60.0
 _SIGNED_IN = "(signed in)"

@@ -28,10 +28,10 @@ from toolweave._value import DeferredTypes
 from toolweave.config import LoadedConfig, Secret, ServerConfig, ShapeRule, load_config, merge_loaded
 from toolweave.config._documents import ConfigDocument, read_document
 from toolweave.config._expand import Expander, Scope
-from toolweave.config._load import project_of
 from toolweave.config._locate import GATEWAY_SECTION
 from toolweave.config._shaping import read_shape, with_secrets
-from toolweave.config._validation import (
+from toolweave.config.load import project_of
+from toolweave.config.validation import (
     check_choice,
     check_flag,
     check_object,

@@ -16,9 +16,9 @@ from toolweave.oauth import TokenStore
 from toolweave.serve import Middleware
 from toolweave.serve._middleware import checked
 from toolweave.serve._option_types import check_auth
-from toolweave.state._checks import STORE_TYPE, is_store
+from toolweave.state.checks import STORE_TYPE, is_store
 from toolweave.tools import Toolset
-from toolweave.tools._option_checks import (
+from toolweave.tools.option_checks import (
     COUNT,
     FLAG,
     NUMBER,

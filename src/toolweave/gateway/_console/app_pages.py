@@ -30,9 +30,9 @@ from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQ
 from toolweave.protocol.jsonrpc import encode_value
 from toolweave.protocol.resource_uris import with_uris
 from toolweave.serve._http.asgi import Receive
-from toolweave.serve._request import Json
+from toolweave.serve.request import Json
 from toolweave.tools import ToolSpec
-from toolweave.tools._mcp import tool_definition
+from toolweave.tools.mcp import tool_definition
 
 _MAX_PAGES = 50
 _MAX_URIS = 500

@@ -18,7 +18,7 @@ import anyio
 import anyio.abc
 from anyio.streams.stapled import MultiListener
 
-from toolweave.http._local_pages import IncomingHead, LocalPages, page_answer
+from toolweave.http.local_pages import IncomingHead, LocalPages, page_answer
 
 _log = logging.getLogger("toolweave.gateway")
 

@@ -9,7 +9,7 @@ import msgspec
 from toolweave.gateway._console.fleet_rows import read_replies
 from toolweave.gateway._console.requests import ConsoleRequest
 from toolweave.gateway._replicas.fleet import FleetReplies
-from toolweave.serve._request import Json
+from toolweave.serve.request import Json
 
 
 class ChangeOutcome(msgspec.Struct, frozen=True, kw_only=True):

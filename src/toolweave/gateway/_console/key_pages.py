@@ -14,7 +14,7 @@ from toolweave.gateway._console.rendering import ConsolePages
 from toolweave.gateway._console.requests import ConsolePage, ConsoleRefusal, ConsoleReply, ConsoleRequest
 from toolweave.gateway._replicas.fleet import Peer
 from toolweave.serve._http.asgi import Receive
-from toolweave.serve._request import Json
+from toolweave.serve.request import Json
 
 
 class KeysHere(msgspec.Struct, frozen=True, kw_only=True):

@@ -30,7 +30,7 @@ from toolweave.gateway._console.rendering import ConsolePages, as_json
 from toolweave.gateway._console.requests import ConsolePage, ConsoleRefusal, ConsoleReply, ConsoleRequest
 from toolweave.hub._hub import caller_servers
 from toolweave.serve._http.asgi import Receive
-from toolweave.serve._request import Json
+from toolweave.serve.request import Json
 
 _LOOK_SECONDS = 2
 

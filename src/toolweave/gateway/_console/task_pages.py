@@ -19,7 +19,7 @@ from toolweave.gateway._observe.recent_tasks import RecentTask, RecentTasks
 from toolweave.gateway._replicas.fleet import Fleet
 from toolweave.protocol.input_required import INPUT_REQUIRED
 from toolweave.serve._http.asgi import Receive
-from toolweave.serve._request import Json
+from toolweave.serve.request import Json
 
 _LOOK_SECONDS = 5
 _MAX_SHOWN = 100

@@ -18,7 +18,7 @@ from toolweave.gateway._console.requests import ConsolePage, ConsoleRefusal, Con
 from toolweave.gateway._console.trial import TrialOutcome, try_tool
 from toolweave.gateway._observe.recent_calls import RecentCall, RecentCalls
 from toolweave.serve._http.asgi import Receive
-from toolweave.serve._request import Json
+from toolweave.serve.request import Json
 from toolweave.tools import ToolSpec
 
 _MAX_SHOWN = 200

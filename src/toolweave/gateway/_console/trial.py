@@ -25,8 +25,8 @@ from toolweave.protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_V
 from toolweave.protocol.versions import MODERN_VERSION
 from toolweave.serve import Client, Identity, Request
 from toolweave.serve._http.asgi import Receive
-from toolweave.serve._request import Json
-from toolweave.tools._mcp import tool_result
+from toolweave.serve.request import Json
+from toolweave.tools.mcp import tool_result
 from toolweave.version import VERSION
 
 CALL_SECONDS = 300.0

@@ -22,7 +22,7 @@ from toolweave.gateway._console.requests import ConsolePage, ConsoleRefusal, Con
 from toolweave.gateway._sign_in.sign_in_first import sign_in_tool
 from toolweave.oauth import SignInStatus, TokenKey, TokenStore, default_token_store, resource_of
 from toolweave.serve._http.asgi import Receive
-from toolweave.serve._request import Json, principal_name
+from toolweave.serve.request import Json, principal_name
 
 _STORE_SECONDS = 10.0
 _MAX_SHOWN = 200

@@ -31,10 +31,10 @@ from toolweave.protocol.resource_uris import with_uris
 from toolweave.protocol.server_features import completion_json, read_reference
 from toolweave.serve import Request
 from toolweave.serve._plain_calls import answer_of
-from toolweave.serve._request import Feature, Json, Method, OfferKind, may_use
 from toolweave.serve._unknown import not_offered, unknown_reference
+from toolweave.serve.request import Feature, Json, Method, OfferKind, may_use
 from toolweave.tools import ToolResult, ToolSpec
-from toolweave.tools._mcp import call_result
+from toolweave.tools.mcp import call_result
 
 if TYPE_CHECKING:
     from toolweave.definitions._argument_rules import ShapedCalls

@@ -16,7 +16,7 @@ from toolweave.hub._hub import caller_servers, offer_names
 from toolweave.protocol.meta import OF_EVERY_ERA
 from toolweave.protocol.versions import MODERN_VERSIONS
 from toolweave.serve import MayUse
-from toolweave.serve._request import Json, Method, OfferKind
+from toolweave.serve.request import Json, Method, OfferKind
 from toolweave.tools import Toolset
 from toolweave.tools._instructions import joined_instructions
 

@@ -17,11 +17,9 @@ from toolweave.protocol.codes import INVALID_PARAMS
 from toolweave.protocol.content import TextContent
 from toolweave.protocol.jsonrpc import encode_value
 from toolweave.serve import CallNext, Request
-from toolweave.serve._request import Json
 from toolweave.serve._unknown import not_offered
+from toolweave.serve.request import Json
 from toolweave.tools import ToolResult, Toolset, ToolSnapshot, ToolSpec
-from toolweave.tools._mcp import call_result, read_definition, tool_definition
-from toolweave.tools._result import invalid_input
 from toolweave.tools._search import ToolIndex
 from toolweave.tools._search_tool import (
     SEARCH_NAME,
@@ -31,6 +29,8 @@ from toolweave.tools._search_tool import (
     named_sources,
     search_problems,
 )
+from toolweave.tools.mcp import call_result, read_definition, tool_definition
+from toolweave.tools.result import invalid_input
 
 DisclosureMode: TypeAlias = Literal["all", "auto", "search", "groups"]
 """The form in which callers learn of tools: all definitions; a search; a list for each server; or, by `auto`, all up to

@@ -45,9 +45,9 @@ from toolweave.schema import Validator
 from toolweave.serve import Client, Endpoint, Middleware, Request
 from toolweave.serve._envelope import is_progress_token
 from toolweave.serve._plain_calls import ENVELOPE, PlainToolCall
-from toolweave.serve._request import Json
+from toolweave.serve.request import Json
 from toolweave.tools import IDEMPOTENCY_KEY, Toolset, ToolSnapshot, ToolSpec
-from toolweave.tools._mcp import wraps_results
+from toolweave.tools.mcp import wraps_results
 
 _CALL = methods.TOOLS_CALL
 _COMPLETE = "complete"

@@ -17,10 +17,10 @@ from toolweave.hub import Hub
 from toolweave.protocol import methods
 from toolweave.protocol.component_meta import asked_version
 from toolweave.schema import Validator
-from toolweave.schema._fitting import NO_OBJECT, Arguments, fitted
-from toolweave.schema._validate import UsableValidators
+from toolweave.schema.fitting import NO_OBJECT, Arguments, fitted
+from toolweave.schema.validate import UsableValidators
 from toolweave.serve import CallNext, Request
-from toolweave.serve._request import Json, with_object
+from toolweave.serve.request import Json, with_object
 from toolweave.tools import ToolSpec
 
 

@@ -35,7 +35,7 @@ from toolweave.serve import Request
 from toolweave.serve._changes import Changes, Topic
 from toolweave.serve._offers.pagination import DEFAULT_PAGE_SIZE, list_page
 from toolweave.serve._offers.tool_pages import ToolPages
-from toolweave.serve._request import Json, Method, OfferKind, may_use
+from toolweave.serve.request import Json, Method, OfferKind, may_use
 from toolweave.tools import ToolsChanged, ToolSnapshot, ToolSpec
 
 _log = logging.getLogger("toolweave.gateway")

@@ -26,7 +26,7 @@ from toolweave.protocol.versions import HANDSHAKE_VERSIONS
 from toolweave.serve import Request
 from toolweave.serve._changes import Changes
 from toolweave.serve._logs import Logs
-from toolweave.serve._request import Json, Method
+from toolweave.serve.request import Json, Method
 
 _log = logging.getLogger("toolweave.gateway")
 

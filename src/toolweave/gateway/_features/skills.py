@@ -22,7 +22,7 @@ from toolweave.protocol.codes import INVALID_PARAMS, METHOD_NOT_FOUND, RESOURCE_
 from toolweave.protocol.skills import read_skill, skill_settings, with_prefix
 from toolweave.serve import Request
 from toolweave.serve._offers.pagination import DEFAULT_PAGE_SIZE, list_page, only_for_caller
-from toolweave.serve._request import Json, Method, may_use
+from toolweave.serve.request import Json, Method, may_use
 
 _UNKNOWN = frozenset({INVALID_PARAMS, RESOURCE_NOT_FOUND, METHOD_NOT_FOUND})
 

@@ -15,10 +15,10 @@ from toolweave.hub import Hub
 from toolweave.hub._hub import down_servers
 from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.serve import MayUse, Request
-from toolweave.serve._request import Json, OfferKind, may_use
 from toolweave.serve._unknown import not_offered
+from toolweave.serve.request import Json, OfferKind, may_use
 from toolweave.tools import ToolResult
-from toolweave.tools._mcp import call_result
+from toolweave.tools.mcp import call_result
 
 _STARTING = frozenset({ConnectionState.IDLE, ConnectionState.CONNECTING})
 _REASONS = {

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 import anyio
 
-from toolweave.config._secret_args import mask_url
+from toolweave.config.secret_args import mask_url
 from toolweave.connect import McpConnection
 from toolweave.errors import ProtocolError, RequestError, ServerError, ToolError
 from toolweave.gateway._callers.perspectives import Perspective, Perspectives
@@ -22,7 +22,7 @@ from toolweave.hub._starting import USABLE
 from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS, RESOURCE_NOT_FOUND
 from toolweave.protocol.eras import abilities
 from toolweave.serve import Request
-from toolweave.serve._request import may_use
+from toolweave.serve.request import may_use
 from toolweave.tools import Unsubscribe
 
 _log = logging.getLogger("toolweave.gateway")

@@ -20,7 +20,7 @@ from toolweave.hub._hub import caller_servers
 from toolweave.middleware import Observer, RequestEnd
 from toolweave.middleware._outcome import shape_of, word_of
 from toolweave.protocol import methods
-from toolweave.serve._request import principal_name
+from toolweave.serve.request import principal_name
 
 _MOST = 500
 _LONGEST = 300

@@ -22,7 +22,7 @@ from toolweave.protocol import methods
 from toolweave.protocol.codes import INVALID_PARAMS
 from toolweave.protocol.tasks import ENDED, TASK_ID, TaskDocument, read_task
 from toolweave.serve import Client, Request
-from toolweave.serve._request import Json, principal_name
+from toolweave.serve.request import Json, principal_name
 
 _MOST = 500
 _MAX_ASKED = 100

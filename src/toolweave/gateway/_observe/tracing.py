@@ -26,7 +26,7 @@ from toolweave.middleware._outcome import is_failed
 from toolweave.protocol import methods
 from toolweave.protocol.meta import trace_context_in, with_trace_context
 from toolweave.serve import CallNext, Request
-from toolweave.serve._request import Json
+from toolweave.serve.request import Json
 from toolweave.version import VERSION
 
 _UPSTREAM = frozenset({methods.TOOLS_CALL, methods.PROMPTS_GET, methods.RESOURCES_READ, methods.COMPLETION_COMPLETE})

@@ -19,7 +19,7 @@ from toolweave.protocol.eras import missing_abilities, passed_capabilities, ques
 from toolweave.protocol.input_required import INPUT_REQUESTS, read_input_request
 from toolweave.protocol.tasks import declares_tasks
 from toolweave.serve import Client, Request
-from toolweave.serve._request import Json
+from toolweave.serve.request import Json
 
 
 def declared_to_legacy(client: Client) -> Json:

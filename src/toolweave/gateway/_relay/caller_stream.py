@@ -17,7 +17,7 @@ from toolweave.protocol import methods
 from toolweave.serve import Request
 from toolweave.serve._envelope import is_progress_token
 from toolweave.serve._logs import Logs
-from toolweave.serve._request import Json
+from toolweave.serve.request import Json
 
 _MAX_WAITING = 256
 _NEWS = frozenset({methods.NOTIFICATIONS_MESSAGE, methods.NOTIFICATIONS_ELICITATION_COMPLETE})

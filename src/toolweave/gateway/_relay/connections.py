@@ -36,8 +36,8 @@ from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.protocol.logs import LogLevel
 from toolweave.protocol.tasks import related_task
 from toolweave.serve import Client
-from toolweave.serve._request import Json
-from toolweave.tools._toolset import ChangeListeners
+from toolweave.serve.request import Json
+from toolweave.tools.toolset import ChangeListeners
 
 _log = logging.getLogger("toolweave.gateway")
 _SWEEP_SECONDS = 1.0

@@ -23,7 +23,7 @@ from toolweave.hub._starting import USABLE
 from toolweave.protocol.logs import LogLevel
 from toolweave.protocol.subscriptions import LIST_CHANGED
 from toolweave.protocol.versions import MODERN_VERSIONS
-from toolweave.tools._toolset import ChangeListeners
+from toolweave.tools.toolset import ChangeListeners
 
 _log = logging.getLogger("toolweave.gateway")
 

@@ -21,8 +21,8 @@ from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS
 from toolweave.protocol.eras import question_for
 from toolweave.protocol.input_required import input_request
 from toolweave.protocol.versions import MODERN_VERSION
-from toolweave.serve._request import Json
 from toolweave.serve._task_spawner import ServingGroups
+from toolweave.serve.request import Json
 
 _KIND = "parked"
 

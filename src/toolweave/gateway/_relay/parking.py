@@ -25,7 +25,7 @@ from toolweave.errors import ErrorKind, RequestError, ToolError, ToolweaveError
 from toolweave.gateway._relay.caller_stream import CallerStream
 from toolweave.protocol.client_requests import refused_by_expiry
 from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS
-from toolweave.serve._request import Json
+from toolweave.serve.request import Json
 
 _log = logging.getLogger("toolweave.gateway")
 _TOGETHER_SECONDS = 0.01

@@ -62,8 +62,8 @@ from toolweave.protocol.tasks import TASK_ID, is_task, related
 from toolweave.protocol.versions import MODERN_VERSIONS
 from toolweave.serve import Client, Request
 from toolweave.serve._logs import Logs
-from toolweave.serve._request import Json
-from toolweave.tools._mcp import wraps_results
+from toolweave.serve.request import Json
+from toolweave.tools.mcp import wraps_results
 
 LeaseConnection: TypeAlias = Callable[[], AbstractAsyncContextManager[AskingConnection]]
 """Gives a connection to a legacy upstream for one call."""

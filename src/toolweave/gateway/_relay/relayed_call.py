@@ -21,8 +21,8 @@ from toolweave.protocol.input_required import INPUT_RESPONSES
 from toolweave.protocol.meta import RELATED_TASK, SUBSCRIPTION_ID
 from toolweave.protocol.tasks import declares_tasks
 from toolweave.serve import Request
-from toolweave.serve._request import Json
 from toolweave.serve._request_context import forwarded_meta
+from toolweave.serve.request import Json
 
 HOPS = frozenset({RELATED_TASK, SUBSCRIPTION_ID})
 """The members of a `_meta` that concern the caller's side alone, and are not forwarded."""

@@ -10,9 +10,9 @@ from toolweave.protocol import methods
 from toolweave.protocol.client_requests import ABILITIES
 from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS, MISSING_CAPABILITY, URL_ELICITATION_REQUIRED
 from toolweave.protocol.eras import error_for, missing_abilities
-from toolweave.serve._request import Json
+from toolweave.serve.request import Json
 from toolweave.tools import ToolResult
-from toolweave.tools._mcp import call_result
+from toolweave.tools.mcp import call_result
 
 
 def failure_result(call: RelayedCall, exc: ServerError | ToolError, visits: PageVisits) -> Json:

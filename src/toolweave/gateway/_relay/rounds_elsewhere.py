@@ -17,7 +17,7 @@ from toolweave.gateway._replicas.replicas import ReplicaGone, Replicas, UnknownT
 from toolweave.gateway._tasks.kept_tasks import NO_REPLY_CHANNEL
 from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS
 from toolweave.serve import Client, Request
-from toolweave.serve._request import Json
+from toolweave.serve.request import Json
 
 _KIND = "round"
 

@@ -12,7 +12,7 @@ from toolweave.hub._offers import HubOffers
 from toolweave.protocol import methods
 from toolweave.serve import Offered
 from toolweave.serve._offers.templates import may_expand
-from toolweave.serve._request import OfferKind
+from toolweave.serve.request import OfferKind
 from toolweave.tools import Toolset, ToolSpec
 
 

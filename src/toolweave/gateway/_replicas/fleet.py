@@ -17,7 +17,7 @@ import anyio
 from toolweave._json_types import as_object, text_or_empty
 from toolweave.errors import RequestError
 from toolweave.gateway._replicas.replicas import ReplicaGone, Replicas, UnknownToReplica
-from toolweave.serve._request import Json
+from toolweave.serve.request import Json
 
 _KIND = "console"
 _LOOK_SECONDS = 4.0

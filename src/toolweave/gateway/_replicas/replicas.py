@@ -41,12 +41,12 @@ from toolweave._json import decode_json
 from toolweave.errors import RequestError, StoreError
 from toolweave.gateway._replicas.sealing import SealingKeys
 from toolweave.protocol.codes import INTERNAL_ERROR
-from toolweave.serve._request import Json
+from toolweave.serve.request import Json
 from toolweave.state import Delete, Put, Store, iter_documents, listening
-from toolweave.state._checks import check_store
 from toolweave.state._redis_address import RedisAddress, split_name
-from toolweave.state._store import MovingStore
-from toolweave.tools._option_checks import SECRETS, TEXT, check_kinds
+from toolweave.state.checks import check_store
+from toolweave.state.store import MovingStore
+from toolweave.tools.option_checks import SECRETS, TEXT, check_kinds
 
 ActT = TypeVar("ActT")
 

@@ -29,7 +29,7 @@ from toolweave.protocol.codes import INVALID_PARAMS
 from toolweave.protocol.jsonrpc import StrictMessage
 from toolweave.serve import Client
 from toolweave.serve._http.session_peers import Deliver, RestoredSession
-from toolweave.serve._request import Json
+from toolweave.serve.request import Json
 
 _log = logging.getLogger("toolweave.gateway")
 

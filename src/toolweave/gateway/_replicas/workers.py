@@ -14,7 +14,7 @@ from toolweave._json_types import without_members
 from toolweave.errors import RequestError, StoreError, ToolweaveError
 from toolweave.gateway._config.losses import ReloadTrigger
 from toolweave.gateway._replicas.replicas import Replicas
-from toolweave.serve._request import Json
+from toolweave.serve.request import Json
 
 _log = logging.getLogger("toolweave.gateway")
 

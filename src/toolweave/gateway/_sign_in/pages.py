@@ -23,7 +23,7 @@ from toolweave.serve._oauth_server.clients import OAuthRefusal
 from toolweave.serve._oauth_server.exchange import OAuthExchange
 from toolweave.serve._oauth_server.keys import ServerKeys
 from toolweave.serve._oauth_server.pages import html_page, send_page
-from toolweave.serve._request import principal_name
+from toolweave.serve.request import principal_name
 
 _BEGIN_SECONDS = 30.0
 _END_SECONDS = 60.0

@@ -15,7 +15,7 @@ from toolweave.errors import RequestError
 from toolweave.gateway._replicas.replicas import ReplicaGone, Replicas, UnknownToReplica
 from toolweave.gateway._sign_in.pages import SignInPages
 from toolweave.serve._http.asgi import Message, Receive, Scope, Send, read_body, respond
-from toolweave.serve._request import Json
+from toolweave.serve.request import Json
 
 _KIND = "sign-in page"
 _MAX_BYTES = 64 * 1024

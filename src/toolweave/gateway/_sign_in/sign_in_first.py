@@ -39,7 +39,7 @@ from toolweave.protocol.input_required import (
 from toolweave.protocol.versions import LATEST_HANDSHAKE_VERSION
 from toolweave.serve import Client, Request
 from toolweave.serve._changes import Changes, Topic
-from toolweave.serve._request import Json
+from toolweave.serve.request import Json
 from toolweave.tools import ToolSpec, expose
 
 _PAGE = "page"

@@ -22,8 +22,8 @@ from toolweave.gateway._replicas.replicas import ReplicaGone, Replicas, UnknownT
 from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.protocol.tasks import ENDED, TASK_ID, created, failed, with_outcome
 from toolweave.serve import Client, Request
-from toolweave.serve._request import Json
 from toolweave.serve._task_spawner import ServingGroups
+from toolweave.serve.request import Json
 
 _log = logging.getLogger("toolweave.gateway")
 

@@ -28,10 +28,10 @@ from toolweave.protocol.input_required import (
 )
 from toolweave.protocol.tasks import is_task
 from toolweave.serve import ReplyChannel, Request
-from toolweave.serve._request import Json, Method
 from toolweave.serve._task_spawner import ServingGroups
 from toolweave.serve._tasks import TasksFeature
 from toolweave.serve._tasks.rules import declared
+from toolweave.serve.request import Json, Method
 from toolweave.tools import CallContext, Question, ToolSpec
 
 

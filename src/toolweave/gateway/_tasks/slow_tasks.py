@@ -20,10 +20,10 @@ from toolweave.gateway._replicas.replicas import ReplicaGone, Replicas, UnknownT
 from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS
 from toolweave.protocol.tasks import ENDED, failed
 from toolweave.serve._changes import Changes
-from toolweave.serve._request import Json
 from toolweave.serve._request_context import HandlerRunner
 from toolweave.serve._tasks import LocalTasks, TasksFeature
 from toolweave.serve._tasks.port import NewTask, OnTaskChange, TaskHandle
+from toolweave.serve.request import Json
 from toolweave.state import Store
 from toolweave.tools import Question
 

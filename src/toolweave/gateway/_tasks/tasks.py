@@ -50,9 +50,9 @@ from toolweave.protocol.tasks import (
 )
 from toolweave.protocol.versions import MODERN_VERSIONS, TASKS_VERSION
 from toolweave.serve import Request
-from toolweave.serve._request import Json, Method
 from toolweave.serve._task_spawner import ServingGroups
 from toolweave.serve._tasks.rules import declared, named_task, undeclared
+from toolweave.serve.request import Json, Method
 from toolweave.tools import ToolSpec
 
 _log = logging.getLogger("toolweave.gateway")

@@ -15,7 +15,7 @@ from toolweave.oauth._records import TokenKey, TokenRecord
 from toolweave.oauth._stores.records import digest, name_of, newest_first, read_record, write_record
 from toolweave.oauth._stores.sealing import KEY_VARIABLE, configured_key
 from toolweave.state import Document, Store, iter_documents
-from toolweave.state._checks import check_store
+from toolweave.state.checks import check_store
 
 _log = logging.getLogger("toolweave.oauth")
 TOKENS = "oauth-tokens"

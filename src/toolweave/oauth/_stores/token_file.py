@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from toolweave._json import decode_json
-from toolweave.config._trust import write_privately
+from toolweave.config.trust import write_privately
 from toolweave.errors import StoreError
 from toolweave.oauth._records import TokenRecord
 from toolweave.oauth._stores.locks import held_in_thread, private_folder

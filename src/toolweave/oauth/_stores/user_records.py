@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from toolweave.oauth._stores.records import digest
 from toolweave.oauth._stores.shared_store import LOCKS, TOKENS
 from toolweave.state import Delete, Store
-from toolweave.state._deletions import deletions
+from toolweave.state.deletions import deletions
 
 
 async def token_documents(store: Store, principals: Sequence[str]) -> list[Delete]:

@@ -16,9 +16,9 @@ from typing import Any
 from toolweave._json_types import JsonObject
 from toolweave.config import Secret
 from toolweave.errors import ConfigError
-from toolweave.serve._request import Identity
-from toolweave.tools._option_checks import MAPPING, TEXT, check_kinds, check_number, instance_of, type_error
+from toolweave.serve.request import Identity
 from toolweave.tools._scopes import scope_list
+from toolweave.tools.option_checks import MAPPING, TEXT, check_kinds, check_number, instance_of, type_error
 
 _MIN_LENGTH = 16
 _DIGEST = re.compile(r"[0-9a-f]{64}")

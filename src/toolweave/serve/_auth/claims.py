@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from toolweave._json_types import JsonObject, as_array, as_number, as_text, object_or_empty, text_or_empty
 from toolweave._value import Value
 from toolweave.errors import shortened
-from toolweave.serve._request import Identity
+from toolweave.serve.request import Identity
 
 _MAX_SHOWN = 200
 _ID_TOKEN_CLAIMS = frozenset({"at_hash", "c_hash", "s_hash", "nonce"})

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from toolweave._json_types import Json, JsonObject
 from toolweave.errors import ConfigError
-from toolweave.oauth._fetch import FetchFailed, GuardedFetch, checked_url
+from toolweave.oauth.fetch import FetchFailed, GuardedFetch, checked_url
 
 _SECONDS = 10.0
 

@@ -12,7 +12,7 @@ from toolweave._json_types import JsonObject
 from toolweave.serve._auth.middleware import AuthorizesTokens, challenges_for, identity_of, scheme_of
 from toolweave.serve._auth.refusal import Refusal
 from toolweave.serve._http.asgi import Scope
-from toolweave.serve._request import FindOffers
+from toolweave.serve.request import FindOffers
 
 _log = logging.getLogger("toolweave.serve._auth")
 

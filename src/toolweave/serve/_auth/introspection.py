@@ -37,8 +37,8 @@ from toolweave.serve._auth.issuer_guard import IssuerGuard
 from toolweave.serve._auth.issuer_keys import url_in_metadata
 from toolweave.serve._auth.refusal import IssuerUnavailable
 from toolweave.serve._auth.token_auth import IssuerOptions, TokenAuth, own_metadata, text_list
-from toolweave.serve._request import Identity
-from toolweave.tools._option_checks import TEXT, check_kinds, check_number, instance_of
+from toolweave.serve.request import Identity
+from toolweave.tools.option_checks import TEXT, check_kinds, check_number, instance_of
 
 _log = logging.getLogger("toolweave.serve._auth")
 

@@ -19,9 +19,9 @@ from toolweave._json_types import Json, JsonObject, as_array, as_object, as_text
 from toolweave._value import Value
 from toolweave.errors import ConfigError
 from toolweave.http import origin_of
-from toolweave.oauth._metadata import authorization_server_urls
 from toolweave.oauth._odd_answers import OddAnswers
 from toolweave.oauth._single_flight import SingleFlight
+from toolweave.oauth.metadata import authorization_server_urls
 from toolweave.serve._auth.documents import NoDocument, ask_issuer, check_issuer_url, url_in
 from toolweave.serve._auth.refusal import IssuerUnavailable
 

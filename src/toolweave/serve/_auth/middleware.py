@@ -17,7 +17,7 @@ from toolweave.serve._auth.dpop import BadProof, ProofChecker, ProofTarget
 from toolweave.serve._auth.refusal import Challenges, IssuerUnavailable, Refused, TooManyTokens
 from toolweave.serve._auth.scopes import Access
 from toolweave.serve._http.asgi import ADDRESS, App, Message, Receive, Scope, Send
-from toolweave.serve._request import Identity, MayUse, OfferKind
+from toolweave.serve.request import Identity, MayUse, OfferKind
 
 _log = logging.getLogger("toolweave.serve._auth")
 _IDENTITY = "toolweave.identity"

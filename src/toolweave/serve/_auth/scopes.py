@@ -12,9 +12,9 @@ from typing import TypeAlias
 from urllib.parse import unquote
 
 from toolweave.errors import ConfigError
-from toolweave.serve._request import OfferKind
-from toolweave.tools._option_checks import FLAG, MAPPING, check_kinds, check_predicate, type_error
+from toolweave.serve.request import OfferKind
 from toolweave.tools._scopes import scope_list
+from toolweave.tools.option_checks import FLAG, MAPPING, check_kinds, check_predicate, type_error
 
 _Needs: TypeAlias = Mapping[str, Sequence[str]]
 _REMEMBERED = 256

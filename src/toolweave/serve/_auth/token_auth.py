@@ -13,7 +13,7 @@ from typing import Protocol, Self, TypeAlias, TypedDict, Unpack, runtime_checkab
 
 import msgspec
 
-from toolweave.config._validation import suggestion
+from toolweave.config.validation import suggestion
 from toolweave.errors import ConfigError
 from toolweave.serve._auth.api_keys import ApiKey, ApiKeys, digest_of
 from toolweave.serve._auth.claims import TokenProblem, plain_resource
@@ -24,15 +24,15 @@ from toolweave.serve._auth.refusal import Challenges, IssuerUnavailable, TooMany
 from toolweave.serve._auth.resource_metadata import JsonDocument, metadata_path, metadata_url, resource_document
 from toolweave.serve._auth.scopes import Access, ScopeRules
 from toolweave.serve._http.asgi import App
-from toolweave.serve._request import Identity, MayUse
-from toolweave.tools._option_checks import (
+from toolweave.serve.request import Identity, MayUse
+from toolweave.tools._scopes import scope_list
+from toolweave.tools.option_checks import (
     TEXT,
     OptionKind,
     check_kinds,
     instance_of,
     type_error,
 )
-from toolweave.tools._scopes import scope_list
 
 _log = logging.getLogger("toolweave.serve._auth")
 

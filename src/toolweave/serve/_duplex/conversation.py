@@ -40,7 +40,7 @@ from toolweave.serve._envelope import (
 from toolweave.serve._messages import answerable_id, cancelled_id, fault_of, is_notification
 from toolweave.serve._pending_requests import PendingRequests
 from toolweave.serve._plain_calls import ENVELOPE
-from toolweave.serve._request import ChangeSubscriptions, Client, Json, Request, Responder
+from toolweave.serve.request import ChangeSubscriptions, Client, Json, Request, Responder
 
 _log = logging.getLogger("toolweave.serve")
 _Reply: TypeAlias = Callable[[bytes | None], None]

@@ -16,7 +16,7 @@ import anyio.abc
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
 from toolweave.serve._duplex.conversation import Conversation
-from toolweave.serve._request import ChangeSubscriptions, Responder
+from toolweave.serve.request import ChangeSubscriptions, Responder
 
 T = TypeVar("T")
 

@@ -20,8 +20,8 @@ from toolweave.protocol.jsonrpc import encode_error
 from toolweave.serve._duplex.conversation import MAX_REQUESTS, Conversation
 from toolweave.serve._duplex.pipes import LineReader, LineWriter, standard_streams
 from toolweave.serve._endpoint import Endpoint
-from toolweave.serve._request import ChangeSubscriptions
 from toolweave.serve._signals import stop_signals
+from toolweave.serve.request import ChangeSubscriptions
 
 _log = logging.getLogger("toolweave.serve")
 

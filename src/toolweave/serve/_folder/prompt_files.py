@@ -24,7 +24,7 @@ from toolweave.serve._offers.conversion import prompt_messages
 from toolweave.serve._offers.folder import FileStamp, Folder, in_thread
 from toolweave.serve._offers.prompts import PromptsChanged
 from toolweave.serve._offers.string_handlers import check_given
-from toolweave.serve._request import Json
+from toolweave.serve.request import Json
 from toolweave.tools import CallContext, Unsubscribe
 
 _log = logging.getLogger("toolweave.serve")

@@ -17,7 +17,7 @@ from toolweave.serve._offers.prompts import FunctionPrompt, PromptLike, PromptSo
 from toolweave.serve._offers.resources import FunctionResource, ResourceLike, ResourceSource
 from toolweave.serve._offers.skill_folder import SkillFolder
 from toolweave.tools import FunctionTool, Tool, Toolset, ToolSource
-from toolweave.tools._sources import UnopenedTools
+from toolweave.tools.sources import UnopenedTools
 
 _log = logging.getLogger("toolweave.serve")
 

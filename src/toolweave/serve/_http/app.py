@@ -45,9 +45,9 @@ from toolweave.serve._http.session_peers import SessionPeers
 from toolweave.serve._http.sessions import HttpSessions
 from toolweave.serve._http.shares import HttpShares
 from toolweave.serve._plain_calls import PlainCalls
-from toolweave.serve._request import ChangeSubscriptions, FindOffers
 from toolweave.serve._task_spawner import SpawnsTasks, TaskSpawner
-from toolweave.tools._owner_loop import running_loop
+from toolweave.serve.request import ChangeSubscriptions, FindOffers
+from toolweave.tools.owner_loop import running_loop
 
 if TYPE_CHECKING:
     from toolweave.serve._auth.token_auth import TokenAuth

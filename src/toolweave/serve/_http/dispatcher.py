@@ -48,8 +48,8 @@ from toolweave.serve._http.legacy import LegacyHttp
 from toolweave.serve._http.response import HTTP_STATUS, PostResponse, ResponseLimits, respond_error, respond_late_body
 from toolweave.serve._http.shares import PLACE, RETRY_SECONDS, EndpointRequests, Place, RunningRequests, note_stream
 from toolweave.serve._messages import answerable_id
-from toolweave.serve._request import Json, Request
 from toolweave.serve._task_spawner import SpawnsTasks
+from toolweave.serve.request import Json, Request
 
 _POLL_SECONDS = 0.02
 _LAST_SECONDS = 2.0

@@ -45,8 +45,8 @@ from toolweave.serve._http.session_response import SessionResponse
 from toolweave.serve._http.sessions import HttpSession, HttpSessions, InFlight
 from toolweave.serve._http.shares import EndpointRequests
 from toolweave.serve._plain_calls import PlainCalls, PlainToolCall, SendsCalls, answer_of
-from toolweave.serve._request import Client, Json, Request
 from toolweave.serve._sent_call import SentCall
+from toolweave.serve.request import Client, Json, Request
 
 _MOMENT_SECONDS = 0.25
 """Seconds before a call falls back to the full path: more than a loaded machine needs for a quick one."""

@@ -17,8 +17,8 @@ from toolweave.serve._http.asgi import Receive, Send
 from toolweave.serve._http.response import PostResponse, ResponseLimits, respond_json
 from toolweave.serve._http.session_response import SessionResponse
 from toolweave.serve._http.sessions import HttpSession
-from toolweave.serve._request import Json
 from toolweave.serve._task_spawner import SpawnsTasks
+from toolweave.serve.request import Json
 
 
 class ResponseMaker(msgspec.Struct, frozen=True, eq=False):

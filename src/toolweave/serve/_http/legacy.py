@@ -33,8 +33,8 @@ from toolweave.serve._http.session_response import SessionResponse
 from toolweave.serve._http.sessions import NOTIFICATIONS, HttpSession, HttpSessions, InFlight
 from toolweave.serve._http.shares import RETRY_SECONDS, note_stream
 from toolweave.serve._messages import answerable_id, cancelled_id, fault_of, is_notification
-from toolweave.serve._request import ChangeSubscriptions, Client, Json, Request
 from toolweave.serve._task_spawner import SpawnsTasks
+from toolweave.serve.request import ChangeSubscriptions, Client, Json, Request
 
 _log = logging.getLogger("toolweave.serve")
 

@@ -18,7 +18,7 @@ from toolweave.protocol.jsonrpc import MAX_DEPTH, encode_value
 from toolweave.protocol.meta import PROTOCOL_VERSION
 from toolweave.serve._envelope import client_of, is_whole
 from toolweave.serve._plain_calls import ENVELOPE, PlainToolCall
-from toolweave.serve._request import Client
+from toolweave.serve.request import Client
 
 _MAX_KEPT_BYTES = 1024  # bytes of a `_meta`
 _MAX_KEPT = 512

@@ -28,8 +28,8 @@ from toolweave.protocol.codes import (
 )
 from toolweave.protocol.jsonrpc import RequestId, encode_error, encode_notification, encode_result
 from toolweave.serve._http.asgi import TOGETHER, Receive, Send, respond
-from toolweave.serve._request import Json
 from toolweave.serve._task_spawner import SpawnsTasks
+from toolweave.serve.request import Json
 
 _log = logging.getLogger("toolweave.serve._http.app")
 

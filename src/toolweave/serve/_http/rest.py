@@ -39,14 +39,14 @@ from toolweave.protocol.input_required import INPUT_REQUIRED
 from toolweave.protocol.jsonrpc import encode_value
 from toolweave.protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION, SERVER_INFO
 from toolweave.protocol.versions import MODERN_VERSION
-from toolweave.schema._validate import usable_validator
+from toolweave.schema.validate import usable_validator
 from toolweave.serve._auth.gate import OperationGate
 from toolweave.serve._http.asgi import Receive, Scope, Send, VisibleHeaders, path_of, read_body
 from toolweave.serve._http.dispatcher import CallerMustWait, HttpDispatcher, ParsedRequest
 from toolweave.serve._http.response import HTTP_STATUS, PostResponse, ResponseLimits, respond_json
 from toolweave.serve._http.shares import RETRY_SECONDS
-from toolweave.serve._request import Json
 from toolweave.serve._task_spawner import SpawnsTasks
+from toolweave.serve.request import Json
 from toolweave.version import VERSION
 
 MAX_TOOLS = 2_000

@@ -14,7 +14,7 @@ import msgspec
 
 from toolweave.protocol import methods
 from toolweave.protocol.jsonrpc import StrictMessage
-from toolweave.serve._request import Client
+from toolweave.serve.request import Client
 
 REMEMBERED = frozenset({methods.LOGGING_SET_LEVEL, methods.RESOURCES_SUBSCRIBE, methods.RESOURCES_UNSUBSCRIBE})
 """The requests that change the state of a session."""

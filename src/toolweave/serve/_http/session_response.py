@@ -18,7 +18,7 @@ from toolweave.protocol.jsonrpc import encode_notification
 from toolweave.serve._http.events import EventStream
 from toolweave.serve._http.response import PostResponse
 from toolweave.serve._http.sessions import HttpSession, InFlight
-from toolweave.serve._request import Json
+from toolweave.serve.request import Json
 
 _LAST_SECONDS = 1.0
 

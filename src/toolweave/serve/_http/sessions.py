@@ -22,8 +22,8 @@ from toolweave.serve._http.events import EventStore, EventStream, NotificationSt
 from toolweave.serve._http.session_peers import SharedEvents
 from toolweave.serve._http.shares import HttpShares, Shares
 from toolweave.serve._pending_requests import PendingRequests
-from toolweave.serve._request import ChangeSubscriptions, Client
 from toolweave.serve._task_spawner import SpawnsTasks
+from toolweave.serve.request import ChangeSubscriptions, Client
 
 NOTIFICATIONS = "notifications"
 """The name of the stream that belongs to no request."""

@@ -23,13 +23,13 @@ from toolweave._json_types import Json, JsonObject, array_or_empty, text_entries
 from toolweave._value import Value
 from toolweave.config import is_loopback
 from toolweave.errors import StoreError, printable
-from toolweave.oauth._fetch import FetchFailed, GuardedFetch
 from toolweave.oauth._single_flight import SingleFlight
+from toolweave.oauth.fetch import FetchFailed, GuardedFetch
 from toolweave.serve._auth.refusal import IssuerUnavailable
 from toolweave.serve._oauth_server.keys import digest, new_secret
 from toolweave.serve._oauth_server.redirect_uris import redirect_problem
 from toolweave.state import Store
-from toolweave.tools._option_checks import (
+from toolweave.tools.option_checks import (
     COUNT,
     FLAG,
     TEXT,

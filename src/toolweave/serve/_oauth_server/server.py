@@ -23,10 +23,10 @@ from toolweave.serve._oauth_server.keys import ServerKeys
 from toolweave.serve._oauth_server.tokens import TokenPages
 from toolweave.serve._oauth_server.upstream import Upstream
 from toolweave.serve._oauth_server.upstream_client import UpstreamClient
-from toolweave.serve._request import Identity
+from toolweave.serve.request import Identity
 from toolweave.state import Store
-from toolweave.state._checks import STORE_TYPE, is_store
-from toolweave.tools._option_checks import FUNCTION, TEXT, OptionKind, check_kinds, instance_of
+from toolweave.state.checks import STORE_TYPE, is_store
+from toolweave.tools.option_checks import FUNCTION, TEXT, OptionKind, check_kinds, instance_of
 
 _log = logging.getLogger("toolweave.serve._oauth_server")
 

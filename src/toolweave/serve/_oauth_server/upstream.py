@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from toolweave.config import Secret
 from toolweave.errors import ConfigError
 from toolweave.serve._auth.documents import check_issuer_url
-from toolweave.tools._option_checks import MAPPING, TEXT, TEXTS, check_choice, check_kinds, instance_of
+from toolweave.tools.option_checks import MAPPING, TEXT, TEXTS, check_choice, check_kinds, instance_of
 
 _SHARED_TENANTS = frozenset({"common", "organizations", "consumers"})
 _TEXTS = ("client_id", "issuer", "authorization_endpoint", "token_endpoint", "userinfo_endpoint", "subject")

@@ -10,10 +10,10 @@ from toolweave._json_types import Json, JsonObject
 from toolweave.config import OAuth, reveal
 from toolweave.oauth import ClientRegistration
 from toolweave.oauth._encoding import code_challenge
-from toolweave.oauth._fetch import FetchFailed, GuardedFetch
-from toolweave.oauth._metadata import AuthorizationServer
 from toolweave.oauth._odd_answers import OddAnswers
 from toolweave.oauth._token_endpoint import TokenEndpoint, TokenRefused, TokenResponse
+from toolweave.oauth.fetch import FetchFailed, GuardedFetch
+from toolweave.oauth.metadata import AuthorizationServer
 from toolweave.serve._auth.documents import NoDocument, url_in
 from toolweave.serve._auth.issuer_keys import PublishedKeys, issuer_metadata
 from toolweave.serve._auth.refusal import IssuerUnavailable

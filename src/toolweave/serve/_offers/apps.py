@@ -22,7 +22,7 @@ from toolweave.protocol.server_features import Resource, definition
 from toolweave.protocol.uris import normal_uri
 from toolweave.serve._offers.folder import in_thread
 from toolweave.serve._offers.resources import Resources, ResourcesChanged
-from toolweave.serve._request import Json, Method
+from toolweave.serve.request import Json, Method
 from toolweave.tools import CallContext, Unsubscribe
 
 _PERMISSIONS = frozenset(AppPermission.__args__)

@@ -20,10 +20,10 @@ from toolweave.protocol.input_required import INPUT_RESPONSES, REQUEST_STATE
 from toolweave.protocol.server_features import MAX_COMPLETIONS, completion_json, read_reference
 from toolweave.schema._annotations import function_name, implementation, read_signature
 from toolweave.serve._offers.string_handlers import failure
-from toolweave.serve._request import Json, Method, Request
 from toolweave.serve._request_context import HandlerRunner
 from toolweave.serve._tools import ExposeErrors
 from toolweave.serve._unknown import unknown_reference
+from toolweave.serve.request import Json, Method, Request
 from toolweave.tools import CallContext
 from toolweave.tools._function_runner import Runner
 

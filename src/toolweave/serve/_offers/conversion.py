@@ -17,9 +17,9 @@ from toolweave.protocol.content import (
     block_json,
     resource_json,
 )
-from toolweave.serve._request import Json
+from toolweave.serve.request import Json
 from toolweave.tools import ToolResult
-from toolweave.tools._media import Payload, is_binary, payload
+from toolweave.tools.media import Payload, is_binary, payload
 
 _JSON = "application/json"
 _TEXT = "text/plain"

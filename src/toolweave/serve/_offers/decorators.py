@@ -17,9 +17,9 @@ from toolweave.serve._offers.prompts import FunctionPrompt, PromptLike, Prompts,
 from toolweave.serve._offers.registry import DefinitionFields
 from toolweave.serve._offers.resources import FunctionResource, ResourceLike, Resources, ResourcesChanged, resource
 from toolweave.serve._offers.skills import FunctionSkill, SkillOptions, Skills, skill
-from toolweave.serve._request import Feature
 from toolweave.serve._request_context import HandlerRunner
 from toolweave.serve._tools import ExposeErrors
+from toolweave.serve.request import Feature
 
 F = TypeVar("F", bound=Callable[..., Any])
 P = ParamSpec("P")

@@ -20,10 +20,10 @@ from toolweave.serve._offers.conversion import resource_contents
 from toolweave.serve._offers.folder import Folder, in_thread
 from toolweave.serve._offers.resources import ResourcesChanged
 from toolweave.serve._offers.templates import Template
-from toolweave.serve._request import Json
+from toolweave.serve.request import Json
 from toolweave.tools import CallContext, File, Unsubscribe
-from toolweave.tools._media import named_type
-from toolweave.tools._option_checks import COUNT, FLAG, check_kinds
+from toolweave.tools.media import named_type
+from toolweave.tools.option_checks import COUNT, FLAG, check_kinds
 
 MAX_FILES = 10_000
 """Maximum number of listed files, by default."""

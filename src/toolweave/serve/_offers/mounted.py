@@ -8,7 +8,7 @@ from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 from toolweave.errors import ServerError
 from toolweave.serve._offers.resources import ResourceSource
-from toolweave.serve._request import Json
+from toolweave.serve.request import Json
 
 _log = logging.getLogger("toolweave.serve")
 

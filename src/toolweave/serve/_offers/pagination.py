@@ -21,7 +21,7 @@ from typing import TypeVar
 from toolweave.errors import RequestError, SchemaError, printable
 from toolweave.protocol.codes import INVALID_PARAMS
 from toolweave.protocol.jsonrpc import encode_value
-from toolweave.serve._request import Json, Request
+from toolweave.serve.request import Json, Request
 
 _log = logging.getLogger("toolweave.serve")
 

@@ -36,12 +36,12 @@ from toolweave.serve._offers.registry import (
     listing,
 )
 from toolweave.serve._offers.string_handlers import StringHandler
-from toolweave.serve._request import Json, Method, OfferKind, Request, with_object
 from toolweave.serve._request_context import HandlerRunner
 from toolweave.serve._tools import ExposeErrors
+from toolweave.serve.request import Json, Method, OfferKind, Request, with_object
 from toolweave.tools import CallContext, Unsubscribe
 from toolweave.tools._scopes import scope_list
-from toolweave.tools._toolset import ChangeListeners
+from toolweave.tools.toolset import ChangeListeners
 
 P = ParamSpec("P")
 R = TypeVar("R")

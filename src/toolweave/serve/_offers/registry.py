@@ -15,12 +15,12 @@ from toolweave.protocol.codes import METHOD_NOT_FOUND
 from toolweave.protocol.component_meta import component_meta, version_in, version_key, with_versions
 from toolweave.serve._offers.pagination import list_page, only_for_caller
 from toolweave.serve._offers.string_handlers import StringHandler, failure
-from toolweave.serve._request import Json, OfferKind, Request
 from toolweave.serve._request_context import HandlerRunner
 from toolweave.serve._tools import ExposeErrors
 from toolweave.serve._unknown import not_offered
+from toolweave.serve.request import Json, OfferKind, Request
 from toolweave.tools import Unsubscribe
-from toolweave.tools._toolset import ChangeListeners
+from toolweave.tools.toolset import ChangeListeners
 
 _log = logging.getLogger("toolweave.serve")
 

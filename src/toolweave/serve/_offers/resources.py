@@ -11,7 +11,7 @@ from functools import partial
 from operator import itemgetter
 from typing import Any, ClassVar, Generic, ParamSpec, Protocol, TypeAlias, TypeVar, Unpack, runtime_checkable
 
-from toolweave.config._secret_args import mask_url
+from toolweave.config.secret_args import mask_url
 from toolweave.errors import ErrorKind, RequestError, SchemaError, ToolError
 from toolweave.protocol import methods, server_features
 from toolweave.protocol.component_meta import VERSION
@@ -28,12 +28,12 @@ from toolweave.serve._offers.registry import (
 )
 from toolweave.serve._offers.string_handlers import StringHandler
 from toolweave.serve._offers.templates import Template, is_template
-from toolweave.serve._request import Json, Method, Offered, OfferKind, Request
 from toolweave.serve._request_context import HandlerRunner
 from toolweave.serve._tools import ExposeErrors
+from toolweave.serve.request import Json, Method, Offered, OfferKind, Request
 from toolweave.tools import CallContext, Unsubscribe
 from toolweave.tools._scopes import scope_list
-from toolweave.tools._toolset import ChangeListeners
+from toolweave.tools.toolset import ChangeListeners
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -11,8 +11,8 @@ from typing import Any, Protocol, TypeAlias
 
 from toolweave.errors import printable
 from toolweave.protocol.component_meta import tags_in, version_in, version_key
-from toolweave.schema._problems import nearest
-from toolweave.serve._request import Json
+from toolweave.schema.problems import nearest
+from toolweave.serve.request import Json
 from toolweave.tools import Toolset
 
 _Comparison: TypeAlias = Callable[[Any, Any], bool]

@@ -36,9 +36,9 @@ from toolweave.protocol.skills import (
 from toolweave.serve._offers.conversion import resource_contents
 from toolweave.serve._offers.folder import FileStamp, Folder, in_thread
 from toolweave.serve._offers.resources import ResourcesChanged
-from toolweave.serve._request import Json
+from toolweave.serve.request import Json
 from toolweave.tools import CallContext, File, Unsubscribe
-from toolweave.tools._media import named_type
+from toolweave.tools.media import named_type
 
 _log = logging.getLogger("toolweave.serve")
 _SCHEME = "skill://"

@@ -34,7 +34,7 @@ from toolweave.serve._offers.pagination import DEFAULT_PAGE_SIZE, checked_defini
 from toolweave.serve._offers.registry import listing
 from toolweave.serve._offers.resources import Resources, ResourcesChanged, ResourceSource
 from toolweave.serve._offers.string_handlers import StringHandler
-from toolweave.serve._request import Json, Method, Request
+from toolweave.serve.request import Json, Method, Request
 from toolweave.tools import CallContext, Unsubscribe
 
 P = ParamSpec("P")

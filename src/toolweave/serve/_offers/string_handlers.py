@@ -25,7 +25,7 @@ from toolweave.schema._annotations import (
     read_signature,
 )
 from toolweave.schema._docstring import parse_docstring
-from toolweave.serve._request import Request
+from toolweave.serve.request import Request
 from toolweave.tools import CallContext
 from toolweave.tools._function_runner import Runner
 

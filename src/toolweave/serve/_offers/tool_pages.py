@@ -13,9 +13,9 @@ import msgspec
 from toolweave._json_types import not_none
 from toolweave.protocol.jsonrpc import encode_value
 from toolweave.serve._offers.pagination import is_json, page
-from toolweave.serve._request import Json
+from toolweave.serve.request import Json
 from toolweave.tools import ToolSnapshot, ToolSpec
-from toolweave.tools._mcp import tool_definition
+from toolweave.tools.mcp import tool_definition
 
 # Definitions are cached by the identity of their spec, and encoded pages by the identity of the snapshot, which the
 # toolset replaces as a whole: so nothing has to be compared. The oldest pages are dropped when all are larger than the

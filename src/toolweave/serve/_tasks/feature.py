@@ -22,11 +22,11 @@ from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS
 from toolweave.protocol.input_required import INPUT_RESPONSES
 from toolweave.protocol.tasks import ENDED, TASK_ID, capabilities, created, in_core, related, task_result
-from toolweave.serve._request import Json, Method, Request
 from toolweave.serve._request_context import HandlerRunner, Work
 from toolweave.serve._tasks.port import NewTask, OnTaskChange, TaskBackend, TaskHandle
 from toolweave.serve._tasks.rules import TaskRule, TaskRules, TaskSupport, declared, named_task, undeclared
 from toolweave.serve._tasks.task import TOLD_BY
+from toolweave.serve.request import Json, Method, Request
 from toolweave.tools import ToolSpec
 
 T = TypeVar("T")

@@ -18,7 +18,6 @@ import anyio.abc
 from toolweave.errors import ErrorKind, RequestError, StoreError, ToolError
 from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS
 from toolweave.serve._changes import Changes, Topic
-from toolweave.serve._request import Json
 from toolweave.serve._request_context import HandlerRunner, Work
 from toolweave.serve._task_spawner import ServingGroups
 from toolweave.serve._tasks.port import (
@@ -32,6 +31,7 @@ from toolweave.serve._tasks.port import (
     too_long,
 )
 from toolweave.serve._tasks.task import TOLD_BY, RunningTask, TaskCaller
+from toolweave.serve.request import Json
 from toolweave.state import MemoryStore, Store
 from toolweave.tools import CallContext, Question
 

@@ -15,9 +15,9 @@ import anyio.abc
 
 from toolweave.errors import RequestError
 from toolweave.protocol.codes import INTERNAL_ERROR
-from toolweave.serve._request import Json, Request
 from toolweave.serve._request_context import Work
 from toolweave.serve._tasks.task import RunningTask
+from toolweave.serve.request import Json, Request
 from toolweave.tools import CallContext, Question
 
 _log = logging.getLogger("toolweave.serve")

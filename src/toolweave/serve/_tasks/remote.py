@@ -27,9 +27,9 @@ from toolweave.jobs._backoff import FIRST_SECONDS, Sleep, longer, until
 from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS
 from toolweave.protocol.input_required import INPUT_REQUESTS, INPUT_REQUIRED
 from toolweave.protocol.tasks import ENDED, updated
-from toolweave.serve._request import Json
 from toolweave.serve._tasks.port import MARK_SECONDS, NewTask, OnTaskChange, TaskHandle
 from toolweave.serve._tasks.store import StoredTask, TaskStore, changed_signal
+from toolweave.serve.request import Json
 from toolweave.tools import Question
 from toolweave.tools._client_requests import question_of
 

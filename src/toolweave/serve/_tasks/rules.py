@@ -15,9 +15,9 @@ from toolweave.protocol.input_required import INPUT_RESPONSES
 from toolweave.protocol.meta import TASKS_EXTENSION
 from toolweave.protocol.tasks import TASK_ID, capabilities, declares_tasks, support
 from toolweave.protocol.versions import TASKS_VERSION
-from toolweave.serve._request import Json, Request
+from toolweave.serve.request import Json, Request
 from toolweave.tools import RESUMABLE, ToolSpec
-from toolweave.tools._option_checks import FLAG, check_kinds
+from toolweave.tools.option_checks import FLAG, check_kinds
 
 TaskSupport: TypeAlias = Literal["optional", "required"]
 """Whether a client that has no tasks may call the tool."""

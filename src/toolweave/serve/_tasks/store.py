@@ -19,9 +19,9 @@ from toolweave.jobs import WorkQueue
 from toolweave.jobs._kind import JobCollections, JobTopic
 from toolweave.protocol import methods
 from toolweave.protocol.tasks import ENDED, TASK_ID, failed, updated
-from toolweave.serve._request import Client, Json, ReplyChannel, Request
 from toolweave.serve._request_context import forwarded_meta
 from toolweave.serve._tasks.port import KEPT_AT_LEAST, NewTask, full, too_long
+from toolweave.serve.request import Client, Json, ReplyChannel, Request
 from toolweave.state import Change, Delete, Document, Put, Store
 
 MAX_OUTSTANDING = 1000

@@ -16,9 +16,9 @@ from toolweave.protocol.codes import INVALID_PARAMS
 from toolweave.protocol.input_required import INPUT_REQUESTS, INPUT_REQUIRED, input_request
 from toolweave.protocol.logs import LogLevel
 from toolweave.protocol.tasks import ENDED, TASK_ID, failed, updated
-from toolweave.serve._request import Json, Request
 from toolweave.serve._request_context import HandlerRunner, check_capabilities
 from toolweave.serve._sessions import ClientSessions
+from toolweave.serve.request import Json, Request
 from toolweave.tools import Progress, Question
 from toolweave.tools._client_requests import Keys
 

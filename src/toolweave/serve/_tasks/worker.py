@@ -23,12 +23,12 @@ from toolweave.jobs._lease import LEASE_SECONDS
 from toolweave.jobs._worker import HELD_SECONDS
 from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_REQUEST
 from toolweave.protocol.tasks import failed, updated
-from toolweave.serve._request import Json, Request
 from toolweave.serve._request_context import HandlerRunner, Work
 from toolweave.serve._tasks.port import MARK_SECONDS, perform, too_long
 from toolweave.serve._tasks.rules import TaskRules
 from toolweave.serve._tasks.store import TASKS, StoredTask, TaskStore
 from toolweave.serve._tasks.task import RunningTask, TaskCaller
+from toolweave.serve.request import Json, Request
 from toolweave.state import Document
 from toolweave.tools import IDEMPOTENCY_KEY, ToolSpec
 

@@ -21,6 +21,8 @@ from toolweave._json_types import Json, JsonObject, as_object, as_sequence
 from toolweave._masking import MASK, mask_values
 from toolweave.config._secret import Secret, looks_secret
 
+__all__ = ["Hide", "mask_args", "mask_options", "mask_url", "secrets_in", "secrets_in_options", "without_user_info"]
+
 _URL = r"[A-Za-z][A-Za-z0-9+.-]*://"
 _USER_INFO = r"(?<=://)[^/\s@]*@"
 _USER_AT_HOST = r"^(?!(?:npm|jsr|github|gitlab|git|file|pypi):)[^\s:@/]+:(?!\d+/)[^@\s]+@(?!sha256:)"

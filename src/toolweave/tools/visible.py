@@ -14,8 +14,10 @@ from typing import Any, cast
 from toolweave._json_types import JsonObject
 from toolweave._text import is_plain, visible
 from toolweave.protocol.content import ContentBlock, EmbeddedResource, TextContent
-from toolweave.tools._arguments import encode
-from toolweave.tools._spec import ToolSpec
+from toolweave.tools.arguments import encode
+from toolweave.tools.spec import ToolSpec
+
+__all__ = ["is_plain_json", "shown_blocks", "shown_schema", "shown_spec", "shown_text", "shown_value"]
 
 _ESCAPED = re.compile(rb"\\(?:u00|[bf])")
 """A control character in JSON, or a pattern that has `\\b` for a word's end: that is only looked at again."""

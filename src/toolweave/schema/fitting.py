@@ -19,11 +19,27 @@ import msgspec
 from toolweave._json import decode_json
 from toolweave._repairs import Repair
 from toolweave.schema._json_values import JsonValue, SchemaView
-from toolweave.schema._problems import branches_with_errors, meant_branches, path_text
-from toolweave.schema._validate import Validator, usable_validator
+from toolweave.schema.problems import branches_with_errors, meant_branches, path_text
+from toolweave.schema.validate import Validator, usable_validator
 
 if TYPE_CHECKING:
     from jsonschema_rs import ValidationError
+
+__all__ = [
+    "ARGUMENT_REPAIRS",
+    "MAX_TEXT",
+    "NO_OBJECT",
+    "NULL_MEMBER",
+    "PYTHON_VALUE",
+    "TEXT_OF_JSON",
+    "Arguments",
+    "as_fitted",
+    "fitted",
+    "fitted_or_same",
+    "json_form",
+    "json_values",
+    "object_meant",
+]
 
 Arguments: TypeAlias = Mapping[str, Any]
 """Arguments of a call as a program gives them: JSON, and values of Python that have a form in JSON."""

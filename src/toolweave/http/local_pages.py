@@ -13,6 +13,8 @@ import anyio
 import anyio.abc
 import httptools
 
+__all__ = ["IncomingHead", "LocalPages", "page_answer", "read_head"]
+
 _MAX_BYTES = 16 * 1024
 
 

@@ -20,6 +20,17 @@ from toolweave.schema._json_values import text as text_of
 if TYPE_CHECKING:
     from jsonschema_rs import ValidationError
 
+__all__ = [
+    "MAX_PROBLEMS",
+    "Problem",
+    "branches_with_errors",
+    "describe",
+    "meant_branches",
+    "nearest",
+    "path_text",
+    "problems_of",
+]
+
 MAX_PROBLEMS = 10
 """Problems reported at a time; a model that fixes ten gets the next."""
 

@@ -12,9 +12,11 @@ from functools import lru_cache
 from typing import Any, cast
 
 from toolweave._json_types import object_or_empty, text_entries
-from toolweave.schema._problems import nearest
-from toolweave.tools._names import aliases
-from toolweave.tools._spec import ToolSpec
+from toolweave.schema.problems import nearest
+from toolweave.tools.names import aliases
+from toolweave.tools.spec import ToolSpec
+
+__all__ = ["check_hints", "fits", "glob_pattern", "hinted", "member_of", "names_of", "own_names", "tags_of"]
 
 _HINTS = {"readOnlyHint": False, "destructiveHint": True, "idempotentHint": False, "openWorldHint": True}
 """The meaning of a missing hint (MCP specification, `ToolAnnotations`)."""

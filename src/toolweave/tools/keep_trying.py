@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Protocol, runtime_checkable
 
 from toolweave.errors import AuthRequiredError, ConfigError
-from toolweave.tools._toolset import Toolset
 from toolweave.tools._wrappers import WrapperToolset
+from toolweave.tools.toolset import Toolset
+
+__all__ = ["Persistent", "keep_trying", "needs_person"]
 
 
 @runtime_checkable

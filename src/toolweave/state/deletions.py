@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from toolweave.state._store import Delete, Document, Store, iter_documents
+from toolweave.state.store import Delete, Document, Store, iter_documents
+
+__all__ = ["deletions", "write_deletions"]
 
 _BATCH = 200
 """Documents that are deleted in one write."""

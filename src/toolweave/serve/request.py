@@ -18,9 +18,33 @@ from toolweave.config import Secret
 from toolweave.errors import RequestError
 from toolweave.protocol.codes import INVALID_PARAMS
 from toolweave.protocol.versions import MODERN_VERSION
-from toolweave.schema._fitting import object_meant
+from toolweave.schema.fitting import object_meant
 from toolweave.serve._sent_call import SentCall
 from toolweave.tools import ToolSpec
+
+__all__ = [
+    "CallNext",
+    "ChangeSubscriptions",
+    "Client",
+    "Feature",
+    "FindOffers",
+    "Identity",
+    "MayUse",
+    "Method",
+    "Middleware",
+    "OfferKind",
+    "OfferLookup",
+    "Offered",
+    "Push",
+    "ReplyChannel",
+    "Request",
+    "Responder",
+    "issuer_of",
+    "may_use",
+    "principal_name",
+    "principal_of",
+    "with_object",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,14 +26,16 @@ from toolweave.protocol.content import (
     TextContent,
 )
 from toolweave.schema import Problem, describe
-from toolweave.schema._fitting import json_form
 from toolweave.schema._type_loader import TypeLoader
+from toolweave.schema.fitting import json_form
 from toolweave.tools._audience import blocks_for
-from toolweave.tools._media import Payload, is_binary, payload
-from toolweave.tools._visible import shown_blocks, shown_text
+from toolweave.tools.media import Payload, is_binary, payload
+from toolweave.tools.visible import shown_blocks, shown_text
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
+
+__all__ = ["OUTPUT_MISMATCH_META", "T", "ToolResult", "invalid_input", "typed"]
 
 T = TypeVar("T")
 

@@ -8,6 +8,8 @@ from contextvars import ContextVar
 
 from toolweave.tools._call import NO_CONTEXT, CallContext
 
+__all__ = ["ambient_context", "calling"]
+
 _context: ContextVar[CallContext] = ContextVar("toolweave-call-context", default=NO_CONTEXT)
 
 

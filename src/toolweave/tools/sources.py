@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterable
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from toolweave.tools._registry import ToolRegistry, no_tools
-from toolweave.tools._toolset import Tool, Toolset
 from toolweave.tools._wrappers import combined
+from toolweave.tools.toolset import Tool, Toolset
+
+__all__ = ["ToolItem", "ToolSource", "UnopenedTools", "as_toolset", "borrowed_toolset", "with_registry"]
 
 
 @runtime_checkable

@@ -15,8 +15,27 @@ from urllib.parse import urlsplit
 
 from toolweave._json_types import JsonObject, as_number, as_object, as_sequence
 from toolweave.config._secret import Secret, reveal, wrap
-from toolweave.config._secret_args import mask_url
+from toolweave.config.secret_args import mask_url
 from toolweave.errors import ConfigError
+
+__all__ = [
+    "HEADER_NAME",
+    "Check",
+    "check_choice",
+    "check_env",
+    "check_flag",
+    "check_headers",
+    "check_object",
+    "check_seconds",
+    "check_text",
+    "check_texts",
+    "check_url",
+    "is_loopback",
+    "is_misspelt",
+    "is_name",
+    "kind_of",
+    "suggestion",
+]
 
 Check: TypeAlias = Callable[[Any, str], object]
 """Checks the value of a field of this name and returns it in its canonical form."""

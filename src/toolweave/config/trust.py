@@ -16,6 +16,8 @@ from toolweave._files import read_file
 from toolweave._json_types import object_or_empty, text_entries
 from toolweave.config._loaded import PROJECT, LoadedConfig, LoadedFile
 
+__all__ = ["TrustedFiles", "write_privately"]
+
 _ANYWHERE = "*"
 _MAX_CONTENTS_PER_FILE = 20
 _MAX_FILES = 5_000

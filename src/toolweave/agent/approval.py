@@ -23,9 +23,25 @@ from toolweave.errors import ErrorKind, ToolError
 from toolweave.models import ToolCallPart
 from toolweave.models._serialization import plain
 from toolweave.protocol.client_requests import ElicitationRequest
-from toolweave.schema._fitting import as_fitted
+from toolweave.schema.fitting import as_fitted
 from toolweave.tools import ToolResult, ToolSpec
-from toolweave.tools._spec import is_destructive
+from toolweave.tools.spec import is_destructive
+
+__all__ = [
+    "STORED_CONFIRMS",
+    "Answer",
+    "Approval",
+    "Approvals",
+    "Attended",
+    "Confirm",
+    "Grants",
+    "StoredConfirm",
+    "WaitingCall",
+    "WaitingQuestion",
+    "checked_confirm",
+    "definition_digest",
+    "denied",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

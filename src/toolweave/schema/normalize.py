@@ -13,7 +13,29 @@ from typing import Any, TypeAlias, TypeGuard
 from toolweave._json_types import as_integer, without_members
 from toolweave._repairs import Repair
 from toolweave.schema._json_values import JsonValue, SchemaNode, SchemaView, listed, named, texts
-from toolweave.schema._limits import local_target
+from toolweave.schema.limits import local_target
+
+__all__ = [
+    "ANNOTATIONS",
+    "BAD_KEYWORD",
+    "CONSTRAINTS",
+    "DEFINITIONS",
+    "KEYWORDS",
+    "MALFORMED",
+    "MANY_SCHEMAS",
+    "NAMED_SCHEMAS",
+    "NULLABLE",
+    "ODD_TYPE",
+    "OLD_REQUIRED",
+    "ONE_SCHEMA",
+    "Note",
+    "accept_null",
+    "constrains",
+    "modern",
+    "type_keyword",
+    "types_of",
+    "views",
+]
 
 Note: TypeAlias = Callable[[str], None]
 """A callback that receives each change as one phrase."""

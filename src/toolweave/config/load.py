@@ -23,8 +23,19 @@ from toolweave.config._loaded import ConfigEntry, EntryStatus, LoadedConfig, Loa
 from toolweave.config._locate import FoundEntry, FoundServers, find_servers
 from toolweave.config._model import ServerConfig
 from toolweave.config._source import Source
-from toolweave.config._validation import kind_of
+from toolweave.config.validation import kind_of
 from toolweave.errors import ConfigError
+
+__all__ = [
+    "MAX_ENTRIES",
+    "content_digest",
+    "disabled_elsewhere",
+    "gateway_sections",
+    "load_config",
+    "load_document",
+    "load_file",
+    "project_of",
+]
 
 
 def disabled_elsewhere(path: Path, project: Path, home: Path) -> dict[str, str]:

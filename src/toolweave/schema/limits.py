@@ -15,6 +15,32 @@ from toolweave._json_types import text_or_empty
 from toolweave.errors import SchemaError
 from toolweave.schema._json_values import JsonValue, SchemaNode, SchemaView, listed, members, named
 
+__all__ = [
+    "EACH_ITEM",
+    "EACH_ITEM_IN_ORDER",
+    "EACH_MEMBER",
+    "MAX_COMBINATIONS",
+    "MAX_INSTANCE_DEPTH",
+    "MAX_SCHEMA_DEPTH",
+    "MAX_SCHEMA_NODES",
+    "MAX_STEPS",
+    "REFERENCES",
+    "SCALARS",
+    "STEPS_OF_A_PATTERN",
+    "Find",
+    "TooManySteps",
+    "branches_of",
+    "check_schema",
+    "containers",
+    "finder",
+    "has_alternatives",
+    "local_target",
+    "max_steps_per_value",
+    "measure",
+    "own_steps",
+    "present",
+]
+
 SCALARS = frozenset({str, int, float, bool, type(None)})
 """The types of the JSON values that hold no others."""
 
@@ -168,6 +194,7 @@ class TooManySteps(Exception):
 
 
 def own_steps(node: SchemaNode) -> int:
+    """Count the steps of one node, those of the nodes within it not included."""
     steps = 1 + len(named(node, "dependentRequired")) // 10
     values = listed(node, "enum")
     kinds = set(map(type, values))

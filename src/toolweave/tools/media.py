@@ -16,6 +16,8 @@ from toolweave._files import is_file
 from toolweave._value import Value
 from toolweave.errors import ErrorKind, ToolError
 
+__all__ = ["BINARY", "BINARY_TYPES", "LARGEST", "File", "Payload", "is_binary", "named_type", "payload", "sniff"]
+
 BINARY = "application/octet-stream"
 LARGEST = 32 * 1024 * 1024
 """Maximum bytes of a file in a result."""

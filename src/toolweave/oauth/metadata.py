@@ -10,7 +10,20 @@ from urllib.parse import urlsplit, urlunsplit
 
 from toolweave._value import Value
 from toolweave.http import DEFAULT_PORTS, origin_of
-from toolweave.oauth._fetch import FetchFailed, checked_url, shown_url
+from toolweave.oauth.fetch import FetchFailed, checked_url, shown_url
+
+__all__ = [
+    "AuthorizationServer",
+    "ProtectedResource",
+    "authorization_server_urls",
+    "checked_server",
+    "covers",
+    "fallback_server",
+    "first_of",
+    "is_same_issuer",
+    "protected_resource_urls",
+    "resource_of",
+]
 
 _PRM = "/.well-known/oauth-protected-resource"
 _ASM = "/.well-known/oauth-authorization-server"

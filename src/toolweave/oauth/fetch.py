@@ -30,6 +30,18 @@ from toolweave.http import (
 from toolweave.oauth._addresses import AddressKind, kind_of_address
 from toolweave.protocol.uris import web_address_problem
 
+__all__ = [
+    "MAX_BYTES",
+    "SECONDS",
+    "FetchFailed",
+    "FetchedAnswer",
+    "GuardedFetch",
+    "T",
+    "checked_url",
+    "quoted",
+    "shown_url",
+]
+
 # An MCP server names the URL of its metadata, these name an authorization server, and its metadata name the token
 # endpoint. Each could name a machine of our own network, so the addresses of every URL are checked, and the connection
 # is made to the checked addresses: a second lookup could return others. A redirect goes through the same check. Kinds

@@ -13,8 +13,24 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from toolweave.errors import shortened
-from toolweave.schema._problems import nearest
-from toolweave.tools._spec import ToolSpec
+from toolweave.schema.problems import nearest
+from toolweave.tools.spec import ToolSpec
+
+__all__ = [
+    "ANY_TOOL",
+    "MAX_WIRE_NAME",
+    "AssignedNames",
+    "NameMap",
+    "ToolName",
+    "aliases",
+    "down_servers",
+    "expose",
+    "free_name",
+    "given_names",
+    "selected",
+    "unknown_tool",
+    "unmatched",
+]
 
 MAX_WIRE_NAME = 64
 """Maximum length of a tool name that OpenAI, Anthropic, Gemini and Bedrock all accept."""

@@ -10,6 +10,21 @@ from typing import Any, Protocol, Self, TypeAlias, runtime_checkable
 
 from toolweave.errors import StoreError
 
+__all__ = [
+    "BoundedStore",
+    "Change",
+    "CompactableStore",
+    "Delete",
+    "Document",
+    "ListableStore",
+    "MovingStore",
+    "Put",
+    "Store",
+    "iter_documents",
+    "iter_pages",
+    "to_json",
+]
+
 _PAGE = 100
 
 

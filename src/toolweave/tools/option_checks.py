@@ -10,6 +10,28 @@ from typing import Any, NamedTuple, cast
 from toolweave._json_types import as_number
 from toolweave.errors import ConfigError
 
+__all__ = [
+    "COUNT",
+    "FLAG",
+    "FUNCTION",
+    "MAPPING",
+    "NUMBER",
+    "SECRETS",
+    "TEXT",
+    "TEXTS",
+    "OptionKind",
+    "check_choice",
+    "check_kinds",
+    "check_number",
+    "check_predicate",
+    "check_type",
+    "choice_error",
+    "decided",
+    "instance_of",
+    "list_of",
+    "type_error",
+]
+
 
 class OptionKind(NamedTuple):
     """The type that an option has.

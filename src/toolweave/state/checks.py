@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 
-from toolweave.state._store import Store
+from toolweave.state.store import Store
+
+__all__ = ["STORE_TYPE", "check_amount", "check_clock", "check_store", "is_store"]
 
 STORE_TYPE = "a store, such as SqliteStore(path) or open_store(url)"
 

@@ -14,7 +14,9 @@ from toolweave._json_types import JsonObject, without_members
 from toolweave.errors import SchemaError, ToolError
 from toolweave.schema._explaining import is_explainable
 from toolweave.schema._json_values import JsonValue, SchemaNode
-from toolweave.schema._limits import (
+from toolweave.schema._repair import has_nullable, repaired, with_null_types, without
+from toolweave.schema._unevaluated import NEVER, Repeats, repeats_of
+from toolweave.schema.limits import (
     MAX_INSTANCE_DEPTH,
     MAX_STEPS,
     SCALARS,
@@ -23,14 +25,14 @@ from toolweave.schema._limits import (
     max_steps_per_value,
     measure,
 )
-from toolweave.schema._normalize import KEYWORDS
-from toolweave.schema._problems import Problem, problems_of
-from toolweave.schema._repair import has_nullable, repaired, with_null_types, without
-from toolweave.schema._unevaluated import NEVER, Repeats, repeats_of
+from toolweave.schema.normalize import KEYWORDS
+from toolweave.schema.problems import Problem, problems_of
 
 if TYPE_CHECKING:
     import jsonschema_rs
     from jsonschema_rs import ValidationError
+
+__all__ = ["UsableValidators", "Validator", "load_validator", "usable_validator"]
 
 _log = logging.getLogger("toolweave.schema")
 
@@ -70,7 +72,7 @@ class Validator:
 
     Raises:
         SchemaError: The schema is not valid, points outside itself, or passes a bound of
-            `toolweave.schema._limits`. The caller decides whether to continue without validation.
+            `toolweave.schema.limits`. The caller decides whether to continue without validation.
     """
 
     __slots__ = ("_by_value", "_checked", "_compiled", "_repeats", "_steps", "_unchecked", "schema")

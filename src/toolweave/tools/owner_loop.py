@@ -14,6 +14,8 @@ from typing import Any, TypeVar
 
 from toolweave.errors import ConnectionClosedError, WrongLoopError
 
+__all__ = ["OwnerLoop", "T", "described", "running_loop"]
+
 T = TypeVar("T")
 
 

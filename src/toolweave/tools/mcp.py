@@ -42,9 +42,22 @@ from toolweave.protocol.spellings import RESULT_NAMES
 from toolweave.protocol.uris import safe_icons
 from toolweave.schema._object_around import is_object_schema, object_around, schema_inside
 from toolweave.tools._call import RESUMABLE
-from toolweave.tools._names import aliases
-from toolweave.tools._result import ToolResult
-from toolweave.tools._spec import ToolSpec
+from toolweave.tools.names import aliases
+from toolweave.tools.result import ToolResult
+from toolweave.tools.spec import ToolSpec
+
+__all__ = [
+    "ERROR_META",
+    "MAX_BLOCKS",
+    "call_result",
+    "handshake_output_schema",
+    "read_definition",
+    "too_many_blocks",
+    "tool_definition",
+    "tool_result",
+    "unwrapped_output",
+    "wraps_results",
+]
 
 _log = logging.getLogger("toolweave.tools")
 MAX_BLOCKS = 250_000

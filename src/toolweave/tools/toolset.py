@@ -15,8 +15,24 @@ from toolweave._json_types import JsonObject
 from toolweave._value import Value
 from toolweave.errors import ErrorKind, as_tool_error
 from toolweave.tools._call import NO_CONTEXT, CallContext, ToolCall
-from toolweave.tools._result import ToolResult
-from toolweave.tools._spec import ToolSpec
+from toolweave.tools.result import ToolResult
+from toolweave.tools.spec import ToolSpec
+
+__all__ = [
+    "ChangeListeners",
+    "ChangeT",
+    "Listeners",
+    "Tool",
+    "ToolList",
+    "ToolSnapshot",
+    "ToolsChanged",
+    "Toolset",
+    "Unsubscribe",
+    "changes",
+    "entered",
+    "leave",
+    "tools_of",
+]
 
 Unsubscribe: TypeAlias = Callable[[], None]
 """Ends a subscription; calling it again does nothing."""

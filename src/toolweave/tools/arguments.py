@@ -14,6 +14,8 @@ import msgspec
 from toolweave._json import decode_json
 from toolweave._json_types import Json
 
+__all__ = ["alphanumeric_id", "encode", "fresh_id", "json_text", "read_arguments", "wire_id"]
+
 _LEGAL_ID = re.compile(r"[A-Za-z0-9_-]{1,40}")
 
 

@@ -14,6 +14,8 @@ from toolweave._value import Value
 from toolweave.protocol.apps import is_for_models
 from toolweave.protocol.component_meta import tags_in, version_in
 
+__all__ = ["AppliedRule", "ToolSpec", "is_destructive", "is_repeatable"]
+
 
 def _no_parameters() -> Json:
     return {"type": "object", "properties": {}}
