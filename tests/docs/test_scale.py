@@ -11,7 +11,7 @@ from tests.docs.test_pages import code_spans
 from toolweave.agent._stored.durable import WORKER_LEASE_SECONDS
 from toolweave.cli._exit_codes import ExitCode
 from toolweave.jobs._docket_worker import SILENT_SECONDS
-from toolweave.jobs._retention import KEEP_SECONDS
+from toolweave.jobs.retention import KEEP_SECONDS
 
 TEXT = " ".join((CHECKOUT / "docs" / "scale.md").read_text(encoding="utf-8").split())
 

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from toolweave.jobs._backend import Backend
     from toolweave.jobs._lease import Lease, LeaseAttempt, ask_to_cancel
     from toolweave.jobs._queued import QueuedJobs
-    from toolweave.jobs._retention import Retention
     from toolweave.jobs._worker import JobWorker, resubmit_jobs, work_jobs
+    from toolweave.jobs.retention import Retention
 else:
     from toolweave._lazy import lazy_exports
 
@@ -29,7 +29,7 @@ else:
                 "ask_to_cancel",
             ),
             "_queued": ("QueuedJobs",),
-            "_retention": ("Retention",),
+            "retention": ("Retention",),
             "_worker": (
                 "JobWorker",
                 "resubmit_jobs",

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from toolweave.errors import StoreError
-from toolweave.jobs._retention import Retention
+from toolweave.jobs.retention import Retention
 from toolweave.state import MemoryStore, Store
 from toolweave.state._redis_address import REDIS_SCHEMES, RedisAddress, split_name
 from toolweave.state.checks import check_amount, check_store

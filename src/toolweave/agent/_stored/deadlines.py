@@ -15,7 +15,7 @@ from typing import Literal, TypeAlias
 
 from toolweave.agent._stored.run_index import WAITING, agent_prefix, run_id_of
 from toolweave.agent.approval import WaitingCall
-from toolweave.jobs._retention import check_duration
+from toolweave.jobs.retention import check_duration
 from toolweave.state import Store, iter_documents
 from toolweave.tools.option_checks import check_choice
 

@@ -28,7 +28,7 @@ from toolweave.agent.approval import definition_digest
 from toolweave.jobs import Retention, WorkBackend, WorkQueue
 from toolweave.jobs._kind import JobTopic
 from toolweave.jobs._lease import LEASE_SECONDS
-from toolweave.jobs._retention import RetainingBackend
+from toolweave.jobs.retention import RetainingBackend
 from toolweave.models import Message
 from toolweave.models._serialization import (
     messages_from_json,

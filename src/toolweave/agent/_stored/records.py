@@ -20,7 +20,7 @@ from toolweave.agent._stored.run_index import CHILDREN, start_entries, status_en
 from toolweave.errors import RunError, StoreError
 from toolweave.jobs import WorkQueue
 from toolweave.jobs._kind import JobCollections, JobTopic
-from toolweave.jobs._retention import KEEP_SECONDS
+from toolweave.jobs.retention import KEEP_SECONDS
 from toolweave.models import Message, Usage, UserMessage
 from toolweave.models._serialization import (
     messages_from_json,

@@ -19,7 +19,7 @@ from toolweave.cli._chat.stores import BACKEND, is_url, opened_backend, opened_s
 from toolweave.cli._exit_codes import CommandError
 from toolweave.compose import Agent
 from toolweave.errors import ToolweaveError
-from toolweave.jobs._retention import KEEP_SECONDS
+from toolweave.jobs.retention import KEEP_SECONDS
 from toolweave.models import CommandModel, UserMessage
 
 

@@ -17,7 +17,7 @@ import anyio.abc
 
 from toolweave._json_types import as_integer, object_or_empty
 from toolweave.errors import RequestError, StoreError
-from toolweave.jobs._retention import TASK_SECONDS, RetainingBackend
+from toolweave.jobs.retention import TASK_SECONDS, RetainingBackend
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS
 from toolweave.protocol.input_required import INPUT_RESPONSES

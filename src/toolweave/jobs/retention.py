@@ -8,6 +8,8 @@ from typing import Protocol, runtime_checkable
 
 from toolweave._json_types import as_number
 
+__all__ = ["KEEP_SECONDS", "TASK_SECONDS", "RetainingBackend", "Retention", "check_duration"]
+
 KEEP_SECONDS = 30 * 86_400.0
 """Seconds that a run is kept after its last change by default."""
 
