@@ -52,7 +52,7 @@ from toolweave.serve._runners import ServerRunners
 from toolweave.serve._sampling import AnswersSampling
 from toolweave.serve._sessions import SessionRules, Sessions, session_key
 from toolweave.serve._subscriptions import Listen
-from toolweave.serve._tasks import LocalTasks, TaskBackend, TaskRule, TasksFeature, TaskSupport, task_ttl_ms
+from toolweave.serve._tasks import LocalTasks, TaskBackend, TaskRule, TaskSupport, tasks_kept_by
 from toolweave.serve._tools import ExposeErrors, Tools
 from toolweave.serve._visibility import Visibility
 from toolweave.serve.request import Feature, Json, Middleware, Offered, Request
@@ -377,8 +377,7 @@ class McpServer(ServerContent, ServerRunners):
         self.backend: WorkBackend | None = options.backend
         self._sessions = _sessions(self.name, options)
         self._runner = _runner(options, logs, self._sessions)
-        ttl_ms = task_ttl_ms(self.backend)
-        self._tasks = TasksFeature(options.tasks, runner=self._runner, backend=self._task_backend(), ttl_ms=ttl_ms)
+        self._tasks = tasks_kept_by(self.backend, options.tasks, runner=self._runner, backend=self._task_backend())
         self._calls = Tools(
             toolset,
             runner=self._runner,

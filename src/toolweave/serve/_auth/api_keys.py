@@ -22,6 +22,7 @@ from toolweave.tools.option_checks import MAPPING, TEXT, check_kinds, check_numb
 
 _MIN_LENGTH = 16
 _DIGEST = re.compile(r"[0-9a-f]{64}")
+_NOBODY = Identity(client_id="")
 _KINDS = {
     "name": TEXT,
     "key": instance_of((str, Secret), "a string or a Secret").or_none,
@@ -163,8 +164,8 @@ class ApiKeys:
         self._known = {digest: identity for digest, identity in self._all.items() if digest not in self._refused}
         ended: set[str] = set()
         for digest, identity in before.items():
-            now = self._known.get(digest)
-            if now is None or now.principal != identity.principal:
+            # a key may also have been given to another client
+            if self._known.get(digest, _NOBODY).principal != identity.principal:
                 ended.add(identity.principal)
         for principal in ended:
             for listener in tuple(self._on_end):

@@ -7,9 +7,9 @@ workers (`worker.py`).
 
 from __future__ import annotations
 
-from toolweave.serve._tasks.feature import TasksFeature, task_ttl_ms
+from toolweave.serve._tasks.feature import TasksFeature, tasks_kept_by
 from toolweave.serve._tasks.local import LocalTasks
 from toolweave.serve._tasks.port import TaskBackend
 from toolweave.serve._tasks.rules import OnLost, TaskRule, TaskSupport
 
-__all__ = ["LocalTasks", "OnLost", "TaskBackend", "TaskRule", "TaskSupport", "TasksFeature", "task_ttl_ms"]
+__all__ = ["LocalTasks", "OnLost", "TaskBackend", "TaskRule", "TaskSupport", "TasksFeature", "tasks_kept_by"]

@@ -17,7 +17,7 @@ import anyio.abc
 
 from toolweave._json_types import as_integer, object_or_empty
 from toolweave.errors import RequestError, StoreError
-from toolweave.jobs.retention import TASK_SECONDS, RetainingBackend
+from toolweave.jobs.retention import RetainingBackend, Retention
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS
 from toolweave.protocol.input_required import INPUT_RESPONSES
@@ -225,12 +225,16 @@ class TasksFeature:
         return min(wished, self._ttl_ms)
 
 
-def task_ttl_ms(backend: object) -> int:
-    """Return the milliseconds that a task is kept, by the retention of a server's backend."""
-    seconds = TASK_SECONDS
-    if isinstance(backend, RetainingBackend) and backend.retention is not None:
-        seconds = backend.retention.task_seconds
-    return max(1, round(1000 * seconds))
+def tasks_kept_by(
+    keeper: object, rules: Mapping[str, TaskSupport | TaskRule], *, runner: HandlerRunner, backend: TaskBackend
+) -> TasksFeature:
+    """Return the tasks of a server, kept as long as the retention of its work backend, if it has one, wants it."""
+    retention = None
+    if isinstance(keeper, RetainingBackend):
+        retention = keeper.retention
+    if retention is None:
+        retention = Retention()
+    return TasksFeature(rules, runner=runner, backend=backend, ttl_ms=max(1, round(1000 * retention.task_seconds)))
 
 
 async def _reached(asked: Awaitable[T]) -> T:
