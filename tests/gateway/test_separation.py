@@ -27,7 +27,7 @@ from toolweave.config import Secret, server_config
 from toolweave.errors import RequestError, ServerError
 from toolweave.gateway import Replicas, create_gateway
 from toolweave.gateway._callers.hubs import CallerHubs, GatewayCaller
-from toolweave.gateway._features.fast_calls import FastCalls
+from toolweave.gateway._features.fast_calls import FastCalls, PlainToolCall
 from toolweave.gateway._features.fitting import ArgumentFitter
 from toolweave.gateway._relay.connections import AskingConnections, owner_of
 from toolweave.gateway._relay.handshake_connections import HandshakeConnections
@@ -39,7 +39,6 @@ from toolweave.oauth import MemoryTokenStore
 from toolweave.protocol.content import ResourceLink
 from toolweave.protocol.tasks import TASK_ID
 from toolweave.serve import BearerAuth, Client, Request
-from toolweave.serve._plain_calls import PlainToolCall
 from toolweave.state import MemoryStore
 from toolweave.tools import ToolResult
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
+from toolweave._json_types import as_array, as_object
 from toolweave.errors import shortened
 from toolweave.protocol.content import ContentBlock, TextContent
 from toolweave.protocol.skills import same_value
@@ -82,10 +83,12 @@ def _is_in(text: str, value: Any) -> bool:
     Raises:
         RecursionError: The content is nested too deeply.
     """
-    if isinstance(value, dict):
-        return all(_is_in(text, member) for member in cast("dict[str, Any]", value).values())
-    if isinstance(value, list):
-        return all(_is_in(text, item) for item in cast("list[Any]", value))
+    members = as_object(value)
+    if members is not None:
+        return all(_is_in(text, member) for member in members.values())
+    items = as_array(value)
+    if items is not None:
+        return all(_is_in(text, item) for item in items)
     if isinstance(value, str):
         return shown_text(value) in text
     return re.search(rf"(?<![\w.]){re.escape(json.dumps(value, default=str))}(?!\w)", text) is not None
