@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 from contextlib import suppress
 from typing import Any, Literal
@@ -14,11 +15,12 @@ from toolweave.connect._forwarding import ForwardedRequest
 from toolweave.errors import ProtocolError, ServerError, ToolError
 from toolweave.protocol.jsonrpc import encode_value
 
-__all__ = ["WAYS", "Outcome", "Way", "outcome_of", "posted"]
+__all__ = ["WAYS", "Outcome", "Way", "completed", "objects", "outcome_of", "posted"]
 
 Way = Literal["forwarded", "sent", "awaited"]
 WAYS: tuple[Way, ...] = ("sent", "awaited")
 """How a call is sent at once: completed by the connection from the start, or once its answer is there or needs more."""
+_ARGUMENTS: Json = {"a": [1, "é"]}
 Outcome = tuple[Any, ...]
 """The result of a call, or the facts of its error; then what was received before."""
 
@@ -38,11 +40,17 @@ def posted(connection: McpConnection, name: str, arguments: Json, *, progress: b
 
 async def outcome_of(connection: McpConnection, name: str, way: Way, *, progress: bool = False) -> Outcome:
     """Call a tool, and return what came of it."""
-    arguments: Json = {"a": [1, "é"]}
-    sent = None if way == "forwarded" else posted(connection, name, arguments, progress=progress)
+    sent = None if way == "forwarded" else posted(connection, name, _ARGUMENTS, progress=progress)
     if sent is not None and way == "awaited":
         with suppress(ServerError, ToolError):
             await sent.answer
+    return await completed(connection, name, sent, progress=progress)
+
+
+async def completed(
+    connection: McpConnection, name: str, sent: DirectCall | None, *, progress: bool = False
+) -> Outcome:
+    """Forward a call, which may be sent already, and return what came of it."""
     received: list[Json] = []
 
     def note_progress(params: Any) -> None:
@@ -53,7 +61,7 @@ async def outcome_of(connection: McpConnection, name: str, way: Way, *, progress
 
     request = ForwardedRequest(
         method="tools/call",
-        params={"name": name, "arguments": arguments},
+        params={"name": name, "arguments": _ARGUMENTS},
         meta={},
         on_progress=note_progress if progress else None,
         on_news=note_news,
@@ -68,3 +76,9 @@ async def outcome_of(connection: McpConnection, name: str, way: Way, *, progress
     else:
         outcome = ("result", json.dumps(result, sort_keys=True))
     return (*outcome, json.dumps(received))
+
+
+def objects() -> int:
+    """Return the number of objects that are kept."""
+    gc.collect()
+    return len(gc.get_objects())

@@ -6,6 +6,7 @@ import asyncio
 import json
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.connect.sent_calls import WAYS, Way, outcome_of, posted
+from tests.connect.sent_calls import WAYS, Way, completed, objects, outcome_of, posted
 from tests.connect.targets import Json, connected, eventually
+from toolweave import Callbacks
 
 pytestmark = pytest.mark.slow
 
@@ -269,9 +271,88 @@ async def test_of_more_progress_than_is_kept_before_it_is_passed_on_the_newest_a
     era: str, tmp_path: Path
 ) -> None:
     async with connected(server(tmp_path / "log", era), seconds=60) as connection:
-        outcome = await outcome_of(connection, MUCH, "awaited", progress=True)
+        sent = posted(connection, MUCH, {}, progress=True)
+        assert sent is not None
+        assert await sent.answer is None
+        # Calls are answered in turn: with this answer all progress of the call before it has arrived.
+        assert (await outcome_of(connection, "text", "forwarded"))[0] == "result"
+        outcome = await completed(connection, MUCH, sent, progress=True)
 
     amounts = [one["progress"] for one in json.loads(outcome[-1])]
     assert outcome[0] == "result"
-    assert amounts == sorted(set(amounts))
-    assert amounts[-1] == 399
+    assert amounts == [*range(255), 399]
+
+
+@pytest.mark.parametrize(
+    ("options", "callbacks"),
+    [
+        pytest.param({"timeout": {"call_total": 30.0}}, Callbacks(), id="a total bound"),
+        pytest.param({"max_concurrency": 3}, Callbacks(), id="counted calls"),
+        pytest.param({"repair_messages": False}, Callbacks(), id="no repairs"),
+        pytest.param({}, Callbacks(elicitation=lambda question: None), id="questions"),
+    ],
+)
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_call_that_has_to_be_counted_checked_or_held_is_not_sent_at_once(
+    era: str, options: Json, callbacks: Callbacks, tmp_path: Path
+) -> None:
+    async with connected(server(tmp_path / "log", era), seconds=60) as connection:
+        call = posted(connection, "text", {})
+        assert call is not None
+        await call.give_up()
+    async with connected(server(tmp_path / "log", era, **options), seconds=60, callbacks=callbacks) as connection:
+        assert posted(connection, "text", {}) is None
+        assert (await outcome_of(connection, "text", "sent"))[0] == "result"
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_call_from_another_event_loop_ends_as_one_from_that_of_the_connection(era: str, tmp_path: Path) -> None:
+    async with connected(server(tmp_path / "log", era), seconds=60) as connection:
+
+        async def use() -> Any:
+            with anyio.fail_after(20):
+                return await outcome_of(connection, "text", "awaited")
+
+        here = await outcome_of(connection, "text", "awaited")
+        # In debug mode, a loop raises if another thread touches what belongs to it.
+        there = await anyio.to_thread.run_sync(lambda: asyncio.run(use(), debug=True), abandon_on_cancel=True)
+
+    assert here[0] == "result"
+    assert there == here
+
+
+@pytest.mark.parametrize("progress", [False, True])
+@pytest.mark.parametrize("era", ERAS)
+async def test_nothing_is_kept_of_a_call_that_was_answered(era: str, progress: bool, tmp_path: Path) -> None:
+    kept: list[int] = []
+    async with connected(server(tmp_path / "log", era), seconds=60) as connection:
+        for _ in range(3):
+            for _ in range(200):
+                call = posted(connection, "text", {}, progress=progress)
+                assert call is not None
+                await call.answer
+                call.forget()
+            del call
+            kept.append(objects())
+
+    assert kept[2] < kept[1] + 100
+
+
+async def test_an_answer_that_arrives_as_its_time_ends_counts_and_disturbs_nobody(tmp_path: Path) -> None:
+    problems: list[Any] = []
+    log = tmp_path / "log"
+    log.touch()
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda loop, context: problems.append(context))
+    async with connected(server(log, "modern", timeout={"call": 0.5}), seconds=60) as connection:
+        call = posted(connection, "text", {})
+        assert call is not None
+        # The loop is busy until the answer is there and the time is over: it finds both in one turn.
+        ends = time.monotonic() + 1
+        while time.monotonic() < ends or not log.read_text():
+            time.sleep(0.1)
+        answer = await call.answer
+        call.forget()
+
+    assert call.wire.result_in(answer)["content"][0]["text"] == "done"
+    assert problems == []

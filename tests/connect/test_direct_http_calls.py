@@ -16,9 +16,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.connect.scripted import DONE, HttpScript, legacy_answer, listening, modern_answer
-from tests.connect.sent_calls import WAYS, Way, outcome_of, posted
+from tests.connect.sent_calls import WAYS, Way, objects, outcome_of, posted
 from tests.connect.targets import Json, connected, eventually
 from toolweave import McpConnection
+from toolweave.connect._direct import DirectCall
 from toolweave.errors import ServerError
 from toolweave.testing.servers.http_wire import Exchange
 
@@ -361,6 +362,26 @@ async def test_connections_to_a_server_return_whatever_becomes_of_the_calls(era:
         for _ in range(5):
             assert (await connection.call_tool("text")).text == "done"
         assert len(connections) <= before + 1
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_nothing_is_kept_of_a_call_that_cannot_be_sent_at_once(era: str) -> None:
+    world = World(era)
+    kept: list[int] = []
+    async with listening(world.script.handle) as (url, _), connected({"url": url}, seconds=60) as connection:
+        await connection.call_tool("text")
+        under_way: list[DirectCall] = []
+        while (call := posted(connection, "silent", {})) is not None:
+            under_way.append(call)
+        for _ in range(3):
+            for _ in range(200):
+                assert posted(connection, "text", {}, progress=True) is None
+            kept.append(objects())
+        for call in under_way:
+            await call.give_up()
+
+    assert under_way
+    assert kept[2] < kept[1] + 100
 
 
 @pytest.mark.parametrize("era", ERAS)

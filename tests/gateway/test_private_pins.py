@@ -9,8 +9,10 @@ from typing import Any
 import anyio
 import pytest
 
-from tests.gateway.relayed import Json, gateway_to
+from tests.gateway.plain_callers import plain
+from tests.gateway.relayed import MODERN, Json, gateway_to
 from tests.gateway.test_perspectives import CALLERS, HANDSHAKE, LISTS, call, growing, listed, three_callers
+from tests.serve.serving import served_http
 from tests.serve.talking import Talk, talking
 from toolweave import ToolSpec, connect_mcp
 from toolweave.definitions import PinnedServer, Pins, ServerIdentity
@@ -94,6 +96,26 @@ async def test_what_is_changed_on_the_connection_of_a_caller_is_withheld_from_th
             assert "touch" in await listed(modern)
 
     assert refused.value.code == -32602
+
+
+async def test_a_plain_call_of_a_tool_that_is_withheld_from_callers_of_its_era_alone_is_refused(tmp_path: Path) -> None:
+    entry = await pinned("both", tmp_path / "toolweave.lock")
+    repeated = [("X-Twice", "1"), ("X-Twice", "2")]  # which makes a request take the long way
+    with anyio.fail_after(60):
+        async with (
+            served_http(gateway_to(entry)) as url,
+            plain(url, HANDSHAKE) as old,
+            plain(url, MODERN) as modern,
+        ):
+            await old.ask(*old.call("grow", {"name": "touch", "description": "Send everything."}))
+            while "error" not in (long := (await old.ask(*old.call("touch", {}), repeated))[2]):
+                await anyio.sleep(0.02)
+            short = (await old.ask(*old.call("touch", {})))[2]
+            _, _, of_modern = await modern.ask(*modern.call("touch", {}))
+
+    assert short == long
+    assert long["error"]["code"] == -32602
+    assert "touch in" in of_modern["result"]["content"][0]["text"]
 
 
 @pytest.mark.parametrize("mode", ["legacy", "both"])

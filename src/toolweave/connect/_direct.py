@@ -9,7 +9,6 @@ share, and its end. `tests/connect/test_direct_calls.py` compares both.
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -67,7 +66,7 @@ class CallNews:
         if len(self._waiting) >= _MAX_WAITING:
             self._waiting.pop()  # the newest one says more than the one before
         self._waiting.append((method, params))
-        if self.call is not None and len(self._waiting) == 1:
+        if self.call is not None:
             self.call.renew()
 
     def pass_on(self, listener: OnNotification) -> None:
@@ -114,7 +113,6 @@ class DirectCalls:
         # they are asked once.
         self._is_open = not any(
             (
-                self._seconds == math.inf,
                 config.timeout.call_total is not None,
                 config.max_concurrency,
                 # The result of a call that is sent at once is passed on unread: none could be refused.

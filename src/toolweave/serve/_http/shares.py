@@ -107,7 +107,7 @@ class Place:
 
     def become_stream(self, stream: Cancels) -> None:
         """Note that the request is a stream of notifications, which may be ended for another caller."""
-        if self._requests is not None and self.stream is None:
+        if self._requests is not None:
             self.stream = stream
             self._requests.add_stream(self)
 
