@@ -364,6 +364,24 @@ async def test_the_limits_of_the_app_hold_below_any_server() -> None:
     assert not events(said)
 
 
+async def test_a_client_whose_body_was_late_gets_the_error_though_sending_takes_time() -> None:
+    app = doing_server().asgi_app(limits=HttpLimits(body_seconds=0.2))
+
+    async def slow(scope: Any, receive: Any, send: Any) -> None:
+        async def send_later(event: Any) -> None:
+            await anyio.sleep(0.3)
+            await send(event)
+
+        await app(scope, receive, send_later)
+
+    async with running(slow) as url, connected(url) as stream:
+        with anyio.fail_after(30):
+            await stream.send(head(url + "/mcp", headers={**modern_headers("add"), "Content-Length": "100"}))
+            said = await rest(stream)
+
+    assert b" 408 " in said
+
+
 @pytest.mark.parametrize(("host", "warned"), [("127.0.0.1", False), ("0.0.0.0", True)])
 async def test_an_open_endpoint_that_others_can_reach_is_warned_of(
     host: str, warned: bool, caplog: pytest.LogCaptureFixture

@@ -12,6 +12,7 @@ import pytest
 
 from tests.gateway.plain_callers import SECONDS, Plain, again, long_way, plain
 from tests.serve.serving import served_http
+from tests.serve.test_http_life import running
 from toolweave import tool
 from toolweave.serve import HttpLimits, McpServer, create_mcp_server
 
@@ -94,3 +95,39 @@ async def test_a_session_can_be_replaced_once_its_request_has_ended(
                 assert status == 503
                 await anyio.sleep(0.05)
             held.released.set()
+
+
+async def test_a_cancellation_that_crosses_the_answer_on_its_way_does_not_cut_it() -> None:
+    begun, cancelled_by_then = anyio.Event(), anyio.Event()
+
+    def slow(app: Any) -> Any:
+        async def serve(scope: Any, receive: Any, send: Any) -> None:
+            async def send_later(event: Any) -> None:
+                if event["type"] == "http.response.body" and b"the answer" in event.get("body", b""):
+                    begun.set()
+                    await cancelled_by_then.wait()
+                await send(event)
+
+            await app(scope, receive, send_later)
+
+        return serve
+
+    @tool
+    async def text() -> str:
+        """Return a text."""
+        return "the answer"
+
+    server = create_mcp_server(name="slow", version="1", tools=[text])
+    with anyio.fail_after(SECONDS):
+        async with (
+            running(slow(server.asgi_app(limits=HttpLimits(shutdown_seconds=2)))) as base,
+            plain(f"{base}/mcp", REVISION) as client,
+        ):
+            await anyio.to_thread.run_sync(lambda: client.send(*client.call("text", {}, key=7)))
+            await begun.wait()
+            async with again(client, f"{base}/mcp") as second:
+                await second.tell("notifications/cancelled", requestId=7)
+            cancelled_by_then.set()
+            status, _, answer = await anyio.to_thread.run_sync(client.answer)
+
+    assert (status, answer["result"]["content"][0]["text"]) == (200, "the answer")

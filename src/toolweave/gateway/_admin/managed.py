@@ -11,6 +11,7 @@ from toolweave.gateway._config.config import GatewayConfig
 from toolweave.gateway._config.reload import ConfigChange
 from toolweave.gateway._gateway import Gateway
 from toolweave.gateway._replicas.fleet import Fleet
+from toolweave.gateway._replicas.pin_decisions import PinDecisions
 from toolweave.hub import Hub
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ class ManagedGateway(Protocol):
     in_flight: InFlightRequests
     runs: StoredRuns | None
     keys: RevokedKeys
+    pins: PinDecisions
     fleet: Fleet
 
     def status(self) -> GatewayStatus:

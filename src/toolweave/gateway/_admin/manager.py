@@ -45,6 +45,7 @@ from toolweave.gateway._gateway import Gateway, create_gateway
 from toolweave.gateway._observe.recent_calls import RecentCalls
 from toolweave.gateway._observe.runs import StoredRuns
 from toolweave.gateway._replicas.fleet import Fleet
+from toolweave.gateway._replicas.pin_decisions import PinDecisions
 from toolweave.gateway._replicas.workers import WorkerChanges
 from toolweave.gateway._views import Mount, ViewMiddleware, caller_view, virtual_tools
 from toolweave.hub import Hub
@@ -82,6 +83,7 @@ class GatewayManager:
         in_flight: Counts the requests under way.
         auth: The authorization of requests over HTTP, or None.
         keys: The API keys, which can be revoked.
+        pins: The differences from the pins, which can be allowed.
         fleet: The replicas, as the console shows them.
         recent_calls: Keeps the last calls and tasks, where there is a console.
         runs: The runs of agents that the console shows, if a store of them is named.
@@ -124,6 +126,7 @@ class GatewayManager:
         self._followed = FollowedAuth(options.auth, self.config.auth)
         self.auth: TokenAuth | None = self._followed.auth
         self.keys: RevokedKeys = RevokedKeys(self.auth, self._replicas)
+        self.pins: PinDecisions = PinDecisions(self.hub, self._replicas)
         self.fleet: Fleet = Fleet(self._replicas)
         self._rules = self._rules_of(self.config)
         self.server: Gateway = self._made(self.name, title=self.config.title, instructions=self.config.instructions)
@@ -302,6 +305,7 @@ class GatewayManager:
             if self._console is not None:
                 tasks.start_soon(self._console.run)
             ends = [self.fleet.listen(), await self.keys.start(tasks)]
+            tasks.start_soon(self.pins.follow)
             if self._workers is not None:
                 ends.append(self._workers.listen())
                 tasks.start_soon(self._workers.catch_up)

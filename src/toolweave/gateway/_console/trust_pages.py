@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import anyio
-import anyio.to_thread
 import msgspec
 
 from toolweave._json_types import text_or_empty
 from toolweave.config import ServerConfig
 from toolweave.connect import McpConnection
-from toolweave.definitions import PinChange, Pins, ServerIdentity, allow, lock_path, tool_hash
-from toolweave.errors import ConfigError, ServerError, StoreError
+from toolweave.definitions import PinChange, lock_path
+from toolweave.errors import StoreError
 from toolweave.gateway._admin.managed import ManagedGateway
 from toolweave.gateway._callers.hubs import signs_in
 from toolweave.gateway._console.fleet_changes import outcome, report
 from toolweave.gateway._console.fleet_rows import places_of, read_replies
 from toolweave.gateway._console.rendering import ConsolePages, as_json
 from toolweave.gateway._console.requests import ConsolePage, ConsoleRefusal, ConsoleReply, ConsoleRequest
+from toolweave.gateway._replicas.pin_decisions import change_digest
 from toolweave.gateway._sign_in.sign_in_first import sign_in_tool
 from toolweave.oauth import SignInStatus, TokenKey, TokenStore, default_token_store, resource_of
 from toolweave.serve._http.asgi import Receive
@@ -85,7 +85,6 @@ class TrustPages:
     def __init__(self, gateway: ManagedGateway, pages: ConsolePages) -> None:
         self._gateway = gateway
         self._pages = pages
-        self._writing = anyio.Lock()
         gateway.fleet.on("pins", self._pins_here)
         gateway.fleet.on("allow", self._allow_here)
         self.shown: Mapping[str, ConsolePage] = {"/pins": self.pins, "/sign-ins": self.sign_ins}
@@ -107,7 +106,11 @@ class TrustPages:
         """Pin one difference as it was shown, at each replica that has it; one that differs by now is not pinned."""
         name = asked.form.get("server", "")
         seen = asked.form.get("seen", "")
-        if not report(asked, await self._gateway.fleet.act("allow", {"server": name, "seen": seen})):
+        if report(asked, await self._gateway.fleet.act("allow", {"server": name, "seen": seen})):
+            problem = await self._gateway.pins.share(name, seen)
+            if problem is not None:
+                asked.signed_in.say(f"Server {name!r}: {problem}", problem=True)
+        else:
             if name not in self._gateway.hub.clients:
                 raise ConsoleRefusal(404, f"Server {name!r} was not found.")
             asked.signed_in.say("It is another difference by now: look at it again.", problem=True)
@@ -116,20 +119,12 @@ class TrustPages:
     async def _allow_here(self, body: Json) -> Json:
         name = text_or_empty(body.get("server"))
         seen = text_or_empty(body.get("seen"))
-        client = self._gateway.hub.clients.get(name)
-        changes = () if client is None else client.pin_changes
-        change = next((one for one in changes if _digest(one) == seen), None)
-        if client is None or change is None:
+        done = await self._gateway.pins.allow(name, seen)
+        if done.problem is not None:
+            return outcome(problems=[f"Server {name!r}: {done.problem}"])
+        if not done.text:
             return outcome()
-        identity = ServerIdentity.of(client.config, client.server_info)
-        try:
-            # a file that is read and written is not shared by two forms
-            async with self._writing:
-                await anyio.to_thread.run_sync(_write, client, change, identity)
-            await _list_again(client, change)  # the definition is offered from now on
-        except (ConfigError, OSError, ServerError) as error:
-            return outcome(problems=[f"Server {name!r}: {error}"])
-        return outcome(f"Server {name!r}: {change.text}; this is pinned now.")
+        return outcome(f"Server {name!r}: {done.text}; this is pinned now.")
 
     async def sign_ins(self, asked: ConsoleRequest, receive: Receive) -> ConsoleReply:
         """Show the stored sign-ins; no token is shown, and none is renewed."""
@@ -188,7 +183,7 @@ def _shown(change: PinChange) -> ShownChange:
         text=change.text,
         diff=tuple(change.diff()),
         after="" if change.after is None else as_json(change.after),
-        seen=_digest(change),
+        seen=change_digest(change),
     )
 
 
@@ -200,34 +195,3 @@ def _as_callers(config: ServerConfig) -> tuple[str, str, str]:
         return config.name, "the token of each caller is exchanged", ""
     names = ", ".join((*config.forward_headers, *config.claim_headers))
     return config.name, f"each caller has its own headers: {names}", ""
-
-
-def _digest(change: PinChange) -> str:
-    """Return a digest of a difference, so that a user allows exactly the difference that was shown."""
-    return tool_hash(
-        {
-            "kind": change.kind,
-            "part": change.part,
-            "name": change.name,
-            "before": change.before or {},
-            "after": change.after or {},
-        }
-    )
-
-
-async def _list_again(client: McpConnection, change: PinChange) -> None:
-    """Read the lists again that an allowed difference is about; of the server itself all of them.
-
-    Raises:
-        ServerError: A list could not be read.
-    """
-    of_server = change.kind in ("server", "version")
-    if change.part in ("tool", "instructions"):
-        await client.refresh()
-    if of_server or change.part != "tool":
-        await client.offered_definitions()
-
-
-def _write(client: McpConnection, change: PinChange, identity: ServerIdentity) -> None:
-    path = lock_path(client.config)
-    allow(Pins.read(path), change, identity).write(path)
