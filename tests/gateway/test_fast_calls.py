@@ -35,6 +35,7 @@ from toolweave.gateway._features.fast_calls import FastCalls
 from toolweave.gateway._features.fitting import ArgumentFitter
 from toolweave.middleware import Observers, RequestEnd
 from toolweave.serve import BearerAuth, HttpLimits
+from toolweave.testing.servers import stdio_server_command
 
 PAIRS = [(upstream, caller) for upstream in ("modern", "legacy") for caller in (MODERN, "2025-11-25", "2025-03-26")]
 TOKEN = "a token of thirty-two characters, or more"
@@ -575,3 +576,17 @@ async def test_an_idempotency_key_is_bound_to_its_principal_whichever_way_its_ca
 
     assert len(set(seen)) == 1
     assert seen[0] != "mine"
+
+
+@pytest.mark.parametrize("version", [MODERN, "2025-11-25"])
+async def test_an_argument_that_the_config_sets_is_sent_with_plain_calls_and_is_not_the_callers(version: str) -> None:
+    command, *args = stdio_server_command()
+    rule = {"tools": "add", "arguments": {"b": {"value": 40}}}
+    config = {"command": command, "args": args, "tool_prefix": "", "shape": [rule]}
+    with anyio.fail_after(SECONDS):
+        async with served_http(create_gateway({"up": config})) as url, plain(url, version) as client:
+            sums = [await client.ask(*client.call("add", {"a": number})) for number in (1, 2)]
+            _, _, refused = await client.ask(*client.call("add", {"a": 2, "b": 1}))
+
+    assert [answer["result"]["structuredContent"] for _, _, answer in sums] == [{"sum": 41}, {"sum": 42}]
+    assert "is set by the configuration" in refused["result"]["content"][0]["text"]
