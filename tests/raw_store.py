@@ -52,5 +52,8 @@ async def whole(client: object, key: bytes) -> bytes:
         b"set": ("smembers", ()),
         b"stream": ("xrange", ()),
     }
-    name, more = reads[await getattr(client, "type")(key)]  # noqa: B009
+    kind = await getattr(client, "type")(key)  # noqa: B009
+    if kind == b"none":  # it has expired since it was listed
+        return b""
+    name, more = reads[kind]
     return repr(await getattr(client, name)(key, *more)).encode()

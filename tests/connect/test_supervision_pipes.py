@@ -43,6 +43,8 @@ for line in sys.stdin:
         open(MARK, "w").close()
         time.sleep(600)
     elif name == "slow":
+        while not os.path.exists(MARK + ".go"):
+            time.sleep(0.01)
         with open(MARK, "a") as file:
             print(message["params"]["arguments"]["number"], file=file)
         time.sleep(0.001)
@@ -53,6 +55,7 @@ for line in sys.stdin:
 """
 BIG = {"blob": "x" * 200_000}
 SMALL = {"blob": "x"}
+PATIENCE = 60
 
 
 def server(mark: Path) -> list[str]:
@@ -93,7 +96,7 @@ async def test_what_a_deaf_server_never_read_was_not_sent_and_what_it_may_have_r
             await anyio.lowlevel.checkpoint()
         for _ in range(90):
             tasks.start_soon(call, connection, "take", results, given)
-        await eventually(lambda: len(process._waiting) >= 90)
+        await eventually(lambda: len(process._waiting) >= 90, PATIENCE)
         for _ in range(10):
             await anyio.lowlevel.checkpoint()
         os.kill(pid_of(connection), signal.SIGKILL)
@@ -105,7 +108,7 @@ async def test_what_a_deaf_server_never_read_was_not_sent_and_what_it_may_have_r
 @pytest.mark.slow
 @pytest.mark.parametrize("after", [1, 200, 700])
 async def test_no_call_that_a_killed_server_has_made_is_said_to_be_unsent(tmp_path: Path, after: int) -> None:
-    made = tmp_path / "made"
+    made, go = tmp_path / "made", tmp_path / "made.go"
     unsent: list[int] = []
 
     async def number(one: int) -> None:
@@ -118,32 +121,37 @@ async def test_no_call_that_a_killed_server_has_made_is_said_to_be_unsent(tmp_pa
         connected(server(made), restart="never", timeout={"close": 0.5}) as connection,
         anyio.create_task_group() as tasks,
     ):
-        for one in range(2000):
+        for one in range(1500):
             tasks.start_soon(number, one)
-        await eventually(lambda: made.exists() and len(made.read_text().split()) > after)
+        await eventually(lambda: len(process_of(connection)._waiting) >= 100, PATIENCE)
+        go.touch()
+        await eventually(lambda: made.exists() and len(made.read_text().split()) > after, PATIENCE)
         os.kill(pid_of(connection), signal.SIGKILL)
     assert unsent
     assert not set(unsent) & set(map(int, made.read_text().split()))
 
 
 async def test_calls_that_wait_for_a_full_pipe_are_made_in_their_order_and_once(tmp_path: Path) -> None:
-    made = tmp_path / "made"
+    made, go = tmp_path / "made", tmp_path / "made.go"
     async with connected(server(made)) as connection, anyio.create_task_group() as tasks:
         for one in range(1500):
             tasks.start_soon(connection.call, ToolCall(name="slow", arguments={"number": one}), CallContext())
+        await eventually(lambda: len(process_of(connection)._waiting) >= 100, PATIENCE)
+        go.touch()
     assert [int(one) for one in made.read_text().split()] == list(range(1500))
 
 
 async def test_a_call_that_is_cancelled_while_it_waits_for_a_full_pipe_is_never_made(tmp_path: Path) -> None:
-    made = tmp_path / "made"
+    made, go = tmp_path / "made", tmp_path / "made.go"
     async with connected(server(made)) as connection, anyio.create_task_group() as tasks:
         for one in range(1000):
             tasks.start_soon(connection.call, ToolCall(name="slow", arguments={"number": one}), CallContext())
         async with anyio.create_task_group() as late:
             for one in range(1000, 1100):
                 late.start_soon(connection.call, ToolCall(name="slow", arguments={"number": one}), CallContext())
-            await eventually(lambda: len(process_of(connection)._waiting) >= 100)
+            await eventually(lambda: len(process_of(connection)._waiting) >= 200, PATIENCE)
             late.cancel_scope.cancel()
+        go.touch()
     assert sorted(map(int, made.read_text().split())) == list(range(1000))
 
 
