@@ -1,4 +1,4 @@
-"""A new or changed tool is decided once, for all replicas of a gateway, each with a lock file of its own machine."""
+"""A new or changed tool is decided once, for all replicas of a gateway, each with the lock file on its machine."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def change_pin(folder: Path, tool: str) -> None:
 
 
 async def copy_decision(url: str, seen: str) -> None:
-    """Store the decision that was made as that of another difference, too."""
+    """Store the decision that was made under the name of another difference also."""
     key = hashlib.sha256(f"kitchen\n{seen}".encode()).hexdigest()
     async with open_store(url) as store:
         (made,) = [one async for one in iter_documents(store, "gateway-allowed")]

@@ -149,7 +149,7 @@ class Plain:
         self.session = {"Mcp-Session-Id": answer.headers["mcp-session-id"], "Mcp-Protocol-Version": self.version}
         self.talk(b'{"jsonrpc":"2.0","method":"notifications/initialized"}', {})
 
-    async def tell(self, method: str, **params: Any) -> None:
+    async def notify(self, method: str, **params: Any) -> None:
         """Send a notification."""
         message = {"jsonrpc": "2.0", "method": method, "params": params}
         await self.ask(json.dumps(message).encode(), {})

@@ -269,7 +269,7 @@ async def test_a_call_in_a_session_is_cancelled_by_its_client(pause: float, midd
                 await anyio.sleep(pause)
                 seen: Json = {}
                 while not seen.get("cancelled"):
-                    await second.tell("notifications/cancelled", requestId=7)
+                    await second.notify("notifications/cancelled", requestId=7)
                     seen = await seen_upstream(second)
             status, _, answer = await anyio.to_thread.run_sync(client.answer)
 

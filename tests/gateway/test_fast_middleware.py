@@ -429,7 +429,7 @@ async def test_middleware_that_waits_by_itself_is_cancelled_with_its_call(versio
                     client.close()
                 else:
                     async with again(client, url) as second:
-                        await second.tell("notifications/cancelled", requestId=7)
+                        await second.notify("notifications/cancelled", requestId=7)
                     status, _, answer = await anyio.to_thread.run_sync(client.answer)
                     assert (status, answer["error"]["message"]) == (200, "Request cancelled")
                 await left.wait()

@@ -64,7 +64,7 @@ async def answered(held: Held, client: Plain, url: str) -> None:
 
 async def cancelled(held: Held, client: Plain, url: str) -> None:
     async with again(client, url) as second:
-        await second.tell("notifications/cancelled", requestId=7)
+        await second.notify("notifications/cancelled", requestId=7)
     status, _, answer = await anyio.to_thread.run_sync(client.answer)
     assert (status, answer["error"]["message"]) == (200, "Request cancelled")
 
@@ -126,7 +126,7 @@ async def test_a_cancellation_that_crosses_the_answer_on_its_way_does_not_cut_it
             await anyio.to_thread.run_sync(lambda: client.send(*client.call("text", {}, key=7)))
             await begun.wait()
             async with again(client, f"{base}/mcp") as second:
-                await second.tell("notifications/cancelled", requestId=7)
+                await second.notify("notifications/cancelled", requestId=7)
             cancelled_by_then.set()
             status, _, answer = await anyio.to_thread.run_sync(client.answer)
 

@@ -1,11 +1,11 @@
 """Differences from the pins that a person allowed at one replica, and so at all of them.
 
-Each replica has a lock file of its own. A replica that runs is asked to write it by the console that has the decision;
+Each replica has its own lock file. A replica that runs is asked to write it by the console that has the decision;
 one that is down, or that sees the difference later, finds the decision in the store that replicas share.
 
 Why nothing is allowed that nobody allowed: a decision is the digest of one difference of one server, with the pinned
 definition and the new one, sealed with the keys of the replicas. A server that offers something else at a replica, or
-whose lock file there has another definition, has another difference, and waits for a decision of its own.
+whose lock file there has another definition, has another difference, and waits for another decision.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _log = logging.getLogger("toolweave.gateway")
 
 _ALLOWED = "gateway-allowed"
 _KEPT_SECONDS = 90 * 24 * 3600.0
-"""Seconds for which a decision waits for replicas that are down; after that they ask for one of their own."""
+"""Seconds for which a decision waits for replicas that are down; after that they ask again."""
 _READ_SECONDS = 5.0
 _MAX_READ = 1000
 """The most differences that are looked up at once; the others follow when these are decided."""
 
 
 class AllowedChange(NamedTuple):
-    """The outcome of allowing a difference here.
+    """The outcome of allowing a difference at this replica.
 
     Attributes:
         text: The difference in words; "" if this replica has no such difference.
@@ -50,7 +50,7 @@ class AllowedChange(NamedTuple):
 
 
 class PinDecisions:
-    """Allows differences from the pins here, and follows the decisions of the other replicas.
+    """Allows differences from the pins at this replica, and follows the decisions of the others.
 
     Args:
         hub: The upstreams.
@@ -112,7 +112,7 @@ class PinDecisions:
             await anyio.sleep(_READ_SECONDS)
 
     async def _apply(self, replicas: Replicas) -> None:
-        """Allow the differences here that another replica allowed."""
+        """Allow the differences that another replica allowed."""
         waiting: dict[str, tuple[str, str]] = {}
         for name, client in self._hub.clients.items():
             for change in client.pin_changes:
