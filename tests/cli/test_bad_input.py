@@ -212,6 +212,14 @@ def test_a_command_that_uses_what_a_store_has_creates_none(
     assert list(folder.iterdir()) == []
 
 
+def test_a_folder_in_place_of_a_store_is_called_one(cli: Cli, folder: Path) -> None:
+    done = cli("runs", "list", "--store", str(folder))
+
+    assert done.code == 2
+    assert "is a folder" in done.err
+    assert "give --store the file in it" in done.err
+
+
 @pytest.mark.parametrize("words", READERS, ids=" ".join)
 def test_a_store_in_memory_has_nothing_to_use(words: tuple[str, ...], cli: Cli) -> None:
     done = cli(*words, "--store", "memory://")

@@ -94,7 +94,11 @@ def _with_contents(store: Store, place: str | None) -> Store:
             f"the store {place!r} is the memory of this process, which has nothing in it yet",
             hint="--store FILE or --store redis://HOST:6379/0, as it was given to the command that began the runs",
         )
-    if not isinstance(store, SqliteStore) or store.path.exists():
+    if not isinstance(store, SqliteStore):
+        return store
+    if store.path.is_dir():
+        raise CommandError(f"{str(store.path)!r} is a folder, not a store", hint="give --store the file in it")
+    if store.path.exists():
         return store
     if place is None:
         return MemoryStore()
