@@ -61,6 +61,7 @@ class PinDecisions:
         self._hub = hub
         self._replicas = replicas
         self._writing = anyio.Lock()
+        self._digests: dict[int, tuple[PinChange, str]] = {}
 
     async def allow(self, server: str, seen: str) -> AllowedChange:
         """Pin the difference with this digest in the lock file of this replica, and offer the definition from now on.
@@ -113,22 +114,31 @@ class PinDecisions:
 
     async def _apply(self, replicas: Replicas) -> None:
         """Allow the differences that another replica allowed."""
-        waiting: dict[str, tuple[str, str]] = {}
-        for name, client in self._hub.clients.items():
-            for change in client.pin_changes:
-                seen = change_digest(change)
-                waiting[_key(name, seen)] = name, seen
-        keys = list(waiting)[:_MAX_READ]
-        if not keys:
+        waiting = self._undecided()
+        if not waiting:
             return
         try:
-            found = await replicas.store.read([(_ALLOWED, key) for key in keys])
+            found = await replicas.store.read([(_ALLOWED, key) for key in waiting])
         except StoreError as exc:
             replicas.lost(exc)
             return
         for document in found:
             if document is not None:
                 await self._apply_one(replicas, document, *waiting[document.key])
+
+    def _undecided(self) -> dict[str, tuple[str, str]]:
+        """Return the server and the digest of each difference at this replica, by the key of its decision."""
+        known = self._digests
+        self._digests = {}
+        found: dict[str, tuple[str, str]] = {}
+        for name, client in self._hub.clients.items():
+            for change in client.pin_changes[: _MAX_READ - len(found)]:
+                # A difference is the same object until its list is read again. Hashing a thousand definitions at each
+                # look would stop the event loop for as long as some hundred calls take.
+                kept = known.get(id(change)) or (change, change_digest(change))
+                self._digests[id(change)] = kept
+                found[_key(name, kept[1])] = name, kept[1]
+        return found
 
     async def _apply_one(self, replicas: Replicas, document: Document, server: str, seen: str) -> None:
         opened = object_or_empty(replicas.opened(document.value, _bound(document.key)))
