@@ -92,10 +92,6 @@ class ConsoleSessions:
         self._failed.append(now)
         return False
 
-    def begin(self, headers: Mapping[bytes, bytes], path: str) -> tuple[bytes, bytes]:
-        """Begin a session; return the header that sets its cookie."""
-        return setting_cookie(headers, path, self.add())
-
     def add(self) -> str:
         """Begin a session; return the value of its cookie."""
         name = secrets.token_urlsafe(32)
@@ -125,13 +121,6 @@ class ConsoleSessions:
         if session is not None and session.until > self._clock():
             return session
         return None
-
-    def end(self, headers: Mapping[bytes, bytes], path: str) -> tuple[bytes, bytes]:
-        """End the session of a browser; return the header that deletes its cookie."""
-        name = sent_cookie(headers)
-        if name is not None:
-            self.forget(name)
-        return deleting_cookie(headers, path)
 
     def _drop_old(self) -> None:
         now = self._clock()
