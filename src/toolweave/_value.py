@@ -14,7 +14,7 @@ class DeferredTypes(msgspec.StructMeta):
     """The metaclass of structs with members of types that are imported for type checkers alone.
 
     The signature of a struct resolves all its annotations, and so would fail; here it has them as they are written,
-    for `help()`. Making such a struct takes twice the time of another, so the values of hot paths are plain classes.
+    for `help()`. Making such a struct takes twice the time of another, so the values of hot paths do not use it.
     """
 
     @property

@@ -9,7 +9,8 @@ from toolweave.jobs import WorkBackend
 from toolweave.serve._sampling import AnswersSampling
 from toolweave.serve._sessions import SessionRules
 from toolweave.serve._tools import ExposeErrors
-from toolweave.state.checks import STORE_TYPE, is_store
+from toolweave.state import Store
+from toolweave.state.checks import STORE_TYPE
 from toolweave.tools.option_checks import (
     COUNT,
     FLAG,
@@ -29,7 +30,7 @@ _KINDS: Mapping[str, OptionKind] = {
     "repair_arguments": FLAG,
     "ttl_ms": COUNT._replace(shown="a whole number of milliseconds"),
     "tasks": instance_of(Mapping, "a mapping of tool names to rules"),
-    "store": OptionKind(is_store, STORE_TYPE).or_none,
+    "store": instance_of(Store, STORE_TYPE).or_none,
     "backend": instance_of(WorkBackend, "a backend, such as Backend(url)").or_none,
     "logging": FLAG,
     "request_state_keys": SECRETS.or_none,

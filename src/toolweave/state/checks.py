@@ -6,14 +6,9 @@ import math
 
 from toolweave.state.store import Store
 
-__all__ = ["STORE_TYPE", "check_amount", "check_clock", "check_store", "is_store"]
+__all__ = ["STORE_TYPE", "check_amount", "check_clock", "check_store"]
 
 STORE_TYPE = "a store, such as SqliteStore(path) or open_store(url)"
-
-
-def is_store(value: object) -> bool:
-    """Return whether a value is a store; its class is not."""
-    return isinstance(value, Store) and not isinstance(value, type)
 
 
 def check_store(name: str, value: object) -> None:
@@ -26,7 +21,7 @@ def check_store(name: str, value: object) -> None:
     Raises:
         TypeError: It has another type. The error shows no value, which may be a URL with a password.
     """
-    # `is_store`, without its call: a store is checked wherever it is given.
+    # A class has the members of the protocol as well as its objects.
     if not isinstance(value, Store) or isinstance(value, type):
         raise TypeError(f"{name} is {STORE_TYPE}, not {_shown_type(value)}")
 

@@ -85,7 +85,7 @@ def _with_contents(store: Store, place: str | None) -> Store:
     """Return a store to read; an empty one in memory if the default file does not exist yet.
 
     Raises:
-        CommandError: The named file does not exist, or the store is the memory of this process.
+        CommandError: The named file does not exist or is a folder, or the store is the memory of this process.
     """
     from toolweave.state import MemoryStore, SqliteStore  # as above
 

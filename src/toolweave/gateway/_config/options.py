@@ -16,7 +16,8 @@ from toolweave.oauth import TokenStore
 from toolweave.serve import Middleware
 from toolweave.serve._middleware import checked
 from toolweave.serve._option_types import check_auth
-from toolweave.state.checks import STORE_TYPE, is_store
+from toolweave.state import Store
+from toolweave.state.checks import STORE_TYPE
 from toolweave.tools import Toolset
 from toolweave.tools.option_checks import (
     COUNT,
@@ -50,7 +51,7 @@ _KINDS: Mapping[str, OptionKind] = {
     "url": TEXT.or_none,
     "token_store": _TOKEN_STORE,
     "replicas": _REPLICAS,
-    "task_store": OptionKind(is_store, STORE_TYPE).or_none,
+    "task_store": instance_of(Store, STORE_TYPE).or_none,
 }
 _CONFIGURED_KINDS: Mapping[str, OptionKind] = {
     "names": TEXTS,
