@@ -5,11 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
+from types import MappingProxyType
 from typing import Any
 
 
 def lazy_exports(
-    package: str, modules: Mapping[str, Iterable[str]]
+    package: str, modules: Mapping[str, Iterable[str]], *, moved: Mapping[str, Iterable[str]] = MappingProxyType({})
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return the `__getattr__` and the `__dir__` of a package.
 
@@ -18,14 +19,18 @@ def lazy_exports(
     Args:
         package: Its `__name__`.
         modules: The names that each of its modules defines; a module of another package begins with a dot.
+        moved: Names that the package offered once, by the package of ours that has them now. They are found, but
+            neither listed nor known to type checkers. The package itself never uses them, so this is no dependency.
     """
     homes = {name: module for module, names in modules.items() for name in names}
+    forwarded = {name: f".{room}" for room, names in moved.items() for name in names}
     members = vars(sys.modules[package])
 
     def getattribute(name: str) -> Any:
-        if name not in homes:
+        home = homes.get(name) or forwarded.get(name)
+        if home is None:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value = getattr(import_module(f".{homes[name]}", package), name)
+        value = getattr(import_module(f".{home}", package), name)
         members[name] = value  # asked for once
         return value
 

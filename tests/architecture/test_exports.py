@@ -99,3 +99,24 @@ def test_the_root_offers_no_name_of_ours_that_it_does_not_list() -> None:
     ours = {name for name, value in vars(toolweave).items() if getattr(value, "__module__", "").startswith("toolweave")}
 
     assert {name for name in ours if not name.startswith("_")} <= ROOT
+
+
+@pytest.mark.parametrize(
+    ("room", "name"),
+    [
+        ("export", "AnthropicTools"),
+        ("export", "OpenAIChatTools"),
+        ("export", "OpenAIResponsesTools"),
+        ("schema", "LoweredSchema"),
+        ("schema", "SchemaProfile"),
+        ("schema", "lower"),
+        ("tools", "WireTools"),
+    ],
+)
+def test_a_name_that_moved_is_found_where_it_was_and_listed_where_it_is(room: str, name: str) -> None:
+    before = importlib.import_module(f"toolweave.{room}")
+    now = importlib.import_module("toolweave.providers")
+
+    assert getattr(before, name) is getattr(now, name)
+    assert name in now.__all__
+    assert name not in before.__all__

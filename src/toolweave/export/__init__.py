@@ -30,6 +30,7 @@ else:
             "_pydantic_ai": ("pydantic_ai_toolset",),
             "_server_instructions": ("server_instructions",),
         },
+        moved={"providers": ("AnthropicTools", "OpenAIChatTools", "OpenAIResponsesTools")},
     )
 
 __all__ = [

@@ -33,6 +33,7 @@ else:
                 "load_validator",
             ),
         },
+        moved={"providers": ("LoweredSchema", "SchemaProfile", "lower")},
     )
 
 __all__ = [

@@ -167,6 +167,7 @@ else:
                 "transformed",
             ),
         },
+        moved={"providers": ("WireTools",)},
     )
 
 __all__ = [
