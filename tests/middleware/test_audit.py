@@ -289,7 +289,7 @@ async def test_lines_are_kept_for_as_many_days_as_the_owner_wants(tmp_path: Path
 
 @pytest.mark.parametrize("days", [0, -1, 1.5, float("nan"), float("inf"), "7"])
 def test_days_that_make_no_sense_are_refused(days: Any, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="AuditLog: keep_days"):
+    with pytest.raises((TypeError, ValueError), match=r"AuditLog\.keep_days is"):
         AuditLog(path=str(tmp_path / "audit.jsonl"), keep_days=days)
 
 

@@ -122,7 +122,11 @@ WRONG: list[tuple[Any, str, str]] = [
     ([{"name": "timing", "report": 1}], "gateway.middleware[0]", "there is no option 'report'"),
     ([{"name": "rate_limit"}], "gateway.middleware[0]", "calls"),
     ([{"name": "rate_limit", "calls": "ten"}], "gateway.middleware[0]", "calls: Expected `float`"),
-    ([{"name": "rate_limit", "calls": 0}], "gateway.middleware[0]", "must be a number, 0.001 or more"),
+    (
+        [{"name": "rate_limit", "calls": 0}],
+        "gateway.middleware[0]",
+        "RateLimit.calls is a finite number of at least 0.001, not 0",
+    ),
     (
         [{"name": "rate_limit", "calls": 1, "by": ["user"]}],
         "gateway.middleware[0]",

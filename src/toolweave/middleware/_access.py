@@ -18,7 +18,7 @@ import msgspec
 from toolweave._json_types import as_array, only_members, without_members
 from toolweave._value import Value
 from toolweave.errors import ConfigError, ErrorKind, RequestError, ToolError
-from toolweave.middleware._options import all_of, as_tuples, one_of, typed
+from toolweave.middleware._options import as_tuples, of_kinds, one_of
 from toolweave.middleware._selection import OfferSelection, RequestTarget, found_target, target_of
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INVALID_PARAMS
@@ -32,6 +32,7 @@ from toolweave.serve.request import Json, OfferKind
 from toolweave.tools import ToolResult
 from toolweave.tools._scopes import scope_list
 from toolweave.tools.mcp import call_result
+from toolweave.tools.option_checks import FLAG, TEXT, TEXTS, OptionKind, list_of
 from toolweave.tools.selection import fits, member_of
 
 Claim: TypeAlias = str | int | bool | Sequence[str | int | bool]
@@ -53,6 +54,22 @@ _TO_LEARN = frozenset(
 _WITH_ARGUMENTS = frozenset({methods.TOOLS_CALL, methods.PROMPTS_GET})
 _VOLATILE = frozenset({"exp", "iat", "nbf", "jti", "auth_time"})
 """Claims that differ from token to token of one caller, which no condition reads."""
+
+
+def _is_claims(value: object) -> bool:
+    try:
+        msgspec.convert(value, dict[str, Claim])
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
+_RULE_KINDS: Mapping[str, OptionKind] = {
+    "authenticated": FLAG.or_none,
+    **dict.fromkeys(("clients", "subjects", "issuers", "scopes"), TEXTS),
+    "claims": OptionKind(_is_claims, "a mapping of names to strings, whole numbers, flags or lists of these"),
+    "when": TEXT.or_none,
+}
 
 
 class AccessRule(OfferSelection, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -84,7 +101,7 @@ class AccessRule(OfferSelection, frozen=True, kw_only=True, forbid_unknown_field
         super().__post_init__()
         as_tuples(self, "clients", "subjects", "issuers", "scopes")
         msgspec.structs.force_setattr(self, "claims", _without_sets(self.claims))
-        typed(self, "authenticated", "clients", "subjects", "issuers", "scopes", "claims", "when")
+        of_kinds(self, _RULE_KINDS)
         scope_list(self.scopes)  # no token has one that is not valid, so a rule that denies would deny nobody
         one_of(self, "effect", "allow", "deny")
 
@@ -155,7 +172,7 @@ class AccessRules(Value, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         as_tuples(self, "rules")
-        all_of(self, "rules", AccessRule)
+        of_kinds(self, {"rules": list_of(AccessRule, "a list of AccessRule(...)")})
         one_of(self, "default", "allow", "deny")
         self._state.compile(self.rules, default=self.default)
 

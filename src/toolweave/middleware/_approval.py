@@ -17,8 +17,8 @@ import msgspec
 from toolweave._json_types import without_members
 from toolweave._value import Value
 from toolweave.errors import ErrorKind, RequestError, ToolError, printable, shortened
-from toolweave.middleware._options import all_of, as_tuples, least, typed
-from toolweave.middleware._selection import OfferSelection, RequestTarget, selected, target_of
+from toolweave.middleware._options import as_tuples, at_least, of_kinds
+from toolweave.middleware._selection import SELECTIONS, OfferSelection, RequestTarget, selected, target_of
 from toolweave.protocol import methods
 from toolweave.protocol.client_requests import ElicitationResult
 from toolweave.protocol.codes import INVALID_PARAMS
@@ -36,6 +36,7 @@ from toolweave.serve._request_state import TTL_SECONDS, StateSigner
 from toolweave.serve.request import Json
 from toolweave.tools import Elicitation, ToolResult
 from toolweave.tools.mcp import call_result
+from toolweave.tools.option_checks import TEXT
 
 _KEY = "toolweave.approval"
 _INNER = "state"
@@ -69,9 +70,8 @@ class UserApproval(Value, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         as_tuples(self, "only")
-        all_of(self, "only", OfferSelection)
-        typed(self, "message")
-        least(self, 0.001, "patience_seconds")
+        of_kinds(self, {"only": SELECTIONS, "message": TEXT})
+        at_least(self, 0.001, "patience_seconds")
         msgspec.structs.force_setattr(self, "_signer", StateSigner(self.state_keys))
 
     async def __call__(self, request: Request, call_next: CallNext) -> Json:

@@ -19,7 +19,7 @@ import msgspec
 from toolweave._value import Value
 from toolweave.errors import RequestError
 from toolweave.middleware._audit_file import AppendedFile
-from toolweave.middleware._options import as_tuples, functions, least, one_of, typed
+from toolweave.middleware._options import as_tuples, at_least, of_kinds, one_of
 from toolweave.middleware._outcome import MAX_NAME, outcome_of, shape_of, subject_of
 from toolweave.middleware._selection import target_of
 from toolweave.protocol import methods
@@ -28,9 +28,20 @@ from toolweave.protocol.jsonrpc import encode_value
 from toolweave.schema.problems import nearest
 from toolweave.serve import CallNext, Request
 from toolweave.serve.request import Json
+from toolweave.tools.option_checks import COUNT, FLAG, FUNCTION, MAPPING, TEXTS, OptionKind
 from toolweave.tools.selection import fits
 
 _log = logging.getLogger("toolweave.middleware")
+
+
+_KINDS: Mapping[str, OptionKind] = {
+    "required": FLAG,
+    "methods": TEXTS,
+    "extra": MAPPING,
+    "keep_days": COUNT.or_none,
+    "sink": FUNCTION.or_none,
+    "clock": FUNCTION,
+}
 
 
 class AuditLog(Value, frozen=True, kw_only=True):
@@ -72,13 +83,12 @@ class AuditLog(Value, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         as_tuples(self, "methods")
-        typed(self, "required", "methods", "extra", "keep_days")
-        functions(self, "sink", "clock")
+        of_kinds(self, _KINDS)
         _check_methods(self.methods)
         one_of(self, "arguments", "shapes", "values", "none")
         if (self.path is None) == (self.sink is None):
             raise ValueError("AuditLog requires either a path or a sink, not both")
-        least(self, 1, "keep_days")
+        at_least(self, 1, "keep_days")
         if self.path is not None:
             file = AppendedFile(Path(self.path), keep_days=self.keep_days, clock=self.clock)
             msgspec.structs.force_setattr(self, "sink", file)

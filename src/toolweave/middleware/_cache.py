@@ -16,15 +16,16 @@ import msgspec
 from toolweave._json import decode_json
 from toolweave._json_types import as_number, without_members
 from toolweave._value import Value
-from toolweave.middleware._options import all_of, as_tuples, functions, least
+from toolweave.middleware._options import as_tuples, at_least, of_kinds
 from toolweave.middleware._outcome import is_failed
-from toolweave.middleware._selection import OfferSelection, selected, target_of
+from toolweave.middleware._selection import SELECTIONS, OfferSelection, selected, target_of
 from toolweave.protocol import methods
 from toolweave.protocol.input_required import INPUT_RESPONSES, REQUEST_STATE
 from toolweave.protocol.jsonrpc import encode_value
 from toolweave.serve import CallNext, Client, OfferLookup, Request
 from toolweave.serve._request_context import forwarded_meta
 from toolweave.serve.request import Json
+from toolweave.tools.option_checks import FUNCTION
 
 _UNCACHED = frozenset({INPUT_RESPONSES, REQUEST_STATE, "task"})
 _PUBLIC = b""
@@ -106,10 +107,9 @@ class ResponseCache(Value, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         as_tuples(self, "tools")
-        all_of(self, "tools", OfferSelection)
-        functions(self, "clock")
-        least(self, 0, "tools_seconds")
-        least(self, 1, "max_bytes")
+        of_kinds(self, {"tools": SELECTIONS, "clock": FUNCTION})
+        at_least(self, 0, "tools_seconds")
+        at_least(self, 1, "max_bytes")
 
     async def __call__(self, request: Request, call_next: CallNext) -> Json:
         """Answer a request from memory, or keep its result."""

@@ -6,7 +6,7 @@ Counts what is asked for, also what is refused behind it. Where the counts are k
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal, TypeAlias
 
 import msgspec
@@ -14,14 +14,19 @@ import msgspec
 from toolweave._value import Value
 from toolweave.errors import RequestError
 from toolweave.middleware._limit_store import LimitStore, MemoryLimits
-from toolweave.middleware._options import all_of, as_tuples, least
-from toolweave.middleware._selection import OfferSelection, RequestTarget, selected, target_of
+from toolweave.middleware._options import as_tuples, at_least, of_kinds, one_of
+from toolweave.middleware._selection import SELECTIONS, OfferSelection, RequestTarget, selected, target_of
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.serve import CallNext, Request
 from toolweave.serve.request import Json
+from toolweave.tools.option_checks import OptionKind, instance_of
 
 LimitKey: TypeAlias = Literal["principal", "tool", "server"]
+_KINDS: Mapping[str, OptionKind] = {
+    "only": SELECTIONS,
+    "store": instance_of(LimitStore, "a MemoryLimits() or StoreLimits(...)"),
+}
 _COUNTED = frozenset({methods.TOOLS_CALL, methods.PROMPTS_GET, methods.RESOURCES_READ})
 _PERIODS = {"minute": 60.0, "hour": 3_600.0, "day": 86_400.0}
 
@@ -47,14 +52,10 @@ class _Limit(Value, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         as_tuples(self, "by", "only")
-        all_of(self, "only", OfferSelection)
+        of_kinds(self, _KINDS)
         unknown = set(self.by) - {"principal", "tool", "server"}
         if unknown:
             raise ValueError(f"{type(self).__name__}: by is principal, tool or server, not {min(unknown)!r}")
-        if not isinstance(self.store, LimitStore):  # pyright: ignore[reportUnnecessaryIsInstance]  # given in Python
-            raise ValueError(
-                f"{type(self).__name__}: store is a MemoryLimits() or StoreLimits(...), not {type(self.store).__name__}"
-            )
 
     def key(self, request: Request) -> str | None:
         """Return the count that a request belongs to; None for one that is not counted."""
@@ -92,8 +93,8 @@ class RateLimit(_Limit, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        least(self, 0.001, "calls", "seconds")
-        least(self, 1, "burst")
+        at_least(self, 0.001, "calls", "seconds")
+        at_least(self, 1, "burst")
 
     async def __call__(self, request: Request, call_next: CallNext) -> Json:
         """Answer a request, or refuse it."""
@@ -120,9 +121,8 @@ class CallBudget(_Limit, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        least(self, 0, "calls")
-        if self.per not in _PERIODS:
-            raise ValueError(f"CallBudget: per is minute, hour or day, not {self.per!r}")
+        at_least(self, 0, "calls")
+        one_of(self, "per", *_PERIODS)
 
     async def __call__(self, request: Request, call_next: CallNext) -> Json:
         """Answer a request, or refuse it."""

@@ -1,21 +1,20 @@
-"""Checks of options that are given in Python, where no file was parsed; those of files are checked by their types."""
+"""Options of middleware that are given in Python, where no file was parsed: their forms, and checks that name them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import cache
-from typing import Any, cast, get_type_hints
+from typing import Any, cast
 
 import msgspec
 
-from toolweave._json_types import as_number
+from toolweave.tools.option_checks import OptionKind, check_choice, check_kinds, check_number, type_error
 
 
 def as_tuples(value: msgspec.Struct, *names: str) -> None:
     """Keep these members as tuples; a single text counts as one member.
 
     Raises:
-        ValueError: One is not a sequence.
+        TypeError: One is not a sequence.
     """
     for name in names:
         given: Any = getattr(value, name)
@@ -26,79 +25,41 @@ def as_tuples(value: msgspec.Struct, *names: str) -> None:
         elif isinstance(given, list | set | frozenset):
             made = tuple(cast("Iterable[Any]", given))
         else:
-            raise ValueError(f"{_where(value, name)} must be a sequence, not {type(given).__name__}")
+            raise type_error(_named(value, name), given, "a list")
         msgspec.structs.force_setattr(value, name, made)
 
 
 def one_of(value: msgspec.Struct, name: str, *choices: str) -> None:
-    """Check a member that is one of a few words.
+    """Check a member that is one of a few words; a slip must not open anything.
 
     Raises:
         ValueError: It is another.
     """
-    if getattr(value, name) not in choices:
-        # A slip must not open anything.
-        raise ValueError(f"{_where(value, name)} is {' or '.join(map(repr, choices))}, not {getattr(value, name)!r}")
+    check_choice(_named(value, name), getattr(value, name), choices)
 
 
-def least(value: msgspec.Struct, least: float, *names: str) -> None:
-    """Check numbers that have a lower bound; None is not a number and passes.
+def at_least(value: msgspec.Struct, least: float, *names: str) -> None:
+    """Check finite numbers that have a lower bound; None is not a number and passes.
 
     Raises:
-        ValueError: One is lower.
+        ConfigError: One is lower, or not finite.
+        TypeError: One is not a number.
     """
     for name in names:
         given: Any = getattr(value, name)
-        if given is None:
-            continue
-        number = as_number(given)
-        # not `<`, which NaN passes
-        if number is None or not number >= least:
-            raise ValueError(f"{_where(value, name)} must be a number, {least:g} or more, not {given!r}")
+        if given is not None:
+            check_number(_named(value, name), given, least)
 
 
-def all_of(value: msgspec.Struct, name: str, wanted: type[object]) -> None:
-    """Check the members of a sequence, which are objects of one class.
+def of_kinds(value: msgspec.Struct, kinds: Mapping[str, OptionKind]) -> None:
+    """Check the types of members.
 
     Raises:
-        ValueError: One is another.
-    """
-    for member in getattr(value, name):
-        if not isinstance(member, wanted):
-            raise ValueError(f"{_where(value, name)} has objects of {wanted.__name__}, not of {type(member).__name__}")
-
-
-def typed(value: msgspec.Struct, *names: str) -> None:
-    """Check members by the types that they are declared with.
-
-    Raises:
-        ValueError: One has another type. A text such as "no" would count as true, and a condition that no request has
+        TypeError: One has another type. A text such as "no" would count as true, and a condition that no request has
             would not deny any.
     """
-    types = _types_of(type(value))
-    for name in names:
-        try:
-            msgspec.convert(getattr(value, name), types[name])
-        except msgspec.ValidationError as exc:  # its text names types, and no value
-            raise ValueError(f"{_where(value, name)}: {exc}") from None
+    check_kinds(value, kinds, owner=type(value).__name__)
 
 
-def functions(value: msgspec.Struct, *names: str) -> None:
-    """Check members that are called; None passes.
-
-    Raises:
-        ValueError: One cannot be called.
-    """
-    for name in names:
-        given: Any = getattr(value, name)
-        if given is not None and not callable(given):
-            raise ValueError(f"{_where(value, name)} must be a function, not {type(given).__name__}")
-
-
-@cache
-def _types_of(kind: type[msgspec.Struct]) -> Mapping[str, Any]:
-    return get_type_hints(kind)
-
-
-def _where(value: msgspec.Struct, name: str) -> str:
-    return f"{type(value).__name__}: {name}"
+def _named(value: msgspec.Struct, name: str) -> str:
+    return f"{type(value).__name__}.{name}"

@@ -13,13 +13,14 @@ from toolweave._json import decode_json
 from toolweave._json_types import as_object, as_sequence
 from toolweave._value import Value
 from toolweave.errors import RequestError
-from toolweave.middleware._options import all_of, as_tuples, typed
-from toolweave.middleware._selection import OfferSelection, selected, target_of
+from toolweave.middleware._options import as_tuples, of_kinds
+from toolweave.middleware._selection import SELECTIONS, OfferSelection, selected, target_of
 from toolweave.protocol import methods
 from toolweave.protocol.input_required import REQUEST_STATE
 from toolweave.protocol.tasks import TASK_ID
 from toolweave.serve import CallNext, ReplyChannel, Request
 from toolweave.serve.request import Json
+from toolweave.tools.option_checks import FLAG, TEXT
 
 PATTERNS: Mapping[str, str] = {
     "email": r"[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){1,8}",
@@ -92,8 +93,7 @@ class Redaction(Value, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         as_tuples(self, "only")
-        all_of(self, "only", OfferSelection)
-        typed(self, "results", "arguments", "replacement")
+        of_kinds(self, {"only": SELECTIONS, "results": FLAG, "arguments": FLAG, "replacement": TEXT})
         if not as_object(self.patterns):
             raise ValueError(
                 f"Redaction: patterns is a mapping of names to regular expressions, with one at least, not "

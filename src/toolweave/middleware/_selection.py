@@ -14,15 +14,17 @@ from urllib.parse import unquote
 import msgspec
 
 from toolweave._value import Value
-from toolweave.middleware._options import as_tuples, typed
+from toolweave.middleware._options import as_tuples, of_kinds
 from toolweave.protocol import methods
 from toolweave.protocol.component_meta import asked_version
 from toolweave.protocol.server_features import read_reference
 from toolweave.serve import OfferLookup, Request
 from toolweave.serve.request import OfferKind
 from toolweave.tools import ToolSpec
+from toolweave.tools.option_checks import MAPPING, TEXTS, OptionKind, list_of
 from toolweave.tools.selection import check_hints, fits, glob_pattern, hinted
 
+_KINDS: Mapping[str, OptionKind] = {"names": TEXTS, "servers": TEXTS, "annotations": MAPPING}
 _DOTS = re.compile(r"[/\\]\.{1,2}(?:[/\\]|$)")
 
 
@@ -136,9 +138,7 @@ class OfferSelection(Value, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         unknown = set(self.kinds) - {"tools", "prompts", "resources"}
         if unknown:
             raise ValueError(f"{type(self).__name__}: kinds are tools, prompts and resources, not {min(unknown)!r}")
-        typed(self, "names", "servers")
-        if not isinstance(self.annotations, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # given in Python
-            raise ValueError(f"{type(self).__name__}: annotations is a mapping, not {type(self.annotations).__name__}")
+        of_kinds(self, _KINDS)
         check_hints(self.annotations, f"{type(self).__name__}: annotations")
 
     def selects(self, target: RequestTarget, *, odd: bool = False) -> bool:
@@ -165,6 +165,10 @@ class OfferSelection(Value, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             patterns = [glob_pattern(unquote(glob).casefold()) for glob in self.names]
             return any(pattern.match(name) for pattern in patterns for name in plain)
         return any(fits(self.names, name) for name in target.names)
+
+
+SELECTIONS = list_of(OfferSelection, "a list of OfferSelection(...)")
+"""The kind of an option that selects offers."""
 
 
 def selected(selections: Sequence[OfferSelection], target: RequestTarget | None) -> bool:

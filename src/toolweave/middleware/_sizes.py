@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 from toolweave._value import Value
 from toolweave.errors import ErrorKind, RequestError, ToolError
-from toolweave.middleware._options import all_of, as_tuples, least
-from toolweave.middleware._selection import OfferSelection, selected, target_of
+from toolweave.middleware._options import as_tuples, at_least, of_kinds
+from toolweave.middleware._selection import SELECTIONS, OfferSelection, selected, target_of
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS
 from toolweave.protocol.jsonrpc import encode_value
@@ -37,8 +37,8 @@ class SizeLimits(Value, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         as_tuples(self, "only")
-        all_of(self, "only", OfferSelection)
-        least(self, 1, "arguments", "results")
+        of_kinds(self, {"only": SELECTIONS})
+        at_least(self, 1, "arguments", "results")
 
     @property
     def reads_results(self) -> bool:

@@ -9,11 +9,12 @@ from typing import ClassVar
 
 from toolweave._value import Value
 from toolweave.errors import RequestError, printable, shortened
-from toolweave.middleware._options import functions, least
+from toolweave.middleware._options import at_least, of_kinds
 from toolweave.middleware._outcome import outcome_of, subject_of
 from toolweave.protocol import methods
 from toolweave.serve import CallNext, Request
 from toolweave.serve.request import Json
+from toolweave.tools.option_checks import FUNCTION
 
 _log = logging.getLogger("toolweave.middleware")
 
@@ -46,8 +47,8 @@ class Timing(Value, frozen=True, kw_only=True):
     report: Callable[[str, str | None, str, float], None] = _logged
 
     def __post_init__(self) -> None:
-        least(self, 0, "slow_seconds")
-        functions(self, "report")
+        at_least(self, 0, "slow_seconds")
+        of_kinds(self, {"report": FUNCTION})
 
     async def __call__(self, request: Request, call_next: CallNext) -> Json:
         """Answer a request, and report it."""

@@ -70,11 +70,19 @@ def list_of(kind: type[object] | tuple[type[object], ...], shown: str) -> Option
     """Return the kind of an option that is a list, a tuple or a set of objects of a class; a text is not a list."""
 
     def fits(value: object) -> bool:
-        if not isinstance(value, Collection) or isinstance(value, (str, bytes, Mapping)):
+        members = _members(value)
+        if members is None:
             return False
-        return all(isinstance(one, kind) for one in cast("Collection[object]", value))
+        return all(isinstance(one, kind) for one in members)
 
     return OptionKind(fits, shown)
+
+
+def _members(value: object) -> Collection[object] | None:
+    """Return the members of a list, a tuple or a set; None for all others, and for a text."""
+    if not isinstance(value, Collection) or isinstance(value, (str, bytes, Mapping)):
+        return None
+    return cast("Collection[object]", value)
 
 
 def _is_count(value: object) -> bool:
@@ -200,7 +208,19 @@ def check_type(name: str, value: object, wanted: type[object] | tuple[type[objec
 
 def type_error(name: str, value: object, shown: str) -> TypeError:
     """Return the error for an option of another type than the `shown` one."""
-    # The type alone: a value in the wrong place may be a secret, such as a URL with a password.
+    # The types alone: a value in the wrong place may be a secret, such as a URL with a password.
+    return TypeError(f"{name} is {shown}, not {_shown_type(value)}")
+
+
+def _shown_type(value: object) -> str:
     if isinstance(value, type):
-        return TypeError(f"{name} is {shown}, not the class {value.__name__}")
-    return TypeError(f"{name} is {shown}, not {type(value).__name__}")
+        return f"the class {_type_name(value)}"
+    members = _members(value)
+    if not members:
+        return _type_name(type(value))
+    kinds = set(map(type, members))
+    return f"{_type_name(type(value))} of {', '.join(sorted(map(_type_name, kinds)))}"
+
+
+def _type_name(kind: type[object]) -> str:
+    return kind.__name__
