@@ -6,11 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import get_args
 
 from toolweave.jobs import WorkBackend
+from toolweave.serve._option_kinds import PAGE_SIZE, STORE
 from toolweave.serve._sampling import AnswersSampling
 from toolweave.serve._sessions import SessionRules
 from toolweave.serve._tools import ExposeErrors
-from toolweave.state import Store
-from toolweave.state.checks import STORE_TYPE
 from toolweave.tools.option_checks import (
     COUNT,
     FLAG,
@@ -26,11 +25,11 @@ from toolweave.tools.option_checks import (
 
 _KINDS: Mapping[str, OptionKind] = {
     "instructions": TEXT.or_none,
-    "page_size": COUNT.or_none._replace(shown="a whole number, or None for one page"),
+    "page_size": PAGE_SIZE,
     "repair_arguments": FLAG,
     "ttl_ms": COUNT._replace(shown="a whole number of milliseconds"),
     "tasks": instance_of(Mapping, "a mapping of tool names to rules"),
-    "store": instance_of(Store, STORE_TYPE).or_none,
+    "store": STORE.or_none,
     "backend": instance_of(WorkBackend, "a backend, such as Backend(url)").or_none,
     "logging": FLAG,
     "request_state_keys": SECRETS.or_none,

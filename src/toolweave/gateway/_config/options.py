@@ -15,12 +15,10 @@ from toolweave.gateway._replicas.replicas import Replicas, shared_redis
 from toolweave.oauth import TokenStore
 from toolweave.serve import Middleware
 from toolweave.serve._middleware import checked
+from toolweave.serve._option_kinds import PAGE_SIZE, STORE
 from toolweave.serve._option_types import check_auth
-from toolweave.state import Store
-from toolweave.state.checks import STORE_TYPE
 from toolweave.tools import Toolset
 from toolweave.tools.option_checks import (
-    COUNT,
     FLAG,
     NUMBER,
     SECRETS,
@@ -47,11 +45,11 @@ _KINDS: Mapping[str, OptionKind] = {
     "instructions": TEXT.or_none,
     "tools": instance_of(Toolset, "a toolset, such as hub.filtered([...])").or_none,
     "state_keys": _STATE_KEYS,
-    "page_size": COUNT.or_none._replace(shown="a whole number, or None for one page"),
+    "page_size": PAGE_SIZE,
     "url": TEXT.or_none,
     "token_store": _TOKEN_STORE,
     "replicas": _REPLICAS,
-    "task_store": instance_of(Store, STORE_TYPE).or_none,
+    "task_store": STORE.or_none,
 }
 _CONFIGURED_KINDS: Mapping[str, OptionKind] = {
     "names": TEXTS,

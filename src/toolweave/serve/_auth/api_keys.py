@@ -16,16 +16,17 @@ from typing import Any
 from toolweave._json_types import JsonObject
 from toolweave.config import Secret
 from toolweave.errors import ConfigError
+from toolweave.serve._option_kinds import SECRET_TEXT
 from toolweave.serve.request import Identity
 from toolweave.tools._scopes import scope_list
-from toolweave.tools.option_checks import MAPPING, TEXT, check_kinds, check_number, instance_of, type_error
+from toolweave.tools.option_checks import MAPPING, TEXT, check_kinds, check_number, type_error
 
 _MIN_LENGTH = 16
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _NOBODY = Identity(client_id="")
 _KINDS = {
     "name": TEXT,
-    "key": instance_of((str, Secret), "a string or a Secret").or_none,
+    "key": SECRET_TEXT.or_none,
     "sha256": TEXT,
     "claims": MAPPING,
 }

@@ -22,9 +22,9 @@ from toolweave.http import DEFAULT_PORTS
 from toolweave.oauth._encoding import base64url
 from toolweave.serve._auth.issuer_keys import is_weak
 from toolweave.serve._auth.refusal import IssuerUnavailable
+from toolweave.serve._option_kinds import STORE
 from toolweave.state import MemoryStore, Store
-from toolweave.state.checks import STORE_TYPE
-from toolweave.tools.option_checks import FLAG, TEXTS, check_kinds, check_number, instance_of, list_of
+from toolweave.tools.option_checks import FLAG, TEXTS, check_kinds, check_number, list_of
 
 _ASYMMETRIC = frozenset({"ES256", "ES384", "ES512", "EdDSA", "RS256", "RS384", "RS512", "PS256", "PS384", "PS512"})
 _PRIVATE = frozenset({"d", "p", "q", "dp", "dq", "qi", "oth", "k"})
@@ -40,7 +40,7 @@ _KINDS = {
     "algorithms": TEXTS,
     "nonces": FLAG,
     "nonce_keys": list_of(bytes, "a list of bytes"),
-    "store": instance_of(Store, STORE_TYPE).or_none,
+    "store": STORE.or_none,
 }
 
 

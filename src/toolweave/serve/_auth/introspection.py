@@ -37,8 +37,9 @@ from toolweave.serve._auth.issuer_guard import IssuerGuard
 from toolweave.serve._auth.issuer_keys import url_in_metadata
 from toolweave.serve._auth.refusal import IssuerUnavailable
 from toolweave.serve._auth.token_auth import IssuerOptions, TokenAuth, own_metadata, text_list
+from toolweave.serve._option_kinds import SECRET_TEXT
 from toolweave.serve.request import Identity
-from toolweave.tools.option_checks import TEXT, check_kinds, check_number, instance_of
+from toolweave.tools.option_checks import TEXT, check_kinds, check_number
 
 _log = logging.getLogger("toolweave.serve._auth")
 
@@ -49,7 +50,7 @@ _TOKEN_TYPES = frozenset({"bearer", "dpop"})
 _KINDS = {
     "issuer": TEXT,
     "client_id": TEXT,
-    "client_secret": instance_of((str, Secret), "a string or a Secret"),
+    "client_secret": SECRET_TEXT,
     "introspection_url": TEXT.or_none,
 }
 

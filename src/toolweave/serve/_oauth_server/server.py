@@ -23,9 +23,9 @@ from toolweave.serve._oauth_server.keys import ServerKeys
 from toolweave.serve._oauth_server.tokens import TokenPages
 from toolweave.serve._oauth_server.upstream import Upstream
 from toolweave.serve._oauth_server.upstream_client import UpstreamClient
+from toolweave.serve._option_kinds import STORE
 from toolweave.serve.request import Identity
 from toolweave.state import Store
-from toolweave.state.checks import STORE_TYPE
 from toolweave.tools.option_checks import FUNCTION, TEXT, check_kinds, instance_of
 
 _log = logging.getLogger("toolweave.serve._oauth_server")
@@ -46,7 +46,7 @@ Admits: TypeAlias = Callable[[JsonObject], bool | Awaitable[bool]]
 _KINDS = {
     "url": TEXT,
     "upstream": instance_of(Upstream, "Upstream.oidc(...), or another provider"),
-    "store": instance_of(Store, STORE_TYPE),
+    "store": STORE,
     "clients": instance_of(ClientRules, "ClientRules(...)").or_none,
     "allow": FUNCTION.or_none,
 }

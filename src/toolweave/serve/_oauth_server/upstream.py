@@ -13,13 +13,14 @@ from urllib.parse import urlsplit
 from toolweave.config import Secret
 from toolweave.errors import ConfigError
 from toolweave.serve._auth.documents import check_issuer_url
-from toolweave.tools.option_checks import MAPPING, TEXT, TEXTS, check_choice, check_kinds, instance_of
+from toolweave.serve._option_kinds import SECRET_TEXT
+from toolweave.tools.option_checks import MAPPING, TEXT, TEXTS, check_choice, check_kinds
 
 _SHARED_TENANTS = frozenset({"common", "organizations", "consumers"})
 _TEXTS = ("client_id", "issuer", "authorization_endpoint", "token_endpoint", "userinfo_endpoint", "subject")
 _KINDS = {
     **dict.fromkeys(_TEXTS, TEXT),
-    "client_secret": instance_of((str, Secret), "a string or a Secret").or_none,
+    "client_secret": SECRET_TEXT.or_none,
     "scopes": TEXTS,
     "parameters": MAPPING,
     "algorithms": TEXTS,
