@@ -56,7 +56,7 @@ from toolweave.protocol.eras import abilities
 from toolweave.protocol.methods import NOTIFICATIONS_ROOTS_LIST_CHANGED, TOOLS_CALL
 from toolweave.protocol.subscriptions import TASK_IDS
 from toolweave.serve import Client, Endpoint, Middleware, Offered, Prompts, Request, Resources
-from toolweave.serve._changes import Changes
+from toolweave.serve._changes import Changes, nothing_to_end
 from toolweave.serve._middleware import checked
 from toolweave.serve._offers.pagination import DEFAULT_PAGE_SIZE
 from toolweave.serve._operations import Operations
@@ -163,10 +163,6 @@ def create_gateway(  # noqa: PLR0913  # keyword-only, each with a default
     return gateway
 
 
-def _nothing() -> None:
-    pass
-
-
 class Gateway(ServerRunners):
     """One endpoint in front of many servers, which loses nothing between them and its callers.
 
@@ -218,7 +214,7 @@ class Gateway(ServerRunners):
         self._served = 0
         self._judges = False
         self._unheard: list[Callable[[], object]] = []
-        self._pages_unheard: Callable[[], object] = _nothing
+        self._pages_unheard: Callable[[], object] = nothing_to_end
         self.perspectives: Perspectives = self._made_perspectives()
         self.routes: Routes = self.perspectives.shared.routes
         self.relay: Relay = self._made_relay()

@@ -162,7 +162,7 @@ class LegacySubscriber(_Subscriber):
         """Unsubscribe from a resource."""
         topic = updated_topic(uri)
         self.topics.discard(topic)
-        self._ends.pop(topic, _nothing)()
+        self._ends.pop(topic, nothing_to_end)()
 
     def restrict(self, method: str, view: Callable[[], object] | None) -> None:
         """Notify of changes with this method only if the result of `view` differs from the last one; None: of each."""
@@ -204,8 +204,8 @@ class LegacySubscriber(_Subscriber):
         return now != before
 
 
-def _nothing() -> None:
-    pass
+def nothing_to_end() -> None:
+    """Do nothing: the end of a subscription or a listener that was never begun."""
 
 
 class Changes:

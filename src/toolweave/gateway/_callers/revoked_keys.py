@@ -22,6 +22,7 @@ import msgspec
 from toolweave._json_types import JsonObject, as_object, as_text, object_entries, text_or_empty
 from toolweave.errors import RequestError, StoreError
 from toolweave.gateway._replicas.replicas import Replicas
+from toolweave.serve._changes import nothing_to_end
 from toolweave.serve.request import Json
 from toolweave.state import Put, iter_documents
 
@@ -132,7 +133,7 @@ class RevokedKeys:
         """
         replicas = self._replicas
         if replicas is None or self._keys is None:
-            return _nothing
+            return nothing_to_end
         ends = replicas.on(_KIND, self._received), replicas.on_return(self._returned)
         if not await self._read(replicas):
             _log.warning("keys that other replicas revoked are accepted until the store that they share is back")
@@ -225,7 +226,3 @@ def _digests_in(entries: Iterable[JsonObject]) -> dict[str, str]:
 
 def _bound(key: str) -> str:
     return f"revoked {key}"
-
-
-def _nothing() -> None:
-    pass

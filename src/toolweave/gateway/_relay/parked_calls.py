@@ -21,6 +21,7 @@ from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS
 from toolweave.protocol.eras import question_for
 from toolweave.protocol.input_required import input_request
 from toolweave.protocol.versions import MODERN_VERSION
+from toolweave.serve._changes import nothing_to_end
 from toolweave.serve._task_spawner import ServingGroups
 from toolweave.serve.request import Json
 
@@ -56,7 +57,7 @@ class ParkedCalls:
     def listen(self) -> Callable[[], object]:
         """Resume calls for other replicas from now on; return a function that stops it."""
         if self._replicas is None:
-            return _nothing
+            return nothing_to_end
         return self._replicas.on(_KIND, self._asked)
 
     async def begin(
@@ -171,10 +172,6 @@ class ParkedCalls:
             live.scope.cancel()
             raise
         return ParkedRound(questions=questions, handle=f"{self._here}.{own}")
-
-
-def _nothing() -> None:
-    pass
 
 
 def _members(error: ToolweaveError) -> Json:

@@ -17,6 +17,7 @@ from toolweave.gateway._replicas.replicas import ReplicaGone, Replicas, UnknownT
 from toolweave.gateway._tasks.kept_tasks import NO_REPLY_CHANNEL
 from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS
 from toolweave.serve import Client, Request
+from toolweave.serve._changes import nothing_to_end
 from toolweave.serve.request import Json
 
 _KIND = "round"
@@ -61,7 +62,7 @@ class RoundsElsewhere:
             return {"result": result}
 
         if self._replicas is None:
-            return _nothing
+            return nothing_to_end
         return self._replicas.on(_KIND, asked)
 
     async def relay(self, replica: str, call: RelayedCall, send_here: Callable[[], Awaitable[Json]]) -> Json:
@@ -117,7 +118,3 @@ class RoundsElsewhere:
             refused = reply["refused"]
             raise RequestError(refused["message"], code=refused["code"], data=refused["data"])
         return reply["result"]
-
-
-def _nothing() -> None:
-    pass

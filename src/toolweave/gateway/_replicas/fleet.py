@@ -17,6 +17,7 @@ import anyio
 from toolweave._json_types import as_object, text_or_empty
 from toolweave.errors import RequestError
 from toolweave.gateway._replicas.replicas import ReplicaGone, Replicas, UnknownToReplica
+from toolweave.serve._changes import nothing_to_end
 from toolweave.serve.request import Json
 
 _KIND = "console"
@@ -86,7 +87,7 @@ class Fleet:
     def listen(self) -> Callable[[], None]:
         """Answer the other replicas from now on; return a function that ends that."""
         if self._replicas is None:
-            return _nothing
+            return nothing_to_end
         return self._replicas.on(_KIND, self._received)
 
     async def look(self, topic: str, body: Json) -> FleetReplies:
@@ -179,7 +180,3 @@ class Fleet:
         if handler is None or request is None:
             return None
         return await handler(dict(request))
-
-
-def _nothing() -> None:
-    pass

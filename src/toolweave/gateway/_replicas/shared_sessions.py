@@ -28,6 +28,7 @@ from toolweave.protocol import methods
 from toolweave.protocol.codes import INVALID_PARAMS
 from toolweave.protocol.jsonrpc import StrictMessage
 from toolweave.serve import Client
+from toolweave.serve._changes import nothing_to_end
 from toolweave.serve._http.session_peers import Deliver, RestoredSession
 from toolweave.serve.request import Json
 
@@ -87,7 +88,7 @@ class SealedSessions:
     def listen(self) -> Callable[[], None]:
         """Receive messages about sessions from other replicas from now on; return a function that stops it."""
         if self._replicas is None or self.events is None:
-            return _nothing
+            return nothing_to_end
         ends = (
             self._replicas.on(_NEWS, self._heard),
             self._replicas.on_return(self._returned),
@@ -295,10 +296,6 @@ class SealedSessions:
             )
             if await put is not None:
                 return
-
-
-def _nothing() -> None:
-    pass
 
 
 def _with(memory: list[StrictMessage], request: StrictMessage) -> list[StrictMessage]:

@@ -45,6 +45,7 @@ from toolweave.oauth import (
     sign_out,
 )
 from toolweave.protocol.codes import INTERNAL_ERROR
+from toolweave.serve._changes import nothing_to_end
 from toolweave.serve._task_spawner import ServingGroups
 
 _log = logging.getLogger("toolweave.gateway")
@@ -165,10 +166,6 @@ class LinkedSignIn:
     def fresh(self) -> bool:
         """Whether its link can still be opened."""
         return self.agent is None and self.until > time.time()
-
-
-def _nothing() -> None:
-    pass
 
 
 class KnowsHub(Protocol):
@@ -332,7 +329,7 @@ class SignIns:
     def listen(self) -> Callable[[], object]:
         """Accept codes that reached other replicas from now on; return a function that stops it."""
         if self._replicas is None:
-            return _nothing
+            return nothing_to_end
         return self._replicas.on(_KIND, self._asked)
 
     async def _asked(self, body: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -22,6 +22,7 @@ from toolweave.gateway._replicas.replicas import ReplicaGone, Replicas, UnknownT
 from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.protocol.tasks import ENDED, TASK_ID, created, failed, with_outcome
 from toolweave.serve import Client, Request
+from toolweave.serve._changes import nothing_to_end
 from toolweave.serve._task_spawner import ServingGroups
 from toolweave.serve.request import Json
 
@@ -118,7 +119,7 @@ class ProcessTasks:
     def listen(self) -> Callable[[], object]:
         """Answer other replicas from now on; return a function that ends that."""
         if self._replicas is None:
-            return _nothing
+            return nothing_to_end
         ends = self._replicas.on(_KIND, self._asked), self._replicas.on_return(self._store_again)
 
         def end() -> None:
@@ -336,7 +337,3 @@ def _json(value: object) -> Json | None:
     if found is None:
         return None
     return dict(found)
-
-
-def _nothing() -> None:
-    pass

@@ -19,7 +19,7 @@ from toolweave.errors import RequestError
 from toolweave.gateway._replicas.replicas import ReplicaGone, Replicas, UnknownToReplica
 from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS
 from toolweave.protocol.tasks import ENDED, failed
-from toolweave.serve._changes import Changes
+from toolweave.serve._changes import Changes, nothing_to_end
 from toolweave.serve._request_context import HandlerRunner
 from toolweave.serve._tasks import LocalTasks, TasksFeature
 from toolweave.serve._tasks.port import NewTask, OnTaskChange, TaskHandle
@@ -65,7 +65,7 @@ class SlowTasks:
     def listen(self) -> Callable[[], object]:
         """Answer other replicas from now on; return a function that ends that."""
         if self._replicas is None:
-            return _nothing
+            return nothing_to_end
         return self._replicas.on(_KIND, self._asked)
 
     def is_elsewhere(self, name: str) -> bool:
@@ -165,7 +165,3 @@ class _TaskElsewhere:
         except (ReplicaGone, UnknownToReplica):
             return False
         return True
-
-
-def _nothing() -> None:
-    pass

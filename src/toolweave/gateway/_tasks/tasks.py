@@ -50,6 +50,7 @@ from toolweave.protocol.tasks import (
 )
 from toolweave.protocol.versions import MODERN_VERSIONS, TASKS_VERSION
 from toolweave.serve import Request
+from toolweave.serve._changes import nothing_to_end
 from toolweave.serve._task_spawner import ServingGroups
 from toolweave.serve._tasks.rules import declared, named_task, undeclared
 from toolweave.serve.request import Json, Method
@@ -297,10 +298,10 @@ class UpstreamTasks:
             route = self._route(request, name)
             upstream = self._connection(request, route)
         except RequestError:
-            return _nothing
+            return nothing_to_end
         if _has_extension(upstream):
             return upstream.listen_to_task(route.name, listener)
-        return _nothing
+        return nothing_to_end
 
     def _is_asked_about(self, name: str) -> bool:
         """Return whether changes of a task are found by polling; this replica's slow calls report theirs."""
@@ -566,10 +567,6 @@ def _outcome(request: Request, state: Json) -> Json:
         code=code if isinstance(code, int) else INVALID_PARAMS,
         data=error.get("data"),
     )
-
-
-def _nothing() -> None:
-    pass
 
 
 def _makes_legacy_tasks(upstream: McpConnection) -> bool:

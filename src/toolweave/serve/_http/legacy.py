@@ -461,14 +461,14 @@ class LegacyHttp:
         else:
             self._act(session, message)
 
-    async def _to_peers(self, telling: Awaitable[None]) -> None:
+    async def _to_peers(self, notified: Awaitable[None]) -> None:
         """Wait until other processes have been notified.
 
         Raises:
             _Refused: They cannot be notified now (503).
         """
         try:
-            await telling
+            await notified
         except RequestError as exc:
             raise _Refused(503, exc.message, code=exc.code) from None
 
