@@ -14,7 +14,7 @@ from toolweave.export._approval_hints import ApprovalHints, ConfirmCalls
 from toolweave.export._blocking import Bridge
 from toolweave.providers._media_parts import PDF, Media, shown
 from toolweave.providers._openai_content import chat_text
-from toolweave.providers._tool_calls import run_call, telling
+from toolweave.providers._tool_calls import reporting_to, run_call
 from toolweave.providers._tool_export import ToolExport
 from toolweave.providers._wire_tools import WireTool
 from toolweave.tools import CallContext, Progress, ToolCall, ToolResult, ToolSource, ToolSpec
@@ -214,7 +214,7 @@ def _context(tool: Any) -> CallContext:
         amounts = {"progress": progress.progress, "total": progress.total, "message": progress.message}
         write({"type": _PROGRESS, "tool": name, "tool_call_id": call_id, **amounts})
 
-    return telling(report)
+    return reporting_to(report)
 
 
 async def _run(tool: Any, arguments: JsonObject, ctx: CallContext) -> tuple[Any, Any]:

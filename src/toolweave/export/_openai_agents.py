@@ -10,7 +10,7 @@ from toolweave._json_types import Json, JsonObject
 from toolweave.export._approval_hints import ApprovalHints, ConfirmCalls
 from toolweave.providers._openai import MAX_DESCRIPTION
 from toolweave.providers._openai_content import chat_text, responses_content
-from toolweave.providers._tool_calls import run_call, telling
+from toolweave.providers._tool_calls import reporting_to, run_call
 from toolweave.providers._tool_export import ToolExport
 from toolweave.providers._wire_tools import WireTool
 from toolweave.tools import Progress, ToolCall, ToolResult, ToolSource, ToolSpec
@@ -162,7 +162,7 @@ class _FunctionTools:
             if inspect.isawaitable(outcome):
                 await outcome
 
-        return await run_call(self._listing.toolset, call, telling(report))
+        return await run_call(self._listing.toolset, call, reporting_to(report))
 
 
 def _output(result: ToolResult) -> str | list[Json]:

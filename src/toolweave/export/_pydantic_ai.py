@@ -11,7 +11,7 @@ from toolweave.export._approval_hints import ApprovalHints, ConfirmCalls
 from toolweave.export._server_instructions import server_instructions
 from toolweave.providers._media_parts import SHOWN, SOUNDS, Media, shown
 from toolweave.providers._openai_content import chat_text
-from toolweave.providers._tool_calls import run_call, telling
+from toolweave.providers._tool_calls import reporting_to, run_call
 from toolweave.providers._tool_export import ToolExport
 from toolweave.providers._wire_tools import WireTool
 from toolweave.tools import Progress, ProgressCallback, ToolCall, ToolResult, ToolSource, ToolSpec
@@ -105,7 +105,7 @@ def _toolset_class() -> type[Any]:
                 return _returned(call)
             if not ctx.tool_call_approved and self._hints.of_call(call):
                 raise ApprovalRequired
-            return _returned(await run_call(self._listing.toolset, call, telling(_teller(ctx))))
+            return _returned(await run_call(self._listing.toolset, call, reporting_to(_progress_reporter(ctx))))
 
     return BorrowedToolset
 
@@ -127,7 +127,7 @@ def _progress_event() -> type[Any]:
     return ToolsetProgressEvent
 
 
-def _teller(ctx: RunContext[Any]) -> ProgressCallback:
+def _progress_reporter(ctx: RunContext[Any]) -> ProgressCallback:
     """Return a callback that reports progress to the stream of a run."""
     from pydantic_ai.exceptions import UserError
 

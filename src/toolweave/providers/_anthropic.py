@@ -5,20 +5,19 @@ Makes no request and needs no SDK: accepts the SDK's objects, or the same as JSO
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from toolweave._json_types import Json
 from toolweave.providers._anthropic_content import anthropic_content, anthropic_form
-from toolweave.providers._tool_calls import run_calls
-from toolweave.providers._tool_export import ToolExport, member
+from toolweave.providers._profiles import SchemaProfile
+from toolweave.providers._tool_export import ApiTools, ToolExport, member
 from toolweave.tools import CallContext, ToolCall, ToolResult, ToolSource
 
 if TYPE_CHECKING:
     from anthropic.types import ToolParam, ToolResultBlockParam
 
 
-class AnthropicTools:
+class AnthropicTools(ApiTools):
     """The tools of a toolset for `client.messages.create`, live.
 
     ::
@@ -35,7 +34,8 @@ class AnthropicTools:
     """
 
     def __init__(self, source: ToolSource, *, strict: bool = False) -> None:
-        self._listing = ToolExport(source, "anthropic", anthropic_form, strict="anthropic-strict" if strict else None)
+        profile: SchemaProfile | None = "anthropic-strict" if strict else None
+        super().__init__(ToolExport(source, "anthropic", anthropic_form, strict=profile))
 
     def definitions(self) -> list[ToolParam]:
         """Return the definitions of the tools offered now, for `tools`; call it again for every request.
@@ -43,11 +43,6 @@ class AnthropicTools:
         Names are legal for the API and lead back to the tools; the dictionaries are the caller's to add to.
         """
         return [cast("ToolParam", {**one}) for one in self._listing.now().definitions]
-
-    @property
-    def quarantined(self) -> Mapping[str, str]:
-        """The tools that are left out because the API cannot accept them, each with the reason."""
-        return self._listing.quarantined
 
     async def dispatch(self, message: Any, ctx: CallContext | None = None) -> list[ToolResultBlockParam]:
         """Run the tool calls of a message and return the content of the user's message that answers it.
@@ -64,11 +59,11 @@ class AnthropicTools:
         if blocks is None:
             blocks = message
         used = [block for block in blocks if member(block, "type") == "tool_use"]
-        results = await run_calls(self._listing.toolset, list(map(self._call, used)), ctx)
+        results = await self._run(used, ctx)
         return [_answer(member(block, "id"), result) for block, result in zip(used, results, strict=True)]
 
-    def _call(self, block: object) -> ToolCall | ToolResult:
-        return self._listing.call(member(block, "name"), member(block, "input"), member(block, "id"))
+    def _call(self, made: object) -> ToolCall | ToolResult:
+        return self._listing.call(member(made, "name"), member(made, "input"), member(made, "id"))
 
 
 def _answer(call_id: str, result: ToolResult) -> ToolResultBlockParam:

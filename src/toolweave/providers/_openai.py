@@ -5,12 +5,10 @@ Makes no request and needs no SDK: accepts the SDK's objects, or the same as JSO
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from toolweave.providers._openai_content import chat_form, chat_images, chat_text, responses_content, responses_form
-from toolweave.providers._tool_calls import run_calls
-from toolweave.providers._tool_export import ToolExport, member
+from toolweave.providers._tool_export import ApiTools, ToolExport, member
 from toolweave.tools import CallContext, ToolCall, ToolResult, ToolSource
 
 if TYPE_CHECKING:
@@ -26,7 +24,7 @@ MAX_DESCRIPTION = 1024
 """Maximum characters of a function's description for OpenAI; the rest of a longer one goes into its schema's."""
 
 
-class OpenAIResponsesTools:
+class OpenAIResponsesTools(ApiTools):
     """The tools of a toolset for `client.responses.create`, live.
 
     ::
@@ -42,7 +40,7 @@ class OpenAIResponsesTools:
     """
 
     def __init__(self, source: ToolSource, *, strict: bool = False) -> None:
-        self._listing = _listing(source, strict, responses_form)
+        super().__init__(_listing(source, strict, responses_form))
 
     def definitions(self) -> list[FunctionToolParam]:
         """Return the definitions of the tools offered now, for `tools`; call it again for every request.
@@ -51,11 +49,6 @@ class OpenAIResponsesTools:
         """
         # Copies, because the definitions are cached and shared by all listings.
         return [cast("FunctionToolParam", {**one}) for one in self._listing.now().definitions]
-
-    @property
-    def quarantined(self) -> Mapping[str, str]:
-        """The tools that are left out because the API cannot accept them, each with the reason."""
-        return self._listing.quarantined
 
     async def dispatch(self, response: Any, ctx: CallContext | None = None) -> list[FunctionCallOutput]:
         """Run the function calls of a response and return the items that answer them.
@@ -72,14 +65,14 @@ class OpenAIResponsesTools:
         if items is None:
             items = response
         made = [item for item in items if member(item, "type") == "function_call"]
-        results = await run_calls(self._listing.toolset, list(map(self._call, made)), ctx)
+        results = await self._run(made, ctx)
         return list(map(_output, made, results))
 
-    def _call(self, item: object) -> ToolCall | ToolResult:
-        return self._listing.call(member(item, "name"), member(item, "arguments"), member(item, "call_id"))
+    def _call(self, made: object) -> ToolCall | ToolResult:
+        return self._listing.call(member(made, "name"), member(made, "arguments"), member(made, "call_id"))
 
 
-class OpenAIChatTools:
+class OpenAIChatTools(ApiTools):
     """The tools of a toolset for `client.chat.completions.create` of OpenAI and compatible APIs, live.
 
     ::
@@ -96,7 +89,7 @@ class OpenAIChatTools:
     """
 
     def __init__(self, source: ToolSource, *, strict: bool = False, images: bool = False) -> None:
-        self._listing = _listing(source, strict, chat_form)
+        super().__init__(_listing(source, strict, chat_form))
         self._images = images
 
     def definitions(self) -> list[ChatCompletionFunctionToolParam]:
@@ -108,11 +101,6 @@ class OpenAIChatTools:
             cast("ChatCompletionFunctionToolParam", {**one, "function": {**one["function"]}})
             for one in self._listing.now().definitions
         ]
-
-    @property
-    def quarantined(self) -> Mapping[str, str]:
-        """The tools that are left out because the API cannot accept them, each with the reason."""
-        return self._listing.quarantined
 
     async def dispatch(
         self, message: Any, ctx: CallContext | None = None
@@ -129,7 +117,7 @@ class OpenAIChatTools:
             ctx: The context of each call, such as a timeout or a callback for progress.
         """
         made: list[Any] = list(_tool_calls(message))
-        results = await run_calls(self._listing.toolset, [self._call(one) for one in made], ctx)
+        results = await self._run(made, ctx)
         answers: list[ChatCompletionToolMessageParam | ChatCompletionUserMessageParam] = []
         for one, result in zip(made, results, strict=True):
             answers.append({"role": "tool", "tool_call_id": member(one, "id"), "content": chat_text(result)})

@@ -23,7 +23,7 @@ async def run_call(toolset: Toolset, call: ToolCall, ctx: CallContext | None = N
         return ToolResult.failure(as_tool_error(exc))
 
 
-def telling(report: ProgressCallback) -> CallContext:
+def reporting_to(report: ProgressCallback) -> CallContext:
     """Return the context of `calling`, whose progress is also reported to a framework."""
     outer = ambient_context()
     first = outer.on_progress

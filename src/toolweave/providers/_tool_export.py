@@ -6,13 +6,15 @@ comes in between cannot take over a name that a model was shown.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 from toolweave.providers._profiles import SchemaProfile
+from toolweave.providers._tool_calls import run_calls
 from toolweave.providers._wire_tools import Form, ToolWriter, WireTools
 from toolweave.schema import Problem
-from toolweave.tools import ToolCall, ToolResult, Toolset, ToolSource, filtered
+from toolweave.tools import CallContext, ToolCall, ToolResult, Toolset, ToolSource, filtered
 from toolweave.tools.arguments import read_arguments
 from toolweave.tools.result import invalid_input
 from toolweave.tools.sources import borrowed_toolset
@@ -75,6 +77,30 @@ class ToolExport:
             problem = Problem(path="", message=f"the arguments are not a JSON object: {malformed[:200]!r}")
             return invalid_input(exposed, [problem])
         return ToolCall(name=exposed, arguments=wire.arguments(exposed, given), id=str(call_id))
+
+
+class ApiTools(ABC):
+    """The tools of a toolset for one model API; the base of the exports that answer a model's calls.
+
+    Args:
+        listing: The definitions in the API's form.
+    """
+
+    def __init__(self, listing: ToolExport) -> None:
+        self._listing = listing
+
+    @property
+    def quarantined(self) -> Mapping[str, str]:
+        """The tools that are left out because the API cannot accept them, each with the reason."""
+        return self._listing.quarantined
+
+    async def _run(self, made: Iterable[object], ctx: CallContext | None) -> list[ToolResult]:
+        """Run the calls that a model made, at the same time, and return their results in the order of the calls."""
+        return await run_calls(self._listing.toolset, [self._call(one) for one in made], ctx)
+
+    @abstractmethod
+    def _call(self, made: object) -> ToolCall | ToolResult:
+        """Return the toolset's call for one call of the API's form, or the error result that answers it."""
 
 
 def member(item: object, name: str) -> Any:
