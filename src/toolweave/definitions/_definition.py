@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, TypeVar
 
 from toolweave._json_types import Json, JsonObject, as_object, only_members, without_members
 from toolweave._value import Value
@@ -30,6 +30,8 @@ MEMBERS: Mapping[str, tuple[str, ...]] = {
 }
 """The members that are pinned, by part."""
 
+PartT = TypeVar("PartT")
+
 # These change with the content of a resource, not with its meaning.
 _CONTENT_ANNOTATIONS = frozenset({"lastModified"})
 
@@ -51,13 +53,18 @@ class OfferedDefinitions(Value, frozen=True, kw_only=True):
 
     def listed(self, part: OfferPart) -> Mapping[str, JsonObject] | None:
         """Return the definitions of one part by name, or None if they are not known."""
-        match part:
-            case "prompt":
-                return self.prompts
-            case "resource":
-                return self.resources
-            case "template":
-                return self.templates
+        return of_part(part, self.prompts, self.resources, self.templates)
+
+
+def of_part(part: OfferPart, prompts: PartT, resources: PartT, templates: PartT) -> PartT:
+    """Return the one of three values that belongs to a part."""
+    match part:
+        case "prompt":
+            return prompts
+        case "resource":
+            return resources
+        case "template":
+            return templates
 
 
 def definition_of(spec: ToolSpec) -> Json:

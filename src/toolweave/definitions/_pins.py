@@ -27,6 +27,7 @@ from toolweave.definitions._definition import (
     OfferedDefinitions,
     OfferPart,
     definition_of,
+    of_part,
 )
 from toolweave.errors import ConfigError
 from toolweave.tools import ToolSpec
@@ -146,13 +147,7 @@ class PinnedServer(Value, frozen=True, kw_only=True):
 
     def listed(self, part: OfferPart) -> Mapping[str, PinnedDefinition] | None:
         """Return the pinned definitions of one part by name, or None if they are not compared."""
-        match part:
-            case "prompt":
-                return self.prompts
-            case "resource":
-                return self.resources
-            case "template":
-                return self.templates
+        return of_part(part, self.prompts, self.resources, self.templates)
 
     def with_listed(self, part: OfferPart, definitions: Mapping[str, PinnedDefinition]) -> PinnedServer:
         """Return the server with these pinned definitions of one part."""
