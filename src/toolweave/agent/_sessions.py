@@ -47,6 +47,7 @@ class MemoryConversations:
         """Replace the stored conversation of a session."""
         self._conversations[session] = tuple(messages)
         self._conversations.move_to_end(session)
+        # Both reading order and loss are by use: a conversation that goes is the one that was saved longest ago.
         while len(self._conversations) > self._max_sessions:
             self._conversations.popitem(last=False)
 
@@ -75,6 +76,8 @@ class SessionStates:
         if state is None:
             state = self._states[session] = SessionState(ResultCache(self._policy))
         self._states.move_to_end(session)
+        # A state with users is never dropped. Its lock would be dropped with it, and two runs of one session would
+        # execute at once, each with a lock that nobody else holds.
         state.users += 1
         return state
 
@@ -83,6 +86,8 @@ class SessionStates:
         state.users -= 1
         if len(self._states) <= _MAX_SESSIONS:
             return
+        # One for one: each `enter` adds at most one state, so removing one here keeps the number near the maximum. It
+        # exceeds the maximum only while more sessions than that have active runs.
         for name, other in self._states.items():
             if not other.users:
                 del self._states[name]
@@ -96,6 +101,8 @@ def continue_conversation(history: Sequence[Message], sent: Sequence[Message]) -
     """
     messages = list(history)
     new = list(sent)
+    # APIs refuse a conversation in which a call has no result, or a result no call. So the results that are there,
+    # of the last run and of the caller, are put in the order of the calls, and the missing ones are failures.
     known: dict[str, ToolOutcome] = {}
     if messages and isinstance(messages[-1], ToolMessage):
         known.update(_outcomes_by_call(messages.pop()))

@@ -68,6 +68,7 @@ class HttpModel(ABC):
         splitter = ThoughtSplitter()
         async with aclosing(self._readable(request)) as events:
             async for event in events:
+                # The text so far is void, so half of a tag that it ended with must not be joined to the next text.
                 if isinstance(event, StreamRestarted):
                     splitter = ThoughtSplitter()
                 for ours in split_events(splitter, event, self._inline_provider):
@@ -90,6 +91,8 @@ class HttpModel(ABC):
     async def _sent(self, request: ModelRequest, sent: SentTools) -> AsyncGenerator[ModelEvent, None]:
         tools = self.wire_tools(request.tools, strict=request.settings.strict_tools)
         try:
+            # Encoded once, before the attempts: all of them send the same bytes, so a provider that recognizes a
+            # request by its content (an idempotency key, a cache) sees one request.
             members = self._body(request, tools)
             body = encode(members)
         except (TypeError, ValueError, RecursionError) as exc:

@@ -51,6 +51,8 @@ class ThoughtSplitter:
             return
         self._kept += text
         while self._kept:
+            # Each turn of the loop consumes text or changes the state; when it does neither, the rest may be the
+            # beginning of a tag, which only the next piece shows.
             rest = self._kept
             yield from self._inside() if self._closing else self._outside()
             if self._kept == rest or self._plain:
@@ -64,6 +66,7 @@ class ThoughtSplitter:
             yield StreamedThinking(text=kept) if self._closing else StreamedText(text=kept)
 
     def _inside(self) -> Iterator[ModelEvent]:
+        # Inside of a thought only its own closing tag counts: a model may write about other tags in its draft.
         thought, closed, rest = self._kept.partition(self._closing)
         if closed:
             self._closing = ""
@@ -74,6 +77,7 @@ class ThoughtSplitter:
             yield StreamedThinking(text=thought)
 
     def _outside(self) -> Iterator[ModelEvent]:
+        # Before the first thought, a tag counts only at the very beginning, after white space that templates add.
         if not self.found:
             start = self._kept.lstrip()
             for opening in _CLOSING:
@@ -153,6 +157,7 @@ def _separated(text: str) -> tuple[str, str]:
             answer += event.text
     if splitter.found:
         return thoughts.strip(), answer.lstrip()
+    # The template wrote the opening tag into the prompt, so that the answer begins inside of the thought.
     for opening, closing in _TAGS:
         thought, closed, rest = text.partition(closing)
         if closed and opening not in thought and _is_alone(thought, rest):
@@ -173,6 +178,7 @@ def _is_alone(before: str, after: str) -> bool:
 
 def _without_beginning(text: str, tags: Iterable[str]) -> tuple[str, str]:
     """Return a text without the beginning of a tag at its end, and that beginning."""
+    # From the longest end to the shortest: `<thi` at the end of a text is kept whole, not only its last character.
     for length in range(min(len(text), _LONGEST - 1), 0, -1):
         end = text[-length:]
         if any(tag.startswith(end) for tag in tags):

@@ -70,6 +70,7 @@ def retry_after(headers: Mapping[str, str], *, now: Callable[[], float] = time.t
     The names in `headers` are lower-case, or the mapping ignores case.
     """
     milliseconds = _number(headers.get(_AS_MILLISECONDS))
+    # OpenAI sends both; whole seconds would make a caller wait longer than its limit needs.
     if milliseconds is not None:
         return milliseconds / 1000
     text = headers.get("retry-after")
@@ -98,6 +99,8 @@ async def with_retries(
 
     failed = 0
     while True:
+        # An attempt has its own connection and its own timeout. Closing the generator closes the attempt first
+        # (`aclosing`), so a caller that stops in the middle of a turn leaves no request open.
         begun = False
         try:
             async with aclosing(attempt()) as events:
@@ -107,6 +110,7 @@ async def with_retries(
             return
         except ModelError as exc:
             failed += 1
+            # A refusal (a wrong key, a request that the API cannot read) would be the same at every attempt.
             if exc.kind in _WORTH_IT:
                 seconds = retry.wait(failed, exc.retry_after)
             else:
@@ -115,6 +119,7 @@ async def with_retries(
                 raise
             _log.info("%s; sending it again in %.1f s (%d of %d)", exc, seconds, failed + 1, retry.attempts)
             error = exc
+        # Outside of `except`: an exception of the consumer at this `yield` must not carry the retried error as context.
         if begun:
             yield StreamRestarted(error=error)
         await anyio.sleep(seconds)

@@ -55,6 +55,7 @@ def _exploded(prefix: str, separator: str, items: Iterable[str]) -> str:
 
 def in_query(name: str, value: object, *, style: str, explode: bool, reserved: bool = False) -> list[tuple[str, str]]:
     """Return the members of the query for a value, percent-encoded; none for null and for empty values."""
+    # Also with `allowReserved`, `&`, `#`, `+` and `%` are encoded: they would end the value, or be read as another.
     safe = _RESERVED if reserved else ""
     name = _quoted(name)
     if value is None or value in ([], {}):
@@ -70,6 +71,7 @@ def in_query(name: str, value: object, *, style: str, explode: bool, reserved: b
     has_pairs = explode and style == "form"
     if has_pairs and members is not None:
         return _member_pairs(members, safe)
+    # The separator of the style is the one character that items must not contain, so it is encoded in them.
     return [(name, _QUERY.get(style, ",").join(_flat(value, safe.replace(",", ""))))]
 
 

@@ -151,6 +151,8 @@ def readable_entries(page: JsonObject, key: str, note: NoteChange) -> list[Any] 
         return None
     identity = _IDENTITIES.get(key, "name")
     made: list[Any] = []
+    # One entry in place of a list of one has its identity inside. Otherwise the members are the entries, and their
+    # names are the identities that the server gave; nothing is invented.
     if as_text(entries.get(identity)) is not None:
         made.append(entries)
     else:
@@ -190,6 +192,7 @@ def readable_prompt(entry: JsonObject, note: NoteChange) -> JsonObject:
         for name, one in by_name.items():
             listed.append({"name": name, **object_or_empty(one)})
     made = list(map(_argument, listed))
+    # Equal to what was given: nothing to report, and the entry itself is returned, as the strict reader would.
     if made == given:
         return entry
     if not made:  # null, or an empty object
@@ -226,6 +229,7 @@ def _readable(
     `named` returns an item with its members under their names, and `read` yields the items that are meant by one. A
     result without the list that has a member of `one` is itself the item.
     """
+    # Servers return the one message, or the one content, without the object around it.
     if key not in result:
         if not any(name in result for name in one):
             return result
@@ -287,6 +291,7 @@ def _messages(given: object) -> Iterator[Json]:
     blocks = as_array(content)
     if blocks is None:
         blocks = [content]
+    # A message has one block in this protocol. Several blocks become several messages of the same role, in order.
     for one in blocks:
         yield {**without_members(message, "text"), "role": role, "content": _block(one)}
 

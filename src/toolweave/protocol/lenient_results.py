@@ -145,6 +145,7 @@ def readable_result(raw: JsonObject) -> tuple[Json, tuple[str, ...]]:
     # Phrases in the order of their first use, each once, however many blocks need the same repair.
     changes: dict[str, None] = {}
     made = dict(readable_outcome(raw, changes))
+    # None of the members of a result is there: what is left, without the members of the envelope, is the data.
     if not made.keys() & _MEMBERS:
         data = without_members(made, *_ENVELOPE)
         if not data:
@@ -192,6 +193,7 @@ def readable_outcome(raw: JsonObject, changes: dict[str, None]) -> JsonObject:
             flags[name] = raw[name]
             _add(changes, MISSPELLED.problem.format(name, meant))
     made = dict(spelled(raw, RESULT_NAMES, partial(_add, changes)))
+    # Several spellings may contradict each other (`isError: false` beside `is_error: true`): an error wins.
     for flag in flags.values():
         if type(flag) not in _FLAGS:
             changes[ODD_FLAG.problem] = None
@@ -215,6 +217,8 @@ def _add(changes: dict[str, None], change: str) -> None:
 
 def _from_data(value: Any) -> Json:
     """Return the result of a handler that gave the data itself."""
+    # Only a list in which every item is a block is `content`. A list of data may have objects with a `type` among
+    # its rows, and must reach the model whole.
     items = array_or_empty(value)
     if items and all(map(_is_block, items)):
         return {"content": items}
@@ -252,6 +256,7 @@ def _words(block: JsonObject, *names: str) -> str:
             return value
         if value is not None:
             return _json(value)
+    # A `type` that is no text is data, so the block is shown whole rather than as an empty text.
     has_data = isinstance(block.get("type"), (dict, list))
     if block.keys() <= {"type", *names} and not has_data:
         return ""

@@ -147,6 +147,8 @@ class _Estimate:
             raise TooManySteps
         if not isinstance(node, dict):
             return 1
+        # A pair counts once, and each further visit one step: a schema that reaches one subschema on a thousand ways
+        # costs a thousand steps here, and not a thousand times its own cost.
         key = (id(node), id(value))
         if key in self._known:
             return self._known[key] + 1
@@ -160,6 +162,7 @@ class _Estimate:
         total = self._own(keywords, value)
         for inner, child in _pairs(keywords, value):
             total += self.steps(inner, child)
+            # Checked after each child, not at the end: the sum itself must not take longer than what it is to prevent.
             if total > MAX_STEPS_EXPLAINED:
                 raise TooManySteps
         self._known[key] = total
@@ -198,6 +201,7 @@ class _Estimate:
             return len(value)
         if not isinstance(value, (dict, list)):
             return 0
+        # Measured once for each value: aliases of one large value, in the schema or in the instance, cost nothing more.
         found = self._sizes.get(id(value))
         if found is not None:
             return found
@@ -229,6 +233,7 @@ def _size_of_places(value: JsonValue) -> tuple[int, int]:
     longest = 0
     depth = -1
     seen = 0
+    # Level by level and without recursion: the value may be nested more deeply than Python can call.
     while level:
         depth += 1
         seen += len(level)

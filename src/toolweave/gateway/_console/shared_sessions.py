@@ -103,6 +103,9 @@ class SharedConsoleSessions:
         if replicas.away is not None:
             return _UNCHECKED
         try:
+            # `expect=0` creates the document or fails, in one step of the store: of two replicas that are asked at the
+            # same moment, one opens the link. The document outlives the link itself, so it cannot be used a second time
+            # later.
             used = await replicas.store.put(_LINKS, digest_of(token).hex(), True, ttl=LINK_SECONDS, expect=0)
         except StoreError as exc:
             replicas.lost(exc)
@@ -129,6 +132,7 @@ class SharedConsoleSessions:
         if name is None:
             return None
         key = digest_of(name).hex()
+        # Ended here while the store was away: its document may still be there, and must not bring the session back.
         if key in self._ended:
             return None
         if replicas is None or replicas.away is not None or key in self._begun:
@@ -138,6 +142,7 @@ class SharedConsoleSessions:
         except StoreError as exc:
             replicas.lost(exc)
             return self._here.of(headers)
+        # What this process remembers is for the time without the store alone, so it follows what was just read.
         if session is None:
             self._here.forget(name)
         else:
@@ -149,6 +154,8 @@ class SharedConsoleSessions:
         replicas = self._replicas
         if replicas is None or not isinstance(session, SharedSession):
             return
+        # Requests of one browser overlap. Each writes the difference that it made, not the list that it read, so that
+        # no request brings back a notice that another one has shown, or loses one that another one has added.
         added = _without(session.notices, session.read_notices)
         shown = _without(session.read_notices, session.notices)
         if not added and not shown:
@@ -201,6 +208,8 @@ class SharedConsoleSessions:
     async def _write_missed(self, replicas: Replicas) -> None:
         """Store sessions begun in this process, and delete the ended ones, if the store is there."""
         now = time.time()
+        # A copy, since requests may begin and end sessions at each `await`. A key leaves the list only after its write:
+        # when the store goes away again in the middle, the rest is written at its next return.
         try:
             for key, ends_at in tuple(self._begun.items()):
                 if replicas.away is not None:

@@ -258,12 +258,15 @@ class Calls:
         routes = [
             route for route in await self._routes(request).resources(uri) if _may(request, "resources", uri, route)
         ]
+        # Several upstreams may offer one URI. A call that answers questions goes back to the upstream that asked them.
         resumed = self._relay.resumed(request)
         if resumed is not None:  # the upstream that asked, even if another has the same name
             routes = [route for route in routes if route.server == resumed.server]
         for route in routes:
             try:
                 result = await self._relay.request(request, route, request.method, _params(request, uri=route.name))
+            # "No such resource" of one upstream says nothing about the next one, and nothing has been read yet, so
+            # trying on repeats no effect. Any other error is the answer.
             except RequestError as exc:
                 others = len(routes) > 1 or self._unreached.names(request.client.may)
                 if exc.code not in _UNKNOWN or not others:
@@ -284,6 +287,7 @@ class Calls:
         except ValueError as exc:
             raise RequestError(f"{request.method} needs 'ref': {exc}", code=INVALID_PARAMS) from None
         route = await (self._routes(request).prompt(name) if kind == "prompt" else self._routes(request).template(name))
+        # What the caller may not use is unknown to it: the error is the same as for a name that nobody offers.
         route = route or self._unlisted(request, name)
         if route is None or not _may(request, "prompts" if kind == "prompt" else "resources", name, route):
             if kind == "prompt" and route is None:

@@ -62,6 +62,8 @@ class ExpectedClaims(Value, frozen=True):
         self._check_times(claims, now)
 
     def _check_audience(self, claims: JsonObject) -> None:
+        # Providers without audiences name the client instead (Cognito). A token that has an audience is judged by it:
+        # the list of clients must not open the endpoint to tokens for another resource.
         if "aud" not in claims and self.client_ids:
             client = client_of(claims)
             if client not in self.client_ids:
@@ -71,6 +73,7 @@ class ExpectedClaims(Value, frozen=True):
         accepted: set[str] = set()
         for one in self.audiences:
             accepted.update(spellings(one))
+        # RFC 7519, 4.1.3: a text, or a list of which one must fit.
         for name in as_array(audience) or [audience]:
             if isinstance(name, str) and name in accepted:
                 return
@@ -84,6 +87,7 @@ class ExpectedClaims(Value, frozen=True):
                 continue
             if not is_time(at):
                 raise TokenProblem(f"{name!r} is {shown(at)}, expected a number of seconds")
+            # The leeway lengthens the life of a token at both ends, never shortens it.
             if name == "exp":
                 is_wrong = at + self.leeway_seconds <= now
             else:
@@ -119,6 +123,7 @@ def spellings(url: str) -> tuple[str, ...]:
         parts = urlsplit(url)
     except ValueError:
         return (url,)
+    # Only the root: elsewhere a path with and without a slash at its end are two resources.
     is_root = parts.path in ("", "/") and not parts.query
     if not is_root or not parts.netloc or parts.fragment:
         return (url,)
@@ -156,6 +161,8 @@ def check_kind(claims: JsonObject) -> None:
     Raises:
         TokenProblem: The token is not an access token.
     """
+    # An ID token is for the client that asked for it and has its id as audience. A client that has such an id in
+    # common with this endpoint would otherwise turn a proof of sign-in into a right to call.
     signs = sorted(_ID_TOKEN_CLAIMS.intersection(claims))
     if signs:
         raise TokenProblem(f"it is an ID token: it has {signs[0]!r}")

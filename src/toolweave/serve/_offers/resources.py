@@ -227,6 +227,8 @@ class ResourceRegistry:
             ValueError: Its URI or template is in use, and not to be replaced.
         """
         before = self._registry_of(item.uri).add(_key(item.uri), item, replace=replace)
+        # Subscribers of the content and listeners of the list are different clients: a replacement with the same
+        # definition changes the content alone.
         if before is not None:
             self.updated(item.uri)
         if before is None or before.definition != item.definition:
@@ -268,12 +270,16 @@ class ResourceRegistry:
             version: The version to find; None for the newest.
         """
         key = normal_uri(uri)
+        # A URI that is written out wins over every template that fits it, also when the version asked for is not there:
+        # a template must not answer for a resource that its author has versioned.
         fixed = self._fixed.get(key)
         if fixed is not None:
             fixed = self._fixed.get(key, version)
             if fixed is None:
                 return None
             return (fixed, {})
+        # In the order of registration, and the first that fits: authors put the special template before the general
+        # one.
         for candidate in self._templates.listed:
             variables = candidate.match(uri)
             if variables is not None:

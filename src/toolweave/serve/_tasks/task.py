@@ -104,6 +104,8 @@ class RunningTask:
                 self.questions[key] = question
         if self.questions:
             self._require()
+        # Other questions of the task may be answered in between, and one answer may take several tries: so the
+        # condition is checked after each change, and an answer that came before the wait began is not missed.
         while not all(key in self._answers for key in keys):
             await self.change()
         answers = [self._answers.pop(key) for key in keys]
@@ -122,6 +124,8 @@ class RunningTask:
             read = {key: self.questions[key].read(value) for key, value in answers.items() if key in self.questions}
         except ToolError as exc:
             raise RequestError(exc.message, code=INVALID_PARAMS) from None
+        # All are read before the first is kept: a request with one wrong answer changes nothing, and its sender may
+        # send all of them again.
         if read:
             for key, answer in read.items():
                 self._answers[self._first.pop(key, key)] = answer
@@ -170,6 +174,8 @@ class RunningTask:
 
     def _become(self, shown: Json) -> None:
         self._shown = shown
+        # An event cannot be reset, so each change has its own. The new one is in place before the waiters of the old
+        # one run: a task that waits again waits for the next change.
         news = self._news
         self._news = anyio.Event()
         news.set()
