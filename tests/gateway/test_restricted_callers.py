@@ -9,11 +9,15 @@ from typing import Any
 import anyio
 import pytest
 
-from tests.gateway.upstreams import LEGACY, MODERN, UPSTREAMS, Json
+from tests.gateway.plain_callers import long_way, plain
+from tests.gateway.upstreams import LEGACY, MODERN, UPSTREAMS, Json, strange
 from tests.serve.lines import Peer
-from toolweave import McpServer, create_mcp_server
+from tests.serve.serving import served_http
+from toolweave import CallContext, Hub, McpServer, ToolResult, create_mcp_server
 from toolweave.errors import RequestError
 from toolweave.gateway import Gateway, create_gateway
+from toolweave.serve import BearerAuth, Identity
+from toolweave.tools import ToolCall, ToolSnapshot, WrapperToolset
 
 ERAS = pytest.mark.parametrize("version", [LEGACY, MODERN])
 
@@ -234,3 +238,44 @@ async def test_a_session_is_told_of_the_changes_that_its_caller_sees() -> None:
 
     assert sorted(first) == [f"notifications/{kind}/list_changed" for kind in ("prompts", "resources", "tools")]
     assert told["me"][3] == "notifications/tools/list_changed"
+
+
+class Guarded(WrapperToolset):
+    """A view of a hub whose tools need scopes."""
+
+    def __init__(self, hub: Hub, *scopes: str) -> None:
+        super().__init__(hub)
+        self._hub = hub
+        self._scopes = scopes
+
+    def snapshot(self) -> ToolSnapshot:
+        """Return the tools of the hub with the scopes."""
+        found = self._hub.snapshot()
+        return ToolSnapshot([spec.replace(scopes=self._scopes) for spec in found], version=found.version)
+
+    async def call(self, call: ToolCall, ctx: CallContext) -> ToolResult:
+        """Call a tool of the hub."""
+        return await self._hub.call(call, ctx)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("around", [[], [long_way]])
+@pytest.mark.parametrize("version", [MODERN, LEGACY])
+async def test_a_tool_that_has_scopes_in_the_view_of_the_hub_is_called_only_with_them(
+    version: str, around: list[Any]
+) -> None:
+    auth = BearerAuth(lambda token: Identity(client_id="app", scopes=tuple(token.split(".")[1:])))
+    with anyio.fail_after(30):
+        async with strange("modern", "stdio") as config, Hub({"up": config}) as hub:
+            gateway = create_gateway(hub, tools=Guarded(hub, "notes:write"))
+            async with (
+                served_http(gateway, auth=auth, middleware=around) as url,
+                plain(url, version, token="token") as client,
+            ):
+                body, headers = client.call("echo", {})
+                statuses = [
+                    (await client.ask(body, {**headers, "Authorization": f"Bearer {token}"}))[0]
+                    for token in ("token", "token.notes:read", "token.notes:write")
+                ]
+
+    assert statuses == [403, 403, 200]
