@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 
 import pytest
 
-from tests.connect.scripted import Exchange, HttpScript, legacy_answer, listening
+from tests.connect.scripted import Exchange, HttpScript, answers_to, legacy_answer, listening, modern_answer
 from tests.connect.targets import Json, connected, initialized
 from toolweave import AuthRequiredError, ConnectionLostError, ProtocolError
 from toolweave.oauth import AuthChallenge
+from toolweave.testing.servers.http_wire import WatchedReader, read_exchange
 
 ERROR = b'{"jsonrpc":"2.0","id":null,"error":{"code":-32001,"message":"Session not found"}}'
 LOST = {
@@ -117,3 +119,39 @@ async def test_other_refusals_end_no_session(said: bytes) -> None:
         with pytest.raises(ProtocolError):
             await connection.call_tool("t")
     assert server.sessions == 1
+
+
+async def test_a_repeated_call_that_finds_its_server_gone_may_have_run() -> None:
+    def answer(message: Json) -> Json | None:
+        if message["method"] == "tools/list":
+            hints = {"readOnlyHint": True}
+            return {"result": {"tools": [{"name": "t", "inputSchema": {"type": "object"}, "annotations": hints}]}}
+        return modern_answer(message)
+
+    @answers_to("tools/call")
+    async def leave(exchange: Exchange, message: Json) -> None:
+        server.close()
+        await exchange.reset()
+
+    script = HttpScript(answer, leave)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        assert isinstance(reader, WatchedReader)
+        try:
+            while (exchange := await read_exchange(reader, writer)) is not None:
+                await script.handle(exchange)
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            writer.close()
+
+    server = await asyncio.get_running_loop().create_server(
+        lambda: asyncio.StreamReaderProtocol(WatchedReader(), serve), "127.0.0.1", 0
+    )
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp"
+    async with connected({"url": url}) as connection:
+        with pytest.raises(ConnectionLostError) as lost:
+            await connection.call_tool("t")
+
+    assert script.methods().count("tools/call") == 1
+    assert lost.value.sent

@@ -40,7 +40,13 @@ async def test_sessions_go_on_and_catch_up_when_the_store_is_back(redis: RedisSe
         with anyio.fail_after(30):
             while (await over.post(there, message("ping"))).status != 404:
                 await anyio.sleep(0.05)
-        await client.ask(here, "logging/setLevel", level="debug")
+        # Letters are read in their order: with the level of the second client, that of the first one has come to a
+        # replica that does not have its session yet.
+        for one in (client, ending):
+            await one.ask(here, "logging/setLevel", level="debug")
+        with anyio.fail_after(30):
+            while await levels(ending, there) != ["debug", "error"]:
+                await anyio.sleep(0.05)
         redis.kill()
         with anyio.fail_after(30):
             while "error" not in (refused := await client.ask(here, "logging/setLevel", level="info")):
