@@ -514,23 +514,26 @@ class SkillError(ServerError):
 def as_tool_error(exc: BaseException) -> ToolError:
     """Turn any exception of a tool call into the `ToolError` that goes into its result.
 
-    The one place where server errors become tool errors. Texts of
-    unexpected exceptions are kept, stack traces never are.
+    The one place where server errors become tool errors. The message of an unexpected exception is kept, and its stack
+    trace never is: a model reads the result.
     """
     if isinstance(exc, ToolError):
         return exc
     if isinstance(exc, ServerError):
-        code = exc.code if isinstance(exc, ProtocolError) else None
+        code: int | None = None
+        data: object = _process_data(exc)
         if isinstance(exc, ProtocolError):
+            code = exc.code
             data = exc.data
-        else:
-            data = _process_data(exc)
         return ToolError(f"MCP error: {exc}", kind=exc.kind, code=code, retryable=exc.retryable, data=data)
     if isinstance(exc, RequestError):
         return ToolError(exc.message, kind=ErrorKind.PROTOCOL, code=exc.code, data=exc.data)
     if isinstance(exc, TimeoutError):
         return ToolError(str(exc) or "the tool timed out", kind=ErrorKind.TIMEOUT)
-    return ToolError(f"{type(exc).__name__}: {exc}" if str(exc) else type(exc).__name__, unexpected=True)
+    message = type(exc).__name__
+    if str(exc):
+        message = f"{message}: {exc}"
+    return ToolError(message, unexpected=True)
 
 
 def _process_data(exc: ServerError) -> dict[str, Any] | None:

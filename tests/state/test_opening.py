@@ -62,10 +62,10 @@ def test_a_path_is_a_file_and_none_is_made_before_it_is_used(
 
 def test_what_a_server_says_is_shown_without_what_is_secret_in_its_address() -> None:
     address = RedisAddress("rediss://alice:half%2Fhalf@cache.example/2?ssl_password=third")
-    told = address.scrubbed("user alice, password half/half (half%2Fhalf), third: no")
+    told = address.mask("user alice, password half/half (half%2Fhalf), third: no")
 
     assert told == "user ***, password *** (***), ***: no"
-    assert repr(address) == "<Address rediss://cache.example:6379/2>"
+    assert repr(address) == "<RedisAddress rediss://cache.example:6379/2>"
 
 
 def test_memory_is_a_store_too() -> None:

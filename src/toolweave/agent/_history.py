@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from itertools import accumulate
 from typing import TypeAlias
 
 from toolweave.models import (
@@ -25,34 +26,47 @@ _MEDIA = 6_000
 
 
 def trim_history(messages: Sequence[Message], *, keep: float = 0.5) -> Sequence[Message]:
-    """Return the newest part of a conversation, at most this share of it by its length.
+    """Return the newest part of a conversation, at most a share of it by its length.
 
-    It begins with a user's message, and every result stays with its call: the newest turns of a long run follow the
-    user's question that the run is about. A conversation that cannot be shortened is returned as is.
+    The part begins with a user's message, and every result stays with its call. If one run alone is too long, its first
+    turns are left out between the user's question and its newest turns. If no part is short enough, the shortest one is
+    returned.
+
+    Args:
+        messages: The conversation, oldest first.
+        keep: The share, between 0 and 1.
+
+    Raises:
+        ValueError: The share is not between 0 and 1.
     """
     if not 0 < keep < 1:
         raise ValueError(f"keep is a share between 0 and 1, not {keep!r}")
-    sizes = list(map(_size, messages))
-    most = sum(sizes) * keep
-    left = sum(sizes)
+    size_before = list(accumulate(map(_size, messages), initial=0))
+    total = size_before[-1]
     shortest: Sequence[Message] = messages
-    asked: int | None = None
-    for at, message in enumerate(messages):
-        if at and not isinstance(message, ToolMessage):
-            # Such a cut separates no result from its call.
-            if isinstance(message, AssistantMessage) and asked is not None:
-                head = messages[asked : asked + 1]
-            else:
-                head = ()
-            kept = left + sum(map(_size, head))
-            if at > len(head) and (head or isinstance(message, UserMessage)):
-                shortest = [*head, *messages[at:]]
-                if kept <= most:
-                    break
-        if isinstance(message, UserMessage):
-            asked = at
-        left -= sizes[at]
+    # Each part is shorter than the one before it, so the first that fits is the longest that does.
+    for question, start in _cuts(messages):
+        shortest = [*question, *messages[start:]]
+        if total - size_before[start] + sum(map(_size, question)) <= total * keep:
+            break
     return shortest
+
+
+def _cuts(messages: Sequence[Message]) -> Iterator[tuple[Sequence[UserMessage], int]]:
+    """Yield where a conversation may be cut, from its beginning: the question to keep, and the first message after it.
+
+    A question is kept if the messages begin with a turn of the model. No cut is before the results of a turn.
+    """
+    question: UserMessage | None = None
+    asked_at = 0
+    for index, message in enumerate(messages):
+        if isinstance(message, UserMessage):
+            question = message
+            asked_at = index
+            if index > 0:
+                yield (), index
+        elif isinstance(message, AssistantMessage) and question is not None and index > asked_at + 1:
+            yield (question,), index
 
 
 def _size(message: Message) -> int:

@@ -385,7 +385,7 @@ class Run(Generic[OutT_co]):
 
     def count(self, run_id: str, took: Usage) -> None:
         """Add the usage of a child run, in whichever process; once for each run id."""
-        self._run_loop.count(run_id, took)
+        self._run_loop.count_child(run_id, took)
 
     def _emit(self, event: Event) -> None:
         """Publish an event to the run's iterators; one that concerns a person also reaches the parent's."""

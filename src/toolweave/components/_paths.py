@@ -17,22 +17,22 @@ def is_portable(path: str) -> bool:
     return bool(parts) and not path.startswith("/") and ".." not in parts and not _ODD.search(path)
 
 
-def inside(folder: Path, path: str, *, what: str) -> Path:
-    """Return the resolved path in a folder.
+def resolve_inside(folder: Path, path: str, *, what: str) -> Path:
+    """Return a path of a manifest or a lock as a path of the file system that is certainly inside a folder.
 
     Args:
         folder: The folder, which need not exist.
-        path: Relative to it.
-        what: Name of the path in the error message.
+        path: The path, relative to the folder.
+        what: What the path is, for the error message.
 
     Raises:
-        ConfigError: It leads out of the folder, by itself or through a link, or it is a link.
+        ConfigError: The path leads out of the folder, by itself or through a link, or its last part is a link.
     """
     if not is_portable(path):
         raise ConfigError(f"{what} is {path!r}; a path that stays inside {str(folder)!r} is expected")
-    wanted = folder / path
-    if wanted.is_symlink():
+    full_path = folder / path
+    if full_path.is_symlink():
         raise ConfigError(f"{what} {path!r} is a link; put a real file or folder there")
-    if not wanted.resolve().is_relative_to(folder.resolve()):
+    if not full_path.resolve().is_relative_to(folder.resolve()):
         raise ConfigError(f"{what} {path!r} leads out of {str(folder)!r} through a link")
-    return wanted
+    return full_path

@@ -17,7 +17,7 @@ from toolweave._files import read_file
 from toolweave.components._apply import FileChange, apply_changes
 from toolweave.components._json_files import dump, members, read
 from toolweave.components._lockfile import LOCK, CopiedComponent, LockFile
-from toolweave.components._paths import inside, is_portable
+from toolweave.components._paths import is_portable, resolve_inside
 from toolweave.components._plan import SIDE, FileStep, OnConflict, Plan, plan_add, plan_remove, plan_update, text_of
 from toolweave.errors import ConfigError
 from toolweave.version import VERSION
@@ -346,10 +346,10 @@ class Project:
     # inside
 
     def _changes(self, job: ComponentChange) -> list[FileChange]:
-        folder = inside(self.root, job.folder, what="the folder")
+        folder = resolve_inside(self.root, job.folder, what="the folder")
         what = f"a file of component {job.component!r}"
         return [
-            FileChange(path=inside(folder, step.path, what=what), before=step.before, after=step.after)
+            FileChange(path=resolve_inside(folder, step.path, what=what), before=step.before, after=step.after)
             for step in job.plan.writes
         ]
 
@@ -386,10 +386,10 @@ class Project:
         return relative
 
     def _disk(self, folder: str, paths: Iterable[str]) -> dict[str, bytes]:
-        root = inside(self.root, folder, what="the folder")
+        root = resolve_inside(self.root, folder, what="the folder")
         found: dict[str, bytes] = {}
         for path in paths:
-            file = inside(root, path, what="the file")
+            file = resolve_inside(root, path, what="the file")
             if file.is_file():
                 found[path] = file.read_bytes()
             elif file.exists():
@@ -397,7 +397,7 @@ class Project:
         return found
 
     def _bytes(self, name: str) -> bytes | None:
-        file = inside(self.root, name, what="the file")
+        file = resolve_inside(self.root, name, what="the file")
         try:
             if file.exists():
                 return read_file(file, max_bytes=_MAX_BYTES)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import logging
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from toolweave.compose._agent import Agent
 from toolweave.models import Model
@@ -13,6 +13,11 @@ from toolweave.tools import Toolset, ToolSource, ToolSpec, as_toolset, filtered
 from toolweave.tools.names import unknown_tool
 
 _log = logging.getLogger("toolweave.compose")
+
+
+class _Registration(NamedTuple):
+    agent: Agent
+    tool_names: tuple[str, ...]
 
 
 class AgentRegistry:
@@ -36,7 +41,7 @@ class AgentRegistry:
     def __init__(self, model: Model | str, *, tools: ToolSource = (), **options: Any) -> None:
         self.tools: Toolset = as_toolset(tools)
         self._options: dict[str, Any] = {"model": model, **options}
-        self._agents: dict[str, tuple[Agent, tuple[str, ...]]] = {}
+        self._agents: dict[str, _Registration] = {}
 
     def __repr__(self) -> str:
         return f"<AgentRegistry of {', '.join(map(repr, self._agents)) or 'no agents'}>"
@@ -46,9 +51,9 @@ class AgentRegistry:
 
         Args:
             name: The agent's name.
-            tool_names: Its shared tools, by name, `server:tool` or `server/tool`; without any it still answers.
-                What is not offered yet is logged, and there as soon as it is.
-            **options: See `Agent`; `tools` are its own, beside the shared ones.
+            tool_names: The shared tools that the agent gets, by name, `server:tool` or `server/tool`. If a tool does
+                not exist yet, a warning is logged, and the agent gets the tool as soon as it exists.
+            **options: See `Agent`; `tools` are the agent's own, beside the shared ones.
 
         Raises:
             ValueError: There is an agent of this name.
@@ -56,19 +61,19 @@ class AgentRegistry:
         if name in self._agents:
             raise ValueError(f"agent {name!r} is registered already; choose another name")
         if isinstance(tool_names, str):
-            wanted = (tool_names,)
+            selected = (tool_names,)
         else:
-            wanted = tuple(dict.fromkeys(tool_names))
+            selected = tuple(dict.fromkeys(tool_names))
         agent = Agent(**{**self._options, **options}, name=name)
-        if wanted:
-            names = frozenset(wanted)
+        if selected:
+            names = frozenset(selected)
 
-            def chosen(spec: ToolSpec) -> bool:
+            def is_selected(spec: ToolSpec) -> bool:
                 return spec.name in names or not names.isdisjoint(spec.aliases)
 
             # A filter and not a copy: a tool that appears later, as with a server that starts slowly, is there at once.
-            agent.tools.add(filtered(self.tools, predicate=chosen))
-        self._agents[name] = agent, wanted
+            agent.tools.add(filtered(self.tools, predicate=is_selected))
+        self._agents[name] = _Registration(agent, selected)
         offered = self.tools.snapshot().by_name
         for missing in self.missing(name):
             _log.warning("agent %r: %s (yet)", name, unknown_tool(missing, offered))
@@ -78,24 +83,31 @@ class AgentRegistry:
         """Return the agent of this name.
 
         Raises:
-            KeyError: There is none.
+            KeyError: No agent has this name.
         """
-        found = self._agents.get(name)
-        if found is None:
-            near = difflib.get_close_matches(name, self._agents, n=1)
-            if near:
-                known = f"did you mean {near[0]!r}?"
-            else:
-                known = f"there are {', '.join(self._agents) or 'none'}"
-            raise KeyError(f"no agent {name!r}; {known}")
-        return found[0]
+        return self._registration(name).agent
 
     def list(self) -> tuple[Agent, ...]:
         """Return the agents in the order they were registered."""
-        return tuple(agent for agent, _ in self._agents.values())
+        return tuple(registration.agent for registration in self._agents.values())
 
     def missing(self, name: str) -> tuple[str, ...]:
-        """Return the tool names of an agent that are not available now."""
-        self.get(name)
+        """Return the tool names of an agent that are not available now.
+
+        Raises:
+            KeyError: No agent has this name.
+        """
         snapshot = self.tools.snapshot()
-        return tuple(wanted for wanted in self._agents[name][1] if snapshot.find(wanted) is None)
+        tool_names = self._registration(name).tool_names
+        return tuple(tool_name for tool_name in tool_names if snapshot.find(tool_name) is None)
+
+    def _registration(self, name: str) -> _Registration:
+        registration = self._agents.get(name)
+        if registration is not None:
+            return registration
+        similar = difflib.get_close_matches(name, self._agents, n=1)
+        if similar:
+            hint = f"did you mean {similar[0]!r}?"
+        else:
+            hint = f"there are {', '.join(self._agents) or 'none'}"
+        raise KeyError(f"no agent {name!r}; {hint}")

@@ -27,7 +27,7 @@ from toolweave.oauth._stores.user_records import token_documents
 from toolweave.serve._sessions import SESSIONS
 from toolweave.serve._user_documents import task_owners, user_documents
 from toolweave.serve.request import issuer_of, principal_name, principal_of
-from toolweave.state import Delete, Store, iter_documents
+from toolweave.state import Delete, Document, Store, iter_documents
 from toolweave.state.checks import check_store
 from toolweave.state.deletions import deletions, write_deletions
 from toolweave.state.store import CompactableStore, ListableStore
@@ -126,7 +126,7 @@ class UserData:
             ConfigError: Users of several issuers have this subject.
             StoreError: A store or a log cannot be read.
         """
-        found = await self._found()
+        found = await self._collect()
         return UserDataCounts(
             sessions=len(found.sessions),
             runs=sum(found.sessions.values()),
@@ -146,7 +146,7 @@ class UserData:
             ConfigError: Users of several issuers have this subject.
             StoreError: A store or a log cannot be read or written.
         """
-        found = await self._found()
+        found = await self._collect()
         runs = await delete_sessions(self._store, found.sessions.keys())
         await write_deletions(self._store, found.documents)
         for tokens, record in found.sign_ins:
@@ -166,7 +166,16 @@ class UserData:
             unsearched=found.unsearched,
         )
 
-    async def _found(self) -> _Found:
+    async def _collect(self) -> _Found:
+        """Find the data of the user.
+
+        First all principals that the sources know are collected: with a subject alone, they show which issuers have
+        such a user.
+
+        Raises:
+            ConfigError: Users of several issuers have this subject.
+            StoreError: A store or a log cannot be read.
+        """
         collections = await self._collections()
         sign_ins: list[tuple[TokenStore, TokenRecord]] = []
         known: set[str] = set()
@@ -175,23 +184,26 @@ class UserData:
                 known.add(record.key.principal)
                 if self._is_user(record.key.principal):
                     sign_ins.append((tokens, record))
-        lines: Counter[str] = Counter()
+        lines_by_principal: Counter[str] = Counter()
         for path in self._audit_logs:
-            lines.update(await _in_file(path, _principals))
+            lines_by_principal.update(await _in_file(path, _principals))
         async for owner in task_owners(self._store):
             known.add(owner)
         async for limit in iter_documents(self._store, LIMITS):
             known.add(limit_principal(limit))
-        principals = self._of_user(known.union(lines))
+        principals = self._of_user(known.union(lines_by_principal))
         documents = await user_documents(self._store, collections, self._is_user, principals)
-        documents += await deletions(self._store, LIMITS, is_wanted=lambda one: self._is_user(limit_principal(one)))
+        documents += await deletions(self._store, LIMITS, is_wanted=self._is_limit_of_user)
         documents += await token_documents(self._store, principals)
+        unsearched: list[str] = []
+        if not self._is_whole(principals):
+            unsearched.extend(filter(_is_by_principal, collections))
         return _Found(
             sessions=await sessions_with_runs(self._store, principals),
             documents=documents,
             sign_ins=sign_ins,
-            audit_lines=sum(map(lines.__getitem__, principals)),
-            unsearched=[] if self._is_whole(principals) else list(filter(_is_by_principal, collections)),
+            audit_lines=sum(lines_by_principal[principal] for principal in principals),
+            unsearched=unsearched,
         )
 
     def _of_user(self, known: Iterable[str]) -> Sequence[str]:
@@ -206,6 +218,9 @@ class UserData:
             # The user of an API key has a principal without an issuer.
             found.add(principal_of(self._principal, None, None))
         return sorted(found | {self._principal})
+
+    def _is_limit_of_user(self, limit: Document) -> bool:
+        return self._is_user(limit_principal(limit))
 
     def _is_user(self, principal: str) -> bool:
         return bool(principal) and self._principal in (principal, principal_name(principal))

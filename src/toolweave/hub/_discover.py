@@ -41,7 +41,9 @@ class DiscoveredTools(ToolList):
             await self.connection.close()
 
 
-class _Discovering:
+class _ToolDiscovery:
+    """The tools of one server, for `await` or `async with`; nothing is opened before."""
+
     def __init__(
         self, config: Any, client: McpClient | None, filters: dict[str, Any], callbacks: Callbacks = NO_CALLBACKS
     ) -> None:
@@ -49,14 +51,14 @@ class _Discovering:
         self._client = client
         self._filters = filters
         self._callbacks = callbacks
-        self._found: DiscoveredTools | None = None
-        self._held = AsyncExitStack()
+        self._tools: DiscoveredTools | None = None
+        self._exit_stack = AsyncExitStack()
 
     def unopened(self) -> Toolset:
         """Return the tools over a connection that is not open, or over the `client`.
 
         Raises:
-            ConfigError: The config cannot be right, or the hub has no connection to this server.
+            ConfigError: The config is invalid, or the hub has no connection to this server.
         """
         client = self._client
         if isinstance(client, McpConnection):
@@ -68,7 +70,7 @@ class _Discovering:
             raise config.error("the hub is not connected to this server; await discover_mcp_tools, or give the hub")
         return _view(client.clients[config.name], **self._filters)
 
-    async def _run(self) -> DiscoveredTools:
+    async def _connect_and_list(self) -> DiscoveredTools:
         connection = await self._connection()
         try:
             if not connection.snapshot().version:
@@ -79,8 +81,8 @@ class _Discovering:
                 await connection.close()
             raise
         view = _view(connection, **self._filters)
-        self._found = DiscoveredTools(view, connection, borrowed=self._client is not None)
-        return self._found
+        self._tools = DiscoveredTools(view, connection, borrowed=self._client is not None)
+        return self._tools
 
     async def _connection(self) -> McpConnection:
         if isinstance(self._client, McpConnection):
@@ -93,23 +95,23 @@ class _Discovering:
         return connection
 
     def __await__(self) -> Generator[Any, Any, DiscoveredTools]:
-        return self._run().__await__()
+        return self._connect_and_list().__await__()
 
     async def __aenter__(self) -> DiscoveredTools:
         if self._client is None:
-            return await self._run()
+            return await self._connect_and_list()
         async with AsyncExitStack() as held:
             await held.enter_async_context(self._client)
-            found = await self._run()
-            self._held = held.pop_all()
+            found = await self._connect_and_list()
+            self._exit_stack = held.pop_all()
         return found
 
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if self._found is not None:
-            await self._found.close()
-        await self._held.aclose()
+        if self._tools is not None:
+            await self._tools.close()
+        await self._exit_stack.aclose()
 
 
 def discover_mcp_tools(
@@ -120,24 +122,26 @@ def discover_mcp_tools(
     tool_prefix: str | None = None,
     client: McpClient | None = None,
     questions: bool = False,
-) -> _Discovering:
+) -> _ToolDiscovery:
     """Connect to one server and return its tools: `await` it and close the result, or `async with` it.
 
     Args:
         config: Anything that `connect_mcp` accepts; not needed when `client` is a connection.
-        include: The only tools to return, by original name; wins over `exclude`. Empty: all. One that
-            the server does not have is warned of, and there as soon as it has it.
-        exclude: Tools to leave out, by original name.
-        tool_prefix: Put literally before each name; None keeps the server's names.
-        client: A hub or a connection to use. If it is open, it stays open; `async with` opens any other for the block.
-        questions: Leave the server's questions in a call to its caller (`CallContext.questions`); for a connection of
-            its own, not for a `client`.
+        include: Original names of the only tools to return; wins over `exclude`. Empty: all tools. If the server lacks
+            one of them, a warning is logged, and the tool appears as soon as the server has it.
+        exclude: Original names of tools to leave out.
+        tool_prefix: Text to put before each name; None keeps the server's names.
+        client: A hub or a connection to use. If it is open, it stays open. Otherwise `async with` opens it for the
+            block.
+        questions: Leave the server's questions in a call to its caller (`CallContext.questions`). Without effect if
+            `client` is given.
 
     Raises:
         ServerError: The server cannot be reached.
     """
     filters = {"include": given_names(include), "exclude": given_names(exclude), "tool_prefix": tool_prefix}
-    return _Discovering(config, client, filters, Callbacks(elicitation=ask_caller) if questions else NO_CALLBACKS)
+    callbacks = Callbacks(elicitation=ask_caller) if questions else NO_CALLBACKS
+    return _ToolDiscovery(config, client, filters, callbacks)
 
 
 def _view(

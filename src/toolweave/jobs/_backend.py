@@ -69,7 +69,7 @@ class Backend:
             check_amount("Backend.redelivery_seconds", redelivery_seconds, "a number of seconds")
         place, found, address = _read(url)
         self.name: str = name or found or "toolweave"
-        self.where: str = "memory://" if address is None else address.place
+        self.where: str = "memory://" if address is None else address.public_url
         try:
             from toolweave.jobs._docket import REDELIVERY_SECONDS, DocketQueue
         except ImportError as exc:
@@ -83,7 +83,7 @@ class Backend:
             name=self.name,
             where=self.where,
             redelivery_seconds=redelivery_seconds or REDELIVERY_SECONDS,
-            words=str if address is None else address.scrubbed,
+            words=str if address is None else address.mask,
         )
         self.queue: WorkQueue = self._made
 

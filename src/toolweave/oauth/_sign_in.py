@@ -98,11 +98,11 @@ class SignIn:
         self._fetch = GuardedFetch((url, *vouched))
 
     @property
-    def can_ask(self) -> bool:
+    def can_run(self) -> bool:
         """Whether the grant can run: one that needs a person requires a user agent."""
         return self._user_agent is not None or self.settings.grant not in PERSONAL
 
-    async def find(self) -> TokenRecord | None:
+    async def stored_record(self) -> TokenRecord | None:
         """Return the newest stored record with a token of this identity; only of a configured issuer if there is one.
 
         Raises:
@@ -146,8 +146,8 @@ class SignIn:
         Raises:
             StoreError: It cannot be kept.
         """
-        if not self.can_ask:
-            raise self.missing_person()
+        if not self.can_run:
+            raise self.auth_required()
         kept = await self._kept(found.server)
         if not usable(kept, scopes):
             kept = None
@@ -225,7 +225,7 @@ class SignIn:
             answer = await self._fetch.get(self.url, "the server", headers=_PROBE)
         return parse_challenges(answer.headers.get("www-authenticate", ""))
 
-    def missing_person(self, scopes: Sequence[str] = (), *, status: int | None = None) -> AuthRequiredError:
+    def auth_required(self, scopes: Sequence[str] = (), *, status: int | None = None) -> AuthRequiredError:
         """Return the error of a connection that cannot sign in, with what to do."""
         text = f"a sign-in is required: {self._remedy(scopes)}, then try again"
         return AuthRequiredError(text, server=self.server, status=status)
@@ -478,13 +478,13 @@ async def sign_in(
         ConnectError: The server or its authorization server did not answer.
         StoreError: The token cannot be kept.
     """
-    way = SignIn(settings, url, server=server, store=store, user_agent=user_agent, revision=revision)
-    if not way.can_ask:
-        raise way.missing_person(scopes)
-    challenges = await way.probe()
-    found = await way.discover(challenges)
-    wanted = tuple(dict.fromkeys((*way.scopes(found, challenges), *scopes)))
-    return await way.authorize(found, wanted)
+    flow = SignIn(settings, url, server=server, store=store, user_agent=user_agent, revision=revision)
+    if not flow.can_run:
+        raise flow.auth_required(scopes)
+    challenges = await flow.probe()
+    found = await flow.discover(challenges)
+    wanted = tuple(dict.fromkeys((*flow.scopes(found, challenges), *scopes)))
+    return await flow.authorize(found, wanted)
 
 
 async def sign_out(settings: OAuth, url: str, *, server: str, store: TokenStore) -> tuple[SignedOut, ...]:
@@ -493,6 +493,6 @@ async def sign_out(settings: OAuth, url: str, *, server: str, store: TokenStore)
     Raises:
         StoreError: The store cannot be read or written.
     """
-    way = SignIn(settings, url, server=server, store=store)
+    flow = SignIn(settings, url, server=server, store=store)
     records = await store.records(resource=resource_of(url), principal=settings.principal)
-    return tuple([await way.forget(record) for record in records])
+    return tuple([await flow.forget(record) for record in records])

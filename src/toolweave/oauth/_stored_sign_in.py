@@ -56,18 +56,18 @@ class StoredSignIn:
         """Return the headers with which a refused request is sent again, or None to leave it refused.
 
         Raises:
-            AuthRequiredError: The stored token is not valid any longer.
-            ConnectError: Its renewal did not work now.
+            AuthRequiredError: The stored token is no longer valid.
+            ConnectError: The authorization server did not respond.
             StoreError: The store cannot be read or written.
         """
         if self._source is not None:
             return await self._source.challenged(challenge)
         if challenge.status != 401:
             return None
-        kept = await default_token_store().records(resource=resource_of(self._url), principal="")
-        if not any(record.access_token for record in kept):
+        records = await default_token_store().records(resource=resource_of(self._url), principal="")
+        if not any(record.access_token for record in records):
             return None
-        # imported late: most servers require no sign-in
+        # Imported late: most servers require no sign-in.
         from toolweave.oauth._token_source import token_source
 
         self._source = token_source(OAuth(), self._url, server=self._url)

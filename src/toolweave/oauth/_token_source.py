@@ -61,32 +61,32 @@ class TokenSource:
 
     max_resends = MAX_RESENDS
 
-    def __init__(self, way: SignIn) -> None:
+    def __init__(self, sign_in_flow: SignIn) -> None:
         self.signing_in: bool = False
-        self._way = way
-        self._origin = origin_of(way.url)
+        self._sign_in_flow = sign_in_flow
+        self._origin = origin_of(sign_in_flow.url)
         # The store is read once, before the first request; from then on `_adopt` alone changes the fields
         # that describe the current token, in one step without a wait.
-        self._looked = False
+        self._store_was_read = False
         self._record: TokenRecord | None = None
         self._key: ProofKey | None = None
         self._bearer: Mapping[str, str] | None = None
-        self._due = math.inf
-        self._end = math.inf
-        self._found: AuthServerInfo | None = None
-        self._asked: tuple[str, ...] = ()
-        self._granted = ""
+        self._renew_at = math.inf
+        self._expires_at = math.inf
+        self._auth_server: AuthServerInfo | None = None
+        self._requested_scopes: tuple[str, ...] = ()
+        self._sign_in_token = ""
         # A token that the MCP server refused right after the sign-in that gave it, and when: another sign-in would end
         # in the same refusal, so none is made for a while.
         self._useless = ("", -math.inf)
         # The sets of scopes that were asked for, by operation: a server that always wants more is asked a few times.
-        self._steps: OrderedDict[str, set[frozenset[str]]] = OrderedDict()
-        self._work = SingleFlight[None](again=_repeated)
+        self._requested_by_operation: OrderedDict[str, set[frozenset[str]]] = OrderedDict()
+        self._flight = SingleFlight[None](again=_repeated)
 
     @property
     def problems(self) -> tuple[str, ...]:
         """The answers of the authorization server that differ from the standards, each once."""
-        return self._way.odd.problems
+        return self._sign_in_flow.odd.problems
 
     async def headers(self, method: str, url: str) -> Mapping[str, str]:
         """Return the headers that authorize a request; none until there is a token.
@@ -98,26 +98,26 @@ class TokenSource:
         # A token is for one resource (RFC 8707): a redirect or an endpoint on another host never gets it.
         if origin_of(url) != self._origin:
             return {}
-        if not self._looked:
-            record = await self._way.find()
-            # a request that was refused meanwhile may have a newer one
-            if not self._looked:
+        if not self._store_was_read:
+            record = await self._sign_in_flow.stored_record()
+            # A request that was refused meanwhile may have obtained a newer one.
+            if not self._store_was_read:
                 await self._adopt(record)
-        if time.time() >= self._due:
+        if time.time() >= self._renew_at:
             await self._renew_in_time()
-        return self._made(method, url)
+        return self._auth_headers(method, url)
 
     async def challenged(self, challenge: AuthChallenge) -> Mapping[str, str] | None:
         """Return the headers with which a refused request is sent again, or None to leave it refused.
 
         Raises:
-            AuthRequiredError: A sign-in is needed and no user agent is configured, or it was refused.
-            ConnectError: It did not work now.
+            AuthRequiredError: A sign-in is needed, and no user agent is configured or the sign-in was refused.
+            ConnectError: The authorization server did not respond.
             StoreError: The store cannot be read or written.
         """
         if origin_of(challenge.url) != self._origin:
             return None
-        store_nonce(self._way.nonces, challenge.url, challenge.headers)
+        store_nonce(self._sign_in_flow.nonces, challenge.url, challenge.headers)
         challenges = parse_challenges(challenge.headers.get("www-authenticate", ""))
         errors = {each.parameters.get("error") for each in challenges}
         sent = _token_in(challenge.sent)
@@ -125,7 +125,7 @@ class TokenSource:
         # concurrent response may have replaced the stored one since. With the same nonce, the server would refuse
         # again.
         if self._key is not None and "use_dpop_nonce" in errors:
-            changed = self._way.nonces.get(self._origin) != _nonce_in(challenge.sent)
+            changed = self._sign_in_flow.nonces.get(self._origin) != _nonce_in(challenge.sent)
         elif challenge.status != 403:
             changed = await self._replace(challenge, sent, challenges)
         elif "insufficient_scope" in errors:
@@ -134,13 +134,13 @@ class TokenSource:
             # A 403 without `insufficient_scope` is about the operation (RFC 6750, 3.1): no other token changes it.
             changed = False
         if changed:
-            return self._made(challenge.method, challenge.url)
+            return self._auth_headers(challenge.method, challenge.url)
         return None
 
     def answered(self, url: str, headers: Mapping[str, str]) -> None:
         """Store the nonce of an answer for the next proof (RFC 9449, 8.2), which is then not refused first."""
         if self._key is not None:
-            store_nonce(self._way.nonces, url, headers)
+            store_nonce(self._sign_in_flow.nonces, url, headers)
 
     # the current token
 
@@ -148,25 +148,25 @@ class TokenSource:
         """Make a record the current one."""
         key = None
         if record is not None:
-            key = await self._way.proof_key(record)
-        self._looked = True
+            key = await self._sign_in_flow.proof_key(record)
+        self._store_was_read = True
         self._record = record
         self._key = key
         self._bearer = None
-        self._due = math.inf
-        self._end = math.inf
+        self._renew_at = math.inf
+        self._expires_at = math.inf
         if record is None or not record.access_token:
             return
         if key is None:
             self._bearer = {"Authorization": f"Bearer {record.access_token}"}
         if record.expires_at is not None:
-            left = max(0.0, record.expires_at - record.saved_at)
-            self._end = record.expires_at
-            # Before its end, so that a token does not expire on the way. Only a share of a short life: with the full
+            lifetime = max(0.0, record.expires_at - record.saved_at)
+            self._expires_at = record.expires_at
+            # Before it expires, so that a token does not expire on the way. Only a share of a short life: with the full
             # margin, a token of 20 s would be renewed for each request.
-            self._due = record.expires_at - min(_MARGIN_SECONDS, _MARGIN_SHARE * left)
+            self._renew_at = record.expires_at - min(_MARGIN_SECONDS, _MARGIN_SHARE * lifetime)
 
-    def _made(self, method: str, url: str) -> Mapping[str, str]:
+    def _auth_headers(self, method: str, url: str) -> Mapping[str, str]:
         record = self._record
         key = self._key
         if self._bearer is not None:
@@ -174,167 +174,189 @@ class TokenSource:
         if record is None or key is None:
             return {}
         token = record.access_token
-        nonce = self._way.nonces.get(self._origin)
+        nonce = self._sign_in_flow.nonces.get(self._origin)
         return {"Authorization": f"DPoP {token}", "DPoP": key.proof(method, url, token=token, nonce=nonce)}
 
-    def _holds_another(self, sent: str) -> bool:
+    def _holds_other_token(self, sent: str) -> bool:
         record = self._record
         return record is not None and record.access_token not in ("", sent)
 
-    async def _found_elsewhere(self, sent: str) -> bool:
-        """Adopt another, valid token that is in the store, perhaps of another process; return whether there is one."""
-        kept = await self._way.find()
-        if kept is None or kept.access_token in ("", sent):
+    async def _adopt_stored(self, sent: str) -> bool:
+        """Adopt another, valid token of the store, perhaps of another process; return false if there is none."""
+        stored = await self._sign_in_flow.stored_record()
+        if stored is None or stored.access_token in ("", sent):
             return False
-        if not _is_valid(kept):
+        if not _is_valid(stored):
             return False
-        await self._adopt(kept)
+        await self._adopt(stored)
         return True
 
     # one flight at a time
 
     async def _renew_in_time(self) -> None:
-        """Renew a token that ends soon if its authorization server is known, else its refusal will name the server."""
+        """Renew a token that expires soon.
+
+        If its authorization server is not known yet, nothing is done: the refusal of the token will name the server.
+        """
         record = self._record
-        found = self._found
-        if record is None or found is None:
+        auth_server = self._auth_server
+        if record is None or auth_server is None:
             return
         # A refresh token is sent to its issuer alone: another server could use it there.
-        if found.server.issuer != record.key.issuer:
+        if auth_server.server.issuer != record.key.issuer:
             return
         if record.refresh_token is None and not self._signs_in_alone:
             return
 
-        async def work() -> None:
+        async def renew() -> None:
             if self._record is record:
-                await self._renew_now(found, record)
+                await self._renew_now(auth_server, record)
 
         try:
-            await self._work.run(None, work)
+            await self._flight.run(None, renew)
         except (ConnectError, StoreError):
-            # the token can still be used until its end, and each request until then tries again
-            if time.time() >= self._end:
+            # The token can be used until it expires, and each request until then tries to renew it.
+            if time.time() >= self._expires_at:
                 raise
 
     @property
     def _signs_in_alone(self) -> bool:
-        return self._way.settings.grant not in PERSONAL
+        return self._sign_in_flow.settings.grant not in PERSONAL
 
-    async def _renew_now(self, found: AuthServerInfo, record: TokenRecord) -> None:
+    async def _renew_now(self, auth_server: AuthServerInfo, record: TokenRecord) -> None:
         renewed = None
         if record.refresh_token is not None:
-            renewed = await self._way.renew(found, record)
+            renewed = await self._sign_in_flow.renew(auth_server, record)
         if renewed is None and self._signs_in_alone:
-            renewed = await self._way.authorize(found, self._asked or record.scopes)
+            renewed = await self._sign_in_flow.authorize(auth_server, self._requested_scopes or record.scopes)
         if renewed is not None:
             await self._adopt(renewed)
         else:
-            # no request tries again: the refusal of the token will lead to a sign-in
-            self._due = math.inf
+            # No request tries again: the refusal of the token will lead to a sign-in.
+            self._renew_at = math.inf
 
     async def _replace(self, refused: AuthChallenge, sent: str, challenges: Sequence[Challenge]) -> bool:
-        """Get another token than the refused one: from the store, by renewing, or by signing in."""
-        if self._holds_another(sent) or await self._found_elsewhere(sent):
+        """Obtain a token to use instead of the refused one; return false if the request should stay refused.
+
+        Tries, in this order: the token that another request has obtained meanwhile, a token that another process has
+        stored, the refresh token, a new sign-in.
+
+        Raises:
+            AuthRequiredError: A sign-in is needed, and there is no user to sign in, or the sign-in was refused.
+            ConnectError: The authorization server did not respond.
+            StoreError: The token store failed.
+        """
+        if self._holds_other_token(sent) or await self._adopt_stored(sent):
             return True
-        kept = await self._way.find()
-        if kept is None and not self._way.can_ask:
+        stored = await self._sign_in_flow.stored_record()
+        if stored is None and not self._sign_in_flow.can_run:
             await self._adopt(None)
-            raise self._way.missing_person(status=refused.status)
+            raise self._sign_in_flow.auth_required(status=refused.status)
         if self._is_useless(sent, refused):
             return False
 
-        async def work() -> None:
-            if not self._holds_another(sent):
-                await self._another(kept, challenges, refused.status)
+        async def obtain() -> None:
+            # Checked again inside the single flight: the request before this one may have obtained a token.
+            if not self._holds_other_token(sent):
+                await self._renew_or_sign_in(stored, challenges, refused.status)
 
-        await self._work.run(None, work)
-        return self._holds_another(sent)
+        await self._flight.run(None, obtain)
+        return self._holds_other_token(sent)
 
     def _is_useless(self, sent: str, refused: AuthChallenge) -> bool:
         """Return whether the server refuses the tokens that its own authorization server gives."""
         if not sent:
             return False
         now = time.monotonic()
-        if refused.attempt and sent == self._granted:
+        if refused.attempt and sent == self._sign_in_token:
             self._useless = (sent, now)
         token, since = self._useless
         return sent == token and now < since + _USELESS_SECONDS
 
-    async def _another(self, kept: TokenRecord | None, challenges: Sequence[Challenge], status: int) -> None:
+    async def _renew_or_sign_in(self, stored: TokenRecord | None, challenges: Sequence[Challenge], status: int) -> None:
         """Find the authorization server, which may have changed; renew a token that it issued, or sign in."""
-        way = self._way
+        flow = self._sign_in_flow
         issuer = ""
-        if kept is not None:
-            issuer = kept.key.issuer
-        found = self._found = await way.discover(challenges, issuer=issuer)
-        is_of_server = issuer == found.server.issuer
-        if kept is not None and kept.refresh_token is not None and is_of_server:
-            renewed = await way.renew(found, kept)
+        if stored is not None:
+            issuer = stored.key.issuer
+        auth_server = await flow.discover(challenges, issuer=issuer)
+        self._auth_server = auth_server
+        # A refresh token is sent to its issuer alone: another server could use it there.
+        is_issuer = issuer == auth_server.server.issuer
+        if stored is not None and stored.refresh_token is not None and is_issuer:
+            renewed = await flow.renew(auth_server, stored)
             if renewed is not None:
                 await self._adopt(renewed)
                 return
-        if not way.can_ask:
-            raise way.missing_person(status=status)
+        if not flow.can_run:
+            raise flow.auth_required(status=status)
         challenge = challenge_for(challenges)
         if challenge is None:
-            scopes = way.scopes(found, [])
+            scopes = flow.scopes(auth_server, [])
         else:
-            scopes = way.scopes(found, [challenge])
-        await self._sign_in(found, scopes)
+            scopes = flow.scopes(auth_server, [challenge])
+        await self._sign_in(auth_server, scopes)
 
-    async def _sign_in(self, found: AuthServerInfo, scopes: Sequence[str]) -> None:
+    async def _sign_in(self, auth_server: AuthServerInfo, scopes: Sequence[str]) -> None:
         self.signing_in = True
         try:
-            record = await self._way.authorize(found, scopes)
+            record = await self._sign_in_flow.authorize(auth_server, scopes)
         finally:
             self.signing_in = False
-        self._asked = tuple(scopes)
-        self._granted = record.access_token
+        self._requested_scopes = tuple(scopes)
+        self._sign_in_token = record.access_token
         await self._adopt(record)
 
     async def _step_up(self, refused: AuthChallenge, sent: str, challenges: Sequence[Challenge]) -> bool:
-        """Ask for the scopes that an operation needs beside the current ones: once for each such set."""
-        if self._holds_another(sent):
+        """Sign in again for the scopes that an operation lacks; return false if the request should stay refused.
+
+        Raises:
+            AuthRequiredError: A sign-in is needed, and there is no user to sign in, or the sign-in was refused.
+            ConnectError: The authorization server did not respond.
+            StoreError: The token store failed.
+        """
+        if self._holds_other_token(sent):
             return True
-        more = _missing_scopes(challenges)
-        if not more:
+        missing = _missing_scopes(challenges)
+        if not missing:
             return False
-        if await self._found_elsewhere(sent):
+        if await self._adopt_stored(sent):
             return True
         # The new token replaces the current one, so it also needs the scopes of that one.
-        union = tuple(dict.fromkeys((*self._current_scopes(), *more)))
-        if not self._way.can_ask:
-            missing = self._way.missing_person(more, status=403)
-            missing.scopes = union
-            raise missing
-        if not self._may_step(refused.operation, frozenset(union)):
+        union = tuple(dict.fromkeys((*self._current_scopes(), *missing)))
+        if not self._sign_in_flow.can_run:
+            error = self._sign_in_flow.auth_required(missing, status=403)
+            error.scopes = union
+            raise error
+        if not self._may_step_up(refused.operation, frozenset(union)):
             return False
 
-        async def work() -> None:
-            if self._holds_another(sent):
+        async def sign_in() -> None:
+            # Checked again inside the single flight: the request before this one may have obtained a token.
+            if self._holds_other_token(sent):
                 return
-            if self._found is None:
-                self._found = await self._way.discover(challenges)
-            await self._sign_in(self._found, union)
+            if self._auth_server is None:
+                self._auth_server = await self._sign_in_flow.discover(challenges)
+            await self._sign_in(self._auth_server, union)
 
         try:
-            await self._work.run(None, work)
+            await self._flight.run(None, sign_in)
         except AuthRequiredError as exc:
-            # only this operation is refused: the connection itself is authorized
+            # Only this operation is refused. The connection itself is authorized.
             exc.status = 403
             raise
-        return self._holds_another(sent)
+        return self._holds_other_token(sent)
 
     def _current_scopes(self) -> tuple[str, ...]:
-        if self._asked or self._record is None:
-            return self._asked
+        if self._requested_scopes or self._record is None:
+            return self._requested_scopes
         return self._record.scopes
 
-    def _may_step(self, operation: str, scopes: frozenset[str]) -> bool:
-        tried = self._steps.setdefault(operation, set())
-        self._steps.move_to_end(operation)
-        if len(self._steps) > _MAX_OPERATIONS:
-            self._steps.popitem(last=False)
+    def _may_step_up(self, operation: str, scopes: frozenset[str]) -> bool:
+        tried = self._requested_by_operation.setdefault(operation, set())
+        self._requested_by_operation.move_to_end(operation)
+        if len(self._requested_by_operation) > _MAX_OPERATIONS:
+            self._requested_by_operation.popitem(last=False)
         if scopes in tried or len(tried) >= _MAX_STEPS:
             return False
         tried.add(scopes)

@@ -98,22 +98,31 @@ def _sphinx_body(lines: list[str], start: int) -> tuple[list[str], int]:
 
 
 def _read_parameters(body: list[str], found: dict[str, list[str]], pattern: re.Pattern[str]) -> None:
-    """Read lines of one indentation as names, and lines below them as their text."""
-    outer = min((_indent(line) for line in body if line.strip()), default=0)
-    texts: list[list[str]] = []
-    for line in body:
-        if line.strip() and _indent(line) == outer:
-            texts = []
-            if match := pattern.match(line.strip()):
-                first = [match[2] or ""] if pattern is _GOOGLE else []
-                if pattern is _GOOGLE:
-                    names = [match[1]]
-                else:
-                    names = re.split(r"\s*,\s*", match[1])
-                texts = [found.setdefault(name.lstrip("*"), list(first)) for name in names]
-        elif line.strip():
-            for text in texts:
+    """Add the parameters of a section to `found`, each with the lines of its text.
+
+    The least indented lines name parameters, and the lines below such a line are the text of all its parameters. NumPy
+    style may name several (`x, y : float`) and has all of the text below. Google style names one, and its text begins
+    on the same line. The text below a line that names nothing is skipped.
+    """
+    lines = [line for line in body if line.strip()]
+    outer = min(map(_indent, lines), default=0)
+    current: list[list[str]] = []
+    for line in lines:
+        if _indent(line) > outer:
+            for text in current:
                 text.append(line)
+            continue
+        current = []
+        match = pattern.match(line.strip())
+        if match is None:
+            continue
+        if pattern is _GOOGLE:
+            text = found.setdefault(match[1], [match[2] or ""])
+            current.append(text)
+            continue
+        for name in re.split(r"\s*,\s*", match[1]):
+            text = found.setdefault(name.lstrip("*"), [])
+            current.append(text)
 
 
 def _indent(line: str) -> int:

@@ -95,7 +95,7 @@ class RedisStore:
     @property
     def place(self) -> str:
         """The printable address: scheme, host, port and database, without user and password."""
-        return self._address.place
+        return self._address.public_url
 
     @property
     def server_since(self) -> float:

@@ -34,7 +34,7 @@ _HINT = (
 )
 _SENTINEL_LOGIN = ("sentinel_username", "sentinel_password")
 _NOT_OPTIONS = ("db", "username", "password")
-"""Parts of a URL with Sentinels that have a place of their own in it, so that they are not options."""
+"""Parts of a URL with Sentinels that stand elsewhere in it, so that they are not options."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,42 +56,35 @@ class SentinelService:
 class _ParsedUrl:
     """A URL in parts: the public one, its secrets, and the URL for the package `redis`."""
 
-    place: str
+    public_url: str
     secrets: tuple[str, ...]
     url: str
     service: SentinelService | None = None
 
 
 class RedisAddress:
-    """The address of a Redis or Valkey; its repr and `place` hold no secret.
+    """The address of a Redis or Valkey; its repr and `public_url` hold no secret.
 
     Attributes:
-        place: The public part of the URL.
+        public_url: The URL without user, password and options.
         service: The Sentinels that are asked for the primary, or None.
 
     Raises:
         StoreError: The URL is invalid; the message shows nothing of it.
     """
 
-    __slots__ = ("_secrets", "_url", "place", "service")
+    __slots__ = ("_secrets", "_url", "public_url", "service")
 
     def __init__(self, url: str) -> None:
-        scheme, separator, rest = url.partition("://")
-        known = REDIS_SCHEMES.get(scheme.lower())
-        parsed: _ParsedUrl | None = None
-        if known is not None and separator:
-            if known.endswith("+sentinel"):
-                parsed = _parsed_with_sentinels(known, rest)
-            else:
-                parsed = _parsed(f"{known}://{rest}")
+        parsed = _parse(url)
         if parsed is None:
             raise StoreError(f"the address of a Redis is not understood: {_HINT}")
         self._url = parsed.url
         self._secrets = parsed.secrets
-        self.place = parsed.place
+        self.public_url = parsed.public_url
         self.service = parsed.service
 
-    def scrubbed(self, text: str) -> str:
+    def mask(self, text: str) -> str:
         """Return a text without the secrets of this address."""
         return mask_values(text, self._secrets)
 
@@ -104,15 +97,12 @@ class RedisAddress:
         try:
             from redis.asyncio.connection import parse_url  # only where it is used: the package is an extra
         except ImportError:
-            known = None
-        else:
-            known = parse_url
-        if known is None:
-            raise StoreError(f"{self.place} needs the package redis: pip install 'toolweave[distributed]'")
+            text = f"{self.public_url} needs the package redis: pip install 'toolweave[distributed]'"
+            raise StoreError(text) from None
         try:
-            options = dict(known(self._url))
+            options = dict(parse_url(self._url))
         except ValueError:
-            problem = StoreError(f"{self.place}: an option of its address has a wrong value")
+            problem = StoreError(f"{self.public_url}: an option of its address has a wrong value")
         else:
             if self.service is not None:
                 options.pop("host", None)
@@ -122,12 +112,12 @@ class RedisAddress:
         raise problem
 
     def __repr__(self) -> str:
-        return f"<Address {self.place}>"
+        return f"<RedisAddress {self.public_url}>"
 
 
 def split_name(url: str) -> tuple[str, str | None]:
     """Return a URL without the `name` in its query, and that name, which separates installations on one server."""
-    place, _, query = url.partition("?")
+    without_query, _, query = url.partition("?")
     name = None
     options: list[str] = []
     for part in query.split("&"):
@@ -136,38 +126,50 @@ def split_name(url: str) -> tuple[str, str | None]:
             name = name or unquote_plus(part.removeprefix("name="))
         elif part:
             options.append(part)
+    without_name = without_query
     if options:
-        place = f"{place}?{'&'.join(options)}"
-    return place, name or None
+        without_name += f"?{'&'.join(options)}"
+    return without_name, name or None
 
 
-def _parsed(url: str) -> _ParsedUrl | None:
-    """Return the parts of the URL of one server; None when it is invalid."""
+def _parse(url: str) -> _ParsedUrl | None:
+    """Return the parts of a URL, or None if it is invalid."""
+    given_scheme, separator, rest = url.partition("://")
+    scheme = REDIS_SCHEMES.get(given_scheme.lower())
+    if scheme is None or not separator:
+        return None
+    if scheme.endswith("+sentinel"):
+        return _parse_with_sentinels(scheme, rest)
+    return _parse_single(f"{scheme}://{rest}")
+
+
+def _parse_single(url: str) -> _ParsedUrl | None:
+    """Return the parts of the URL of one server, or None if it is invalid."""
     try:
         split = urlsplit(url)
         port = split.port or 6379
         query = parse_qs(split.query)
-    except ValueError:  # its text has the supposed port, which may be half of a password
+    except ValueError:  # The error is not shown: it quotes what seemed to be the port, perhaps half of a password.
         return None
     secrets = [split.password, _user(split.username), *query.get("password", ()), *query.get("ssl_password", ())]
     database = query.get("db", [""])[0]
     if split.scheme == "unix":
-        place = f"unix://{unquote(split.path)}"
+        public_url = f"unix://{unquote(split.path)}"
         if database:
-            place += f"?db={database}"
+            public_url += f"?db={database}"
     else:
         database = database or split.path.strip("/") or "0"
-        place = f"{split.scheme}://{_printable_host(split.hostname or 'localhost', port)}/{database}"
+        public_url = f"{split.scheme}://{_printable_host(split.hostname or 'localhost', port)}/{database}"
     is_without_path = split.scheme == "unix" and not split.path
     is_odd_database = database != "" and not database.isdecimal()
     # The package would use database 0 for a name, and a fragment is often a password with an unescaped '#'.
     if split.fragment or is_without_path or is_odd_database:
         return None
-    return _ParsedUrl(place, _secrets(secrets), url)
+    return _ParsedUrl(public_url, _secrets(secrets), url)
 
 
-def _parsed_with_sentinels(scheme: str, rest: str) -> _ParsedUrl | None:
-    """Return the parts of `[user:password@]host:port,host:port/service/database?options`; None when it is invalid.
+def _parse_with_sentinels(scheme: str, rest: str) -> _ParsedUrl | None:
+    """Return the parts of `[user:password@]host:port,host:port/service/database?options`, or None if it is invalid.
 
     The grammar is that of docket, which gets the same URL. User and password are those of the primary.
     """

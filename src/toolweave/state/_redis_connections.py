@@ -459,7 +459,7 @@ class RedisConnections:
         try:
             return kind(**{"socket_connect_timeout": self._wait_seconds, **options, **ours, **place})
         except (TypeError, ValueError) as exc:
-            problem = StoreError(f"{self._address.place}: its address has an option that is not understood: {exc}")
+            problem = StoreError(f"{self._address.public_url}: its address has an option that is not understood: {exc}")
         raise problem
 
     def _final_error(self, exc: Exception, passed: float, *, may_be_written: bool) -> StoreError:
@@ -469,9 +469,9 @@ class RedisConnections:
         return StoreError(text)
 
     def _description(self, exc: Exception, passed: float) -> str:
-        place = self._address.place
+        place = self._address.public_url
         kind = type(exc).__name__
-        said = self._address.scrubbed(str(exc))
+        said = self._address.mask(str(exc))
         for marks, meaning in _MEANINGS:
             # In the text as it came: masked, a user called `user` would hide what it says.
             if re.search(marks, f"{kind} {exc}"):

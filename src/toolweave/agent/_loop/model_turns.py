@@ -20,7 +20,7 @@ from toolweave.errors import ModelError
 from toolweave.models import AssistantMessage, Finished, Message, ModelRequest, ToolCallPart
 from toolweave.models import _base as base
 from toolweave.models._messages import AssistantPart
-from toolweave.models._prices import listed, priced
+from toolweave.models._prices import priced, with_listed_price
 
 _log = logging.getLogger("toolweave.agent")
 _MAX_TRIMS = 3
@@ -132,14 +132,14 @@ class ModelTurns:
         with telemetry.turn(request) as span:
             finished = self._with_cost(await self._fitting(step, request))
             if span.is_recording:
-                span.finish(listed(priced(finished, self._model)))
+                span.finish(with_listed_price(priced(finished, self._model)))
             else:
                 span.finish(finished)
             return finished
 
     def _with_cost(self, finished: Finished) -> Finished:
         if self._priced:
-            return listed(priced(finished, self._model))
+            return with_listed_price(priced(finished, self._model))
         return finished
 
     async def _fitting(self, step: int, request: ModelRequest) -> Finished:

@@ -119,14 +119,14 @@ class RunLoop:
         # The run's lease comes first: a process that has it may be asked to cancel the run while it waits for its
         # session.
         async with held, self._runtime.hold_session(session, self._run.id):
-            return await self._work(session_state, period, journal)
+            return await self._execute(session_state, period, journal)
 
     @property
     def began(self) -> bool:
         """Whether this process executes the run: the journal has accepted its start."""
         return self._started is not None
 
-    def count(self, run_id: str, took: Usage) -> None:
+    def count_child(self, run_id: str, took: Usage) -> None:
         """Add the usage of a child run, once for each run id."""
         if self._started is not None:
             self._started.state.below.count(run_id, took)
@@ -148,7 +148,7 @@ class RunLoop:
                 text = message.text
         return replace(result, text=text, messages=messages, usage=state.total, steps=state.steps)
 
-    async def _work(self, session_state: SessionState, period: LifespanPeriod, journal: Journal) -> RunResult:
+    async def _execute(self, session_state: SessionState, period: LifespanPeriod, journal: Journal) -> RunResult:
         extra = () if self._request.tools is None else self._request.tools.sources
         finish = Finish(reason="cancelled")
         error = None
@@ -158,7 +158,7 @@ class RunLoop:
             # The time limit excludes opening and saving: their own bounds apply, and a run that is out of time is still
             # saved.
             with anyio.move_on_after(self._rules.limits.seconds) as clock:
-                finish = await self._traced(started, period)
+                finish = await self._loop_in_span(started, period)
             if clock.cancelled_caught:
                 finish = Finish(reason="time_limit")
         except ModelError as exc:
@@ -174,7 +174,7 @@ class RunLoop:
             error = exc
         # Also on cancellation, which passes through here and is not caught.
         finally:
-            result = self._closed(finish, error)
+            result = self._close(finish, error)
             try:
                 await self._save(result, journal)
             finally:
@@ -199,7 +199,7 @@ class RunLoop:
         if not start.messages:
             raise ValueError("there is nothing to answer; send a message")
         # From here on the run has a state, so its end is recorded; an error before leaves the store as it was.
-        self._started = self._prepared(start, session_state, journal)
+        self._started = self._prepare(start, session_state, journal)
         self._emit(
             events.RunStarted(
                 run_id=self._run.id,
@@ -259,14 +259,14 @@ class RunLoop:
         meta = {**start.meta, **_inherited(request.ctx.meta)}
         self._ctx = CallContext(meta=meta, state=request.ctx.state, caller=request.ctx.caller)
 
-    def _prepared(self, start: RunStart, session_state: SessionState, journal: Journal) -> _StartedRun:
+    def _prepare(self, start: RunStart, session_state: SessionState, journal: Journal) -> _StartedRun:
         state = RunState(messages=list(start.messages))
         environment = RunEnvironment(
             runtime=self._runtime, run=self._run, emit=self._emit, journal=journal, telemetry=self._telemetry()
         )
         calls = ToolCalls(
             environment=environment,
-            tools=self._tools(session_state, state),
+            tools=self._combined_tools(session_state, state),
             limits=self._rules.limits,
             cache=session_state.cache,
             ctx=self._ctx,
@@ -276,7 +276,7 @@ class RunLoop:
         turns = ModelTurns(environment, priced=self.priced)
         return _StartedRun(state=state, turns=turns, calls=calls, messages_before=len(start.messages))
 
-    def _tools(self, session_state: SessionState, state: RunState) -> Toolset:
+    def _combined_tools(self, session_state: SessionState, state: RunState) -> Toolset:
         """Return the tools of the run: the agent's, its own, and those that read kept results."""
         runtime = self._runtime
         own = self._request.tools
@@ -293,9 +293,9 @@ class RunLoop:
         return searched
 
     def _telemetry(self) -> RunTelemetry | None:
-        # Importing it costs more than a whole run.
+        # A program that exports spans has imported OpenTelemetry. For any other, importing it would cost more time than
+        # a whole run.
         if "opentelemetry" not in sys.modules:
-            # A tracing program has loaded it.
             return None
         from toolweave.agent._loop.telemetry import RunTelemetry
 
@@ -303,7 +303,7 @@ class RunLoop:
             agent=self._runtime.name, run_id=self._run.id, model=self._runtime.model.name, session=self._request.session
         )
 
-    async def _traced(self, started: _StartedRun, period: LifespanPeriod) -> Finish:
+    async def _loop_in_span(self, started: _StartedRun, period: LifespanPeriod) -> Finish:
         telemetry = started.calls.environment.telemetry
         if telemetry is None:
             return await self._loop(started, period)
@@ -317,24 +317,24 @@ class RunLoop:
         state = started.state
         sources = self._runtime.tools.sources
         while True:
-            # Between two turns only: a turn works with the tools that the model was offered in it.
+            # Toolsets that were added meanwhile are opened between two turns only: the calls of a turn use the tools
+            # that the model was offered in it.
             if self._runtime.tools.sources != sources:
-                # Toolsets that were added while it runs.
                 sources = self._runtime.tools.sources
                 await self._open(period)
-            offer = self._offer(started.calls.tools)
+            offer = self._available_tools(started.calls.tools)
             rules = self._rules
             if state.steps < self._recorded_turns:
                 # Recorded turns are replayed regardless of the limits.
                 rules = rules.unbounded
             match next_step(state, rules, offer):
                 case AskModel() as ask:
-                    await self._ask(started, ask)
+                    await self._ask_model(started, ask)
                 case RunTools() as tools:
                     state.tool_calls += sum(map(len, tools.groups))
                     await started.calls.execute(self.step, tools.groups, offer, state.results)
                     if started.calls.waiting:
-                        return self._waiting(started)
+                        return self._waiting_finish(started)
                     self._note_results(started)
                 case Finish() as finish:
                     return finish
@@ -349,16 +349,16 @@ class RunLoop:
         state.messages.append(ToolMessage(outcomes=outcomes_of(state, calls)))
         tools = started.calls.tools
         if isinstance(tools, ToolSearchToolset):
-            # Replayed calls did not pass it.
+            # Replayed searches were not executed, so the toolset learns from the messages which tools they found.
             tools.restore(state.messages[-2:])
 
-    def _waiting(self, started: _StartedRun) -> Finish:
+    def _waiting_finish(self, started: _StartedRun) -> Finish:
         """Return the step of a run that waits for a person; its loop restarts the turn's calls when it is resumed."""
         ids = {call.of_call for call in started.calls.waiting}
         pending = [call for call in started.last_calls if call.id in ids]
         return Finish(reason="waiting", pending=tuple(pending))
 
-    def _offer(self, tools: Toolset) -> AvailableTools:
+    def _available_tools(self, tools: Toolset) -> AvailableTools:
         client = self._runtime.tools.client
         provider = self._runtime.tools.provider
         own = self._request.tools
@@ -373,14 +373,21 @@ class RunLoop:
             tools=shown.tools, find=tools.find, deferred=shown.deferred, client=client, provider=provider
         )
 
-    async def _ask(self, started: _StartedRun, ask: AskModel) -> None:
+    async def _ask_model(self, started: _StartedRun, ask: AskModel) -> None:
+        """Request one turn of the model and add it to the state.
+
+        Raises:
+            ConfigError: The run has a cost limit, and the cost of a turn is not known.
+            ModelError: The request failed.
+        """
         state = started.state
         state.messages += ask.added
         state.repairs += ask.repair
         self.step = state.steps + 1
         is_new = state.steps >= self._recorded_turns
+        # A replayed turn was paid for already. A new one must not begin if the limit cannot be checked: a child run of
+        # the turn before may have used a model without a price.
         if is_new:
-            # Runs below this one may have had no price.
             self._check_cost(state)
         await self._hooks.turn_starting(self.step)
         finished = await started.turns.request(self.step, ask.request)
@@ -393,17 +400,16 @@ class RunLoop:
             state.wasted = 0
         state.usage += finished.usage
         state.messages.append(finished.message)
-        state.results = {}
-        reported = events.UsageReported(run_id=self._run.id, step=self.step, usage=finished.usage, total=state.total)
-        self._emit(reported)
+        state.results = {}  # those of the calls of this turn
+        self._emit(events.UsageReported(run_id=self._run.id, step=self.step, usage=finished.usage, total=state.total))
         if is_new:
             self._check_cost(state, finished.usage)
 
     def _check_cost(self, state: RunState, turn: Usage | None = None) -> None:
-        """Raise when a cost limit cannot be checked.
+        """Check that the cost of a run with a cost limit is known.
 
         Raises:
-            ConfigError: The cost of the usage is not known.
+            ConfigError: The cost of the run, or of this turn, is not known.
         """
         limit = self._rules.limits.cost
         if limit is None:
@@ -421,13 +427,13 @@ class RunLoop:
             field="limits.cost",
         )
 
-    def _closed(self, finish: Finish, error: Exception | None) -> RunResult:
+    def _close(self, finish: Finish, error: Exception | None) -> RunResult:
         started = self._started
         if started is not None:
             closed(started.state, _UNDONE, finish.pending)
             text = "".join(started.turns.partial)
             if text and error is None:
-                # The text before a user, or the clock, ended it.
+                # A user or the time limit ended the turn: the text that had arrived is kept.
                 started.state.messages.append(AssistantMessage(parts=(TextPart(text=text),)))
         return self.result(finish.reason, finish, error=error)
 
