@@ -128,24 +128,27 @@ def _mask_encoded(text: str, value: str) -> str:
     if len(data) < _MIN_ENCODED_LENGTH:
         alone = base64.b64encode(data).decode().rstrip("=")
         return _without_core(text, alone, rf"(?<!{_BASE64_CHARACTER}){{}}={{{{0,2}}}}(?!{_BASE64_CHARACTER})")
+    # Base64 writes three bytes as four characters. Inside something longer, a value may begin at any of the three, so
+    # it has three encodings. The first and the last character of each also hold bits of the bytes around the value and
+    # differ from text to text: the core between them is searched, and masked together with these two.
     for offset in range(3):
-        # The characters that the bytes before and after have a share in differ from text to text: at the edges any
-        # character is masked.
         encoded = base64.b64encode(b"\0" * offset + data).decode().rstrip("=")
-        first = 0 if offset == 0 else offset + 1
-        if (offset + len(data)) % 3 == 0:
-            last = len(encoded)
-        else:
-            last = len(encoded) - 1
-        edge = "" if offset == 0 else f"{_BASE64_CHARACTER}?"
-        text = _without_core(text, encoded[first:last], f"{edge}{{}}{_BASE64_CHARACTER}?={{{{0,2}}}}")
+        start = 0
+        before = ""
+        if offset > 0:
+            start = offset + 1
+            before = f"{_BASE64_CHARACTER}?"
+        end = len(encoded)
+        if (offset + len(data)) % 3 != 0:
+            end -= 1
+        text = _without_core(text, encoded[start:end], f"{before}{{}}{_BASE64_CHARACTER}?={{{{0,2}}}}")
     digits = data.hex()
     return text.replace(digits, MASK).replace(digits.upper(), MASK)
 
 
 def _without_core(text: str, core: str, around: str) -> str:
-    """Mask the base64 that is the same in every text, in both alphabets, with its edges."""
-    for one in {core, core.replace("+", "-").replace("/", "_")}:
-        if one in text:
-            text = re.sub(around.format(re.escape(one)), MASK, text)
+    """Mask base64 text in both alphabets; `around` is a pattern with a field for the text."""
+    for form in {core, core.replace("+", "-").replace("/", "_")}:
+        if form in text:
+            text = re.sub(around.format(re.escape(form)), MASK, text)
     return text

@@ -37,36 +37,52 @@ async def ask_for(names: Sequence[str], schema: JsonObject) -> Json:
     """
     answers: Json = {}
     for name in names:
-        answers[name] = await _ask(name, property_schema(schema, name, schema), schema)
+        answers[name] = await _ask_argument(name, property_schema(schema, name, schema), schema)
     return answers
 
 
-async def _ask(name: str, parameter: JsonObject, root: JsonObject) -> Any:
+async def _ask_argument(name: str, parameter: JsonObject, root: JsonObject) -> Any:
+    """Ask for one argument until the answer fits its schema, and return its value.
+
+    Raises:
+        CommandError: The input ended, or an answer was wrong too often.
+    """
     description = text_or_empty(parameter.get("description"))
     if description:
         note(f"  {clip(safe_text(description), 100)}")
-    expected = ", ".join(map(str, choices_of(parameter, root))) or "/".join(sorted(allowed_types(parameter, root)))
-    default = f" [{json.dumps(parameter['default'])}]" if "default" in parameter else ""
-    prompt = f"{name} ({expected}){default}: " if expected else f"{name}{default}: "
+    prompt = _prompt(name, parameter, root)
     for _ in range(_TRIES):
-        word = await ask_line(prompt)
-        if word is None:
+        answer = await ask_line(prompt)
+        if answer is None:
             text = "the input ended before every required argument was given"
             raise CommandError(text, code=ExitCode.TOOL_ERROR)
-        if not word and default:
+        if not answer and "default" in parameter:
             return parameter["default"]
         try:
-            return coerce(word, parameter, root=root, key=name)
+            return coerce(answer, parameter, root=root, key=name)
         except CommandError as error:
             complain(error)
     raise CommandError(f"no usable value for argument {name!r} after {_TRIES} tries", code=ExitCode.TOOL_ERROR)
+
+
+def _prompt(name: str, parameter: JsonObject, root: JsonObject) -> str:
+    """Return the name of a parameter with its choices, or else its types, and its default."""
+    expected = ", ".join(map(str, choices_of(parameter, root)))
+    if not expected:
+        expected = "/".join(sorted(allowed_types(parameter, root)))
+    prompt = name
+    if expected:
+        prompt += f" ({expected})"
+    if "default" in parameter:
+        prompt += f" [{json.dumps(parameter['default'])}]"
+    return f"{prompt}: "
 
 
 def read_all() -> str:
     """Return standard input up to its end, without a time limit, for explicit requests.
 
     Raises:
-        CommandError: It is not UTF-8 text.
+        CommandError: The input is not UTF-8 text.
     """
     return _decoded(sys.stdin.buffer.read())
 

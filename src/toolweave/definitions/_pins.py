@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Self, TypeAlias, TypeVar, cast
+from typing import Any, NamedTuple, Self, TypeAlias, TypeVar, cast
 
 import msgspec
 
@@ -197,13 +197,13 @@ class Pins(Value, frozen=True, kw_only=True):
             document: Any = json.loads(data)
         except (ValueError, RecursionError):
             raise ConfigError(f"it is not JSON; {_RESTORE}", path=path) from None
-        top = _object(document, "it", path)
+        top = _require_object(document, "it", path)
         # Not read in part: a newer format may pin what this version would not compare.
         if top.get("version") != _FORMAT:
             message = f"its format {top.get('version')!r} is not known here; a newer toolweave may have written it"
             raise ConfigError(message, path=path)
-        servers = _object(top.get("servers"), "'servers'", path)
-        return cls(servers={name: _server(name, entry, path) for name, entry in servers.items()})
+        servers = _require_object(top.get("servers"), "'servers'", path)
+        return cls(servers={name: _read_server(name, entry, path) for name, entry in servers.items()})
 
     def dump(self) -> bytes:
         """Return the bytes of the lock file: sorted, so that a diff shows the changes and nothing else."""
@@ -315,53 +315,67 @@ def _text_hash(text: str) -> str:
     return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _server(name: str, value: Any, path: str) -> PinnedServer:
-    entry = _object(value, f"server {name!r}", path)
-    said = _object(entry.get("identity", {}), f"'identity' of server {name!r}", path)
-    known = {key: str(said.get(key, "")) for key in ServerIdentity.__struct_fields__}
-    tools = _read_list("tool", "tools", PinnedTool, (name, entry, path))
-    made = PinnedServer(identity=ServerIdentity(**known), tools=tools or {}, instructions=_text(name, entry, path))
+class _ServerEntry(NamedTuple):
+    """The entry of a server in a file of pins: its members, and for messages its server and the path of the file."""
+
+    server: str
+    members: JsonObject
+    path: str
+
+    def read_instructions(self) -> str | None:
+        """Return the pinned instructions, or None if they were not pinned.
+
+        Raises:
+            ConfigError: The entry is not as a pin is written, or the hash is not that of the text.
+        """
+        if "instructions" not in self.members:
+            return None
+        label = f"'instructions' of server {self.server!r}"
+        pin = _require_object(self.members["instructions"], label, self.path)
+        text = pin.get("text")
+        if not isinstance(text, str) or pin.get("sha256") != _text_hash(text):
+            raise ConfigError(f"{label} does not have its hash; {_RESTORE}", path=self.path)
+        return text
+
+    def read_definitions(self, part: str, key: str, kind: type[_PinnedT]) -> dict[str, _PinnedT] | None:
+        """Return the pinned definitions of one part, such as the tools, or None if they were not pinned.
+
+        Raises:
+            ConfigError: The entry is not as a pin is written, or a hash is not that of its definition.
+        """
+        if key not in self.members:
+            return None
+        definitions: dict[str, _PinnedT] = {}
+        for name, value in _require_object(self.members[key], f"{key!r} of server {self.server!r}", self.path).items():
+            label = f"{part} {name!r} of server {self.server!r}"
+            pin = _require_object(value, label, self.path)
+            definition = _require_object(pin.get("definition"), f"'definition' of {label}", self.path)
+            digest = pin.get("sha256")
+            # The name is compared as well: a merge conflict could leave a pin under the name of another tool, with a
+            # right hash.
+            if digest != tool_hash(definition) or definition.get(NAME_MEMBERS[part]) != name:
+                raise ConfigError(f"{label} does not have its hash; {_RESTORE}", path=self.path)
+            definitions[name] = kind(sha256=str(digest), definition=definition)
+        return definitions
+
+
+def _read_server(name: str, value: Any, path: str) -> PinnedServer:
+    entry = _ServerEntry(name, _require_object(value, f"server {name!r}", path), path)
+    identity = _require_object(entry.members.get("identity", {}), f"'identity' of server {name!r}", path)
+    texts = {key: str(identity.get(key, "")) for key in ServerIdentity.__struct_fields__}
+    server = PinnedServer(
+        identity=ServerIdentity(**texts),
+        tools=entry.read_definitions("tool", "tools", PinnedTool) or {},
+        instructions=entry.read_instructions(),
+    )
     for part, key in _KEYS.items():
-        listed = _read_list(part, key, PinnedDefinition, (name, entry, path))
-        if listed is not None:
-            made = made.with_listed(part, listed)
-    return made
+        definitions = entry.read_definitions(part, key, PinnedDefinition)
+        if definitions is not None:
+            server = server.with_listed(part, definitions)
+    return server
 
 
-def _text(server: str, entry: JsonObject, path: str) -> str | None:
-    """Return the pinned instructions of a server, or None if they were not pinned."""
-    if "instructions" not in entry:
-        return None
-    what = f"'instructions' of server {server!r}"
-    pinned = _object(entry["instructions"], what, path)
-    text = pinned.get("text")
-    if not isinstance(text, str) or pinned.get("sha256") != _text_hash(text):
-        raise ConfigError(f"{what} does not have its hash; {_RESTORE}", path=path)
-    return text
-
-
-def _read_list(
-    part: str, key: str, kind: type[_PinnedT], where: tuple[str, JsonObject, str]
-) -> dict[str, _PinnedT] | None:
-    """Return the pinned definitions of one part of a server, or None if they were not pinned."""
-    server, entry, path = where
-    if key not in entry:
-        return None
-    found: dict[str, _PinnedT] = {}
-    for name, value in _object(entry[key], f"{key!r} of server {server!r}", path).items():
-        what = f"{part} {name!r} of server {server!r}"
-        pinned = _object(value, what, path)
-        definition = _object(pinned.get("definition"), f"'definition' of {what}", path)
-        digits = pinned.get("sha256")
-        # The name is compared as well: a merge conflict could leave a pin under the name of another tool, with a right
-        # hash.
-        if digits != tool_hash(definition) or definition.get(NAME_MEMBERS[part]) != name:
-            raise ConfigError(f"{what} does not have its hash; {_RESTORE}", path=path)
-        found[name] = kind(sha256=str(digits), definition=definition)
-    return found
-
-
-def _object(value: Any, what: str, path: str) -> Json:
+def _require_object(value: Any, what: str, path: str) -> Json:
     if not isinstance(value, dict):
         raise ConfigError(f"{what} is not an object; {_RESTORE}", path=path)
     return cast("dict[str, Any]", value)

@@ -86,25 +86,26 @@ class OpenAiAgentsAgent:
         raise TypeError(f"the input of a run is a text, a list of items or a RunState, not {type(sent).__name__}")
 
     async def execute(
-        self, kept: FrameworkInput, options: Mapping[str, Any], recorder: RunRecorder, answer: Any
+        self, run_input: FrameworkInput, options: Mapping[str, Any], recorder: RunRecorder, answer: Any
     ) -> RunResult:
-        given = dict(options)
-        config = given.pop("run_config", None) or RunConfig()
-        agent = RecordedAgents(recorder, config).of(self._agent)
-        sent: Any = kept.text
-        if kept.value is not None:
-            data = json.loads(kept.value)
+        runner_options = dict(options)
+        config = runner_options.pop("run_config", None) or RunConfig()
+        agent = RecordedAgents(recorder, config).view(self._agent)
+        # A model of the config would replace the models of the views, which record. They use it themselves.
+        runner_options["run_config"] = replace(config, model=None)
+        sent: Any = run_input.text
+        if run_input.value is not None:
+            data = json.loads(run_input.value)
             if "items" in data:
                 sent = data["items"]
             else:
                 sent = await RunState.from_json(agent, data["state"])
-        config = replace(config, model=None)
-        result = await Runner.run(agent, sent, run_config=config, **given)
+        result = await Runner.run(agent, sent, **runner_options)
         while result.interruptions:
             state = result.to_state()
-            if not await _answered(state, result.interruptions, recorder):
+            if not await _apply_decisions(state, result.interruptions, recorder):
                 break
-            result = await Runner.run(agent, state, run_config=config, **given)
+            result = await Runner.run(agent, state, **runner_options)
         return result
 
     def outcome(self, result: RunResult) -> FrameworkOutcome:
@@ -134,29 +135,27 @@ def _check(agent: Agent[Any], seen: set[int]) -> None:
             _check(one, seen)
 
 
-async def _answered(
+async def _apply_decisions(
     state: RunState[Any, Any], interruptions: Sequence[ToolApprovalItem], recorder: RunRecorder
 ) -> bool:
-    """Answer the calls that wait in a state as a person has; return False when one has no answer yet."""
-    whole = True
-    for one in interruptions:
-        call = ToolCallPart(id=one.call_id or "", name=one.name or "", arguments=_arguments(one.arguments or ""))
-        given = await recorder.decision(recorder.answers, call, _spec(one.agent, call.name))
-        if given is None:
-            whole = False
-        elif given.approved:
-            state.approve(one)
+    """Approve or reject the waiting calls of a state; return false if a person has not decided on all of them yet."""
+    all_decided = True
+    for item in interruptions:
+        call = ToolCallPart(id=item.call_id or "", name=item.name or "", arguments=_arguments(item.arguments or ""))
+        decision = await recorder.decision(recorder.answers, call, _spec(item.agent, call.name))
+        if decision is None:
+            all_decided = False
+        elif decision.approved:
+            state.approve(item)
+        elif decision.reason is None:
+            state.reject(item, rejection_message=None)
         else:
-            if given.reason is None:
-                message = None
-            else:
-                message = f"The call was not approved: {given.reason}"
-            state.reject(one, rejection_message=message)
-    return whole
+            state.reject(item, rejection_message=f"The call was not approved: {decision.reason}")
+    return all_decided
 
 
 def _spec(agent: Any, name: str) -> ToolSpec:
-    """Return the present definition of a tool, to which an answer is bound."""
+    """Return the present definition of a tool: a decision counts for this definition only."""
     tools: list[Any] = agent.tools if isinstance(agent, Agent) else []
     for tool in tools:
         if isinstance(tool, FunctionTool) and tool.qualified_name == name:
@@ -177,18 +176,20 @@ class RecordedAgents:
         self._config = config
         self._views: dict[int, Agent[Any]] = {}
 
-    def of(self, agent: Agent[Any]) -> Agent[Any]:
-        """Return the view of an agent, and through its handoffs of others."""
+    def view(self, agent: Agent[Any]) -> Agent[Any]:
+        """Return the view of an agent, whose handoffs lead to views."""
         known = self._views.get(id(agent))
         if known is not None:
             return known
         _check(agent, set())
-        view = self._views[id(agent)] = agent.clone(
+        view = agent.clone(
             model=RecordingModel(lambda: self._model(agent), self._recorder),
             model_settings=agent.model_settings,
             tools=self._tools(agent.tools),
             handoffs=[],
         )
+        # Agents may hand off to one another in a circle: the view is stored before its handoffs are made.
+        self._views[id(agent)] = view
         view.handoffs.extend(map(self._handoff, agent.handoffs))
         return view
 
@@ -198,15 +199,15 @@ class RecordedAgents:
             return chosen
         return self._config.model_provider.get_model(chosen)
 
-    def _handoff(self, one: Agent[Any] | Handoff[Any, Any]) -> Agent[Any] | Handoff[Any, Any]:
-        if isinstance(one, Agent):
-            return self.of(one)
-        invoke = one.on_invoke_handoff
+    def _handoff(self, target: Agent[Any] | Handoff[Any, Any]) -> Agent[Any] | Handoff[Any, Any]:
+        if isinstance(target, Agent):
+            return self.view(target)
+        invoke = target.on_invoke_handoff
 
-        async def invoked(context: Any, arguments: str) -> Any:
-            return self.of(await invoke(context, arguments))
+        async def invoke_recorded(context: Any, arguments: str) -> Any:
+            return self.view(await invoke(context, arguments))
 
-        return replace(one, on_invoke_handoff=invoked)
+        return replace(target, on_invoke_handoff=invoke_recorded)
 
     def _tools(self, tools: list[Any]) -> list[Any]:
         """Return tools with their calls recorded; a list of an export that changes by itself still does."""

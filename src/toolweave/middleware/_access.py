@@ -447,29 +447,32 @@ class _View:
         return next((one for one in verdicts if one.visible), _HIDDEN)
 
     def _decide_at(self, target: RequestTarget, server: str | None) -> _Verdict:
+        """Return the verdict of the rules on an offer of one server; one denial outweighs everything that allows."""
         facts = _facts(target, server, self._caller) | {"args": dict[str, Any]()}
         allowed = self._default
         by_arguments = list[_Condition]()
-        for one in self._conditions:
-            deny = one.rule.effect == "deny"
+        for condition in self._conditions:
+            deny = condition.rule.effect == "deny"
             # A URI with dot segments may lead anywhere, so it fits every rule that denies and none that allows.
-            if not one.rule.selects(target, odd=deny):
+            if not condition.rule.selects(target, odd=deny):
                 continue
             # A read has no arguments. Its expression is evaluated with empty ones now, or the resource would count as
             # allowed under a condition that nobody checks later.
-            if one.by_arguments and target.kind != "resources":
-                by_arguments.append(one)
-            elif one.holds(facts):
+            if condition.by_arguments and target.kind != "resources":
+                by_arguments.append(condition)
+            elif condition.holds(facts):
                 if deny:
                     return _HIDDEN
                 allowed = True
         # A conditional denial hides nothing: with other arguments the call may be allowed.
-        visible = allowed or any(one.rule.effect == "allow" for one in by_arguments)
-        if visible:
-            spec = target.spec if by_arguments else None
-            schema = None if spec is None else usable_validator(spec.input_schema)
-            return _Verdict(visible, allowed, tuple(by_arguments), facts, schema)
-        return _HIDDEN
+        visible = allowed or any(condition.rule.effect == "allow" for condition in by_arguments)
+        if not visible:
+            return _HIDDEN
+        spec = target.spec if by_arguments else None
+        schema = None
+        if spec is not None:
+            schema = usable_validator(spec.input_schema)
+        return _Verdict(visible, allowed, tuple(by_arguments), facts, schema)
 
 
 def _caller(identity: Identity | None) -> Mapping[str, Any]:

@@ -38,8 +38,8 @@ from toolweave.tools import Elicitation, ToolResult
 from toolweave.tools.mcp import call_result
 from toolweave.tools.option_checks import TEXT
 
-_KEY = "toolweave.approval"
-_INNER = "state"
+_QUESTION_KEY = "toolweave.approval"
+_TOOL_STATE = "state"
 _MAX_SHOWN = 600
 _DESTRUCTIVE = (OfferSelection(kinds=("tools",), annotations={"destructiveHint": True}),)
 
@@ -85,16 +85,16 @@ class UserApproval(Value, frozen=True, kw_only=True):
         # `confirm` of a server's config wins over a narrower `only`: its owner wrote it for this server.
         if not target.spec.needs_approval and not selected(self.only, target):
             return await call_next(request)
-        question = Elicitation(self._question(request, target), key=_KEY)
+        question = Elicitation(self._question(request, target), key=_QUESTION_KEY)
         try:
             if request.modern:
-                return await self._modern(request, question, call_next)
-            approved = await self._asked(request, question)
+                return await self._ask_or_continue(request, question, call_next)
+            approved = await self._ask_legacy_client(request, question)
         except ToolError as exc:
-            return _refused(request, exc.message)
+            return _denied_result(request, exc.message)
         if approved:
             return await call_next(request)
-        return _refused(request, "the user did not allow it")
+        return _denied_result(request, "the user did not allow it")
 
     def _question(self, request: Request, target: RequestTarget) -> str:
         arguments = json.dumps(request.params.get("arguments") or {}, ensure_ascii=False)
@@ -104,13 +104,13 @@ class UserApproval(Value, frozen=True, kw_only=True):
         # arguments which contain `{tool}` stay as they are.
         return self.message.replace("{tool}", target.names[0]).replace("{arguments}", shown)
 
-    async def _asked(self, request: Request, question: Elicitation) -> bool:
-        """Ask a legacy client.
+    async def _ask_legacy_client(self, request: Request, question: Elicitation) -> bool:
+        """Ask the user of a legacy client while its request waits, and return whether the call is allowed.
 
         Raises:
-            ToolError: It cannot be asked, or does not answer.
+            ToolError: The client cannot ask its user, refuses to, or does not answer in time.
         """
-        _check(question, request)
+        _check_can_ask(question, request)
         try:
             with anyio.fail_after(self.patience_seconds):
                 answer = await request.line.ask(question.method, question.params(modern=False))
@@ -120,11 +120,11 @@ class UserApproval(Value, frozen=True, kw_only=True):
             raise ToolError(f"the user did not answer within {self.patience_seconds:g} s") from None
         return question.read(answer).accepted
 
-    async def _modern(self, request: Request, question: Elicitation, call_next: CallNext) -> Json:
-        """Ask a modern client, or continue with its answer.
+    async def _ask_or_continue(self, request: Request, question: Elicitation, call_next: CallNext) -> Json:
+        """Return a question for a modern client; once it repeats the call with its user's approval, make the call.
 
         Raises:
-            RequestError: The state is not of this request.
+            RequestError: The state belongs to another request, or the answer cannot be read.
             ToolError: The client cannot be asked.
         """
         signer = cast("StateSigner", self._signer)
@@ -132,31 +132,33 @@ class UserApproval(Value, frozen=True, kw_only=True):
         if REQUEST_STATE in request.params:
             kept = signer.open(request, request.params[REQUEST_STATE])
         responses = dict(request.object(INPUT_RESPONSES))
-        answer = responses.pop(_KEY, None)
+        answer = responses.pop(_QUESTION_KEY, None)
         # A signed state with this member exists only after an approval. Later rounds of the same call are those of the
         # tool, and the user is not asked twice.
-        if _INNER not in kept:
+        if _TOOL_STATE not in kept:
             # An answer without our state answers no question of ours: a client could otherwise send the approval with
             # the first request, before any user has seen it.
             if answer is None or REQUEST_STATE not in request.params:
-                _check(question, request)
-                asked = {_KEY: input_request(question.method, question.params(modern=True))}
+                _check_can_ask(question, request)
+                asked = {_QUESTION_KEY: input_request(question.method, question.params(modern=True))}
                 return input_required(asked, signer.seal(request, {}))
-            if not _read(question, answer).accepted:
-                return _refused(request, "the user did not allow it")
-        result = await call_next(request.replace(params=_inner_params(request.params, kept.get(_INNER), responses)))
+            if not _read_answer(question, answer).accepted:
+                return _denied_result(request, "the user did not allow it")
+        result = await call_next(
+            request.replace(params=_inner_params(request.params, kept.get(_TOOL_STATE), responses))
+        )
         if result.get("resultType") != INPUT_REQUIRED:
             return result
         # The tool's own state is carried inside ours, because the client returns one state only.
-        state = signer.seal(request, {_INNER: result.get(REQUEST_STATE)})
+        state = signer.seal(request, {_TOOL_STATE: result.get(REQUEST_STATE)})
         return {**result, INPUT_REQUESTS: result.get(INPUT_REQUESTS, {}), REQUEST_STATE: state}
 
 
-def _check(question: Elicitation, request: Request) -> None:
+def _check_can_ask(question: Elicitation, request: Request) -> None:
     """Check that the client can ask its user.
 
     Raises:
-        ToolError: It did not declare that it can.
+        ToolError: The client did not declare elicitation.
     """
     questions: Sequence[Elicitation] = (question,)
     try:
@@ -165,11 +167,11 @@ def _check(question: Elicitation, request: Request) -> None:
         raise ToolError("it needs the approval of a user, and the client cannot ask one (elicitation)") from None
 
 
-def _read(question: Elicitation, answer: object) -> ElicitationResult:
+def _read_answer(question: Elicitation, answer: object) -> ElicitationResult:
     try:
         return question.read(answer)
     except ToolError as exc:
-        raise RequestError(f"{INPUT_RESPONSES}[{_KEY!r}]: {exc.message}", code=INVALID_PARAMS) from None
+        raise RequestError(f"{INPUT_RESPONSES}[{_QUESTION_KEY!r}]: {exc.message}", code=INVALID_PARAMS) from None
 
 
 def _inner_params(params: Mapping[str, Any], state: object, responses: Json) -> Json:
@@ -182,6 +184,6 @@ def _inner_params(params: Mapping[str, Any], state: object, responses: Json) -> 
     return inner
 
 
-def _refused(request: Request, why: str) -> Json:
-    said = f"the call was not made: {why}"
-    return call_result(ToolResult.failure(ToolError(said, kind=ErrorKind.DENIED)), modern=request.modern)
+def _denied_result(request: Request, why: str) -> Json:
+    error = ToolError(f"the call was not made: {why}", kind=ErrorKind.DENIED)
+    return call_result(ToolResult.failure(error), modern=request.modern)

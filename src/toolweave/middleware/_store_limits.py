@@ -37,7 +37,7 @@ Counted: TypeAlias = "tuple[list[float], float]"
 """The value of a key from now on, and the seconds that its caller has to wait."""
 
 
-class _Known(NamedTuple):
+class _StoredCount(NamedTuple):
     """A document as this process wrote it last."""
 
     value: list[float]
@@ -86,13 +86,13 @@ class StoreLimits:
         self._watch = watch
         self._name = name
         self._clock = clock
-        self._alone = MemoryLimits(clock=clock)
+        self._local = MemoryLimits(clock=clock)
         # When the store was last found to be away, if it has not answered since.
-        self._lost_at: float | None = None
-        self._ask_again_at = 0.0
+        self._failed_at: float | None = None
+        self._retry_at = 0.0
         self._pause = _FIRST_PAUSE
-        self._known: OrderedDict[str, _Known] = OrderedDict()
-        self._turns: dict[str, anyio.Lock] = {}
+        self._known: OrderedDict[str, _StoredCount] = OrderedDict()
+        self._locks: dict[str, anyio.Lock] = {}
 
     async def take(self, key: str, *, rate: float, burst: float) -> float:
         """Take one token; see `LimitStore`."""
@@ -106,9 +106,9 @@ class StoreLimits:
             # process.
             return [tokens if wait else tokens - 1, max(since, now)], wait
 
-        found = await self._counted(f"rate:{key}", count, ttl=burst / rate + _MIN_TTL)
+        found = await self._try_count(f"rate:{key}", count, ttl=burst / rate + _MIN_TTL)
         if found is None:
-            return await self._alone.take(key, rate=rate, burst=burst)
+            return await self._local.take(key, rate=rate, burst=burst)
         return found
 
     async def spend(self, key: str, *, limit: int, period: float) -> float:
@@ -123,97 +123,97 @@ class StoreLimits:
             full = uses >= limit
             return [current, uses if full else uses + 1], (current + 1) * period - now if full else 0.0
 
-        found = await self._counted(f"budget:{key}", count, ttl=period + _MIN_TTL)
+        found = await self._try_count(f"budget:{key}", count, ttl=period + _MIN_TTL)
         if found is None:
-            return await self._alone.spend(key, limit=limit, period=period)
+            return await self._local.spend(key, limit=limit, period=period)
         return found
 
-    async def _counted(
+    async def _try_count(
         self, key: str, count: Callable[[list[float] | None, float], Counted], *, ttl: float
     ) -> float | None:
-        """Count once and return the seconds to wait; None while the store is away."""
+        """Count one use in the store and return the seconds to wait; None if the store cannot be used now."""
         if self._is_away():
             return None
         asked_at = anyio.current_time()
         name = f"{self._name}:{key}"
-        turn = self._turns.setdefault(name, anyio.Lock())
+        turn = self._locks.setdefault(name, anyio.Lock())
         try:
-            # The calls of this process need not race one another.
+            # One call of this process at a time: calls that race write the same revision, and all but one try again.
             async with turn:
-                lost_at = self._lost_at
+                lost_at = self._failed_at
                 if lost_at is not None and lost_at >= asked_at:
-                    # The call before this one waited in vain.
+                    # The store failed for the call before, after this one began to wait: do not wait for it again.
                     return None
-                return await self._written(name, count, ttl)
+                return await self._count_in_store(name, count, ttl)
         except StoreError as exc:
-            self._lose(exc, asked_at)
+            self._record_failure(exc, asked_at)
             return None
         finally:
-            # Keys are made of callers and offers, so locks that nobody uses would pile up. One that has waiters is
-            # still in use.
+            # Keys are made of callers and offers, so unused locks would accumulate. A lock with waiters is in use.
             if not turn.locked() and not turn.statistics().tasks_waiting:
-                self._turns.pop(name, None)
+                self._locks.pop(name, None)
 
     def _is_away(self) -> bool:
-        """Return whether to count alone; False also makes the present call the one that tries again."""
-        # The watch knows first, and asking it costs nothing; a call would wait for its timeout to find out.
+        """Return whether to count in this process alone; if false after a failure, this call is the retry."""
+        # The watch is free to ask. A call would have to wait for its timeout.
         if self._watch is not None and self._watch.away is not None:
             return True
-        if self._lost_at is None:
+        if self._failed_at is None:
             return False
         if self._watch is not None:
-            return not self._watch.has_answered_since(self._lost_at)
+            return not self._watch.has_answered_since(self._failed_at)
         now = anyio.current_time()
-        if now < self._ask_again_at:
+        if now < self._retry_at:
             return True
         # Moved before the try is made, so that calls which arrive meanwhile do not try.
-        self._ask_again_at = now + self._pause
+        self._retry_at = now + self._pause
         return False
 
-    def _lose(self, error: StoreError, asked_at: float) -> None:
-        """Note that a call which asked at this time got no answer."""
-        if self._lost_at is None:
+    def _record_failure(self, error: StoreError, asked_at: float) -> None:
+        """Record that the store did not respond to a call that was sent at this time."""
+        if self._failed_at is None:
             _log.warning("%s; until it is back, every process counts its limits alone", error)
-        elif asked_at >= self._lost_at:
-            # It was a try, and not one of several that asked at the same time.
+        elif asked_at >= self._failed_at:
+            # It was a retry, and not one of several calls that were sent before the first failure.
             self._pause = min(_LAST_PAUSE, 2 * self._pause)
-        self._lost_at = anyio.current_time()
-        self._ask_again_at = self._lost_at + self._pause
+        self._failed_at = anyio.current_time()
+        self._retry_at = self._failed_at + self._pause
 
-    def _find(self) -> None:
-        """Note that the store answers."""
-        self._lost_at = None
+    def _record_response(self) -> None:
+        """Record that the store responds."""
+        self._failed_at = None
         self._pause = _FIRST_PAUSE
 
-    async def _written(
+    async def _count_in_store(
         self, name: str, count: Callable[[list[float] | None, float], Counted], ttl: float
     ) -> float | None:
         # From memory first: if no other process has counted meanwhile, a count is one write and no read.
         known = self._known.get(name)
         for _ in range(_MAX_TRIES):
-            # Counted again with each try, by the value and the time as they are then.
+            # Computed anew in each try, from the current value and time.
             value, wait = count(None if known is None else known.value, self._clock())
             if wait > 0:
-                # Nothing is taken, and the value that is known here is not below the real one.
+                # Nothing is counted, so nothing is written. Since the value in memory, other
+                # processes can only have used more.
                 return wait
             expect = 0 if known is None else known.revision
             revision = await self._store.put(COLLECTION, name, value, ttl=ttl, expect=expect)
             if revision is not None:
-                self._note(name, _Known(value, revision))
-                self._find()
+                self._remember(name, _StoredCount(value, revision))
+                self._record_response()
                 return wait
             known = await self._read(name)
         _log.warning("a limit could not be counted: too many processes count it at once")
         return None
 
-    async def _read(self, name: str) -> _Known | None:
+    async def _read(self, name: str) -> _StoredCount | None:
         found = await self._store.get(COLLECTION, name)
         value: Any = None if found is None else found.value
         if found is None:
             return None
-        return _Known([float(one) for one in value], found.revision)
+        return _StoredCount([float(one) for one in value], found.revision)
 
-    def _note(self, name: str, known: _Known) -> None:
+    def _remember(self, name: str, known: _StoredCount) -> None:
         # Only values that this process has written itself: they carry the revision to replace next.
         self._known[name] = known
         self._known.move_to_end(name)

@@ -56,16 +56,16 @@ def priced(finished: Finished, model: Model) -> Finished:
     return replace(finished, model=answered, usage=replace(finished.usage, cost=price.of(finished.usage)))
 
 
-def listed(finished: Finished) -> Finished:
-    """Return a turn with its cost by the price list; unchanged if that does not have the model.
+def with_listed_price(finished: Finished) -> Finished:
+    """Return a turn with its cost by the price list, unchanged if the cost is known or the list lacks the model.
 
-    The list is `genai-prices`, of the extra `toolweave[prices]`.
+    The list is the package `genai-prices`, of the extra `toolweave[prices]`.
     """
     usage = finished.usage
     name = finished.model
     if usage.cost is not None or name is None or not usage.tokens or find_spec("genai_prices") is None:
         return finished
-    import genai_prices  # some 0.2 s of CPU, and only a bound on the cost needs it
+    import genai_prices  # late: it takes about 0.2 s of CPU, and only runs with a cost limit need it
 
     used = genai_prices.Usage(
         input_tokens=usage.input_tokens,
@@ -73,7 +73,7 @@ def listed(finished: Finished) -> Finished:
         cache_read_tokens=usage.cached_tokens,
         cache_write_tokens=usage.cache_written_tokens,
     )
-    # A model that the list lacks is not an error: its cost stays unknown, and a limit on cost says so by itself.
+    # A model that the list lacks is not an error here: a run with a cost limit reports it.
     try:
         if "://" in name:
             url, _, model = name.partition("#")

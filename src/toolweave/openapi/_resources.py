@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
@@ -28,7 +29,7 @@ _ABSENT = frozenset((404, 410))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Readable:
+class _ReadableOperation:
     """An operation that reads the object that its path names.
 
     Attributes:
@@ -55,7 +56,7 @@ class ApiResources:
         self._toolset = toolset
         self._operations = operations
         self._prefix = prefix
-        self._known: tuple[Mapping[str, Operation], tuple[_Readable, ...]] = ({}, ())
+        self._cached: tuple[Mapping[str, Operation], tuple[_ReadableOperation, ...]] = ({}, ())
 
     async def resources(self) -> Sequence[Json]:
         """Return the definition of each whose path has no parameters."""
@@ -87,7 +88,7 @@ class ApiResources:
             found = one.pattern.fullmatch(uri)
             if found is None:
                 continue
-            arguments = _typed(one, map(unquote, found.groups()))
+            arguments = _typed_arguments(one, map(unquote, found.groups()))
             if arguments is None:
                 continue
             name = one.operation.spec.name
@@ -105,16 +106,16 @@ class ApiResources:
         return lambda: None
 
     @property
-    def _readable(self) -> tuple[_Readable, ...]:
+    def _readable(self) -> tuple[_ReadableOperation, ...]:
         """The operations, those without variables first."""
         # The toolset replaces its operations as a whole when it reads a document, so their identity is the cache's key.
         operations = self._operations()
-        if operations is not self._known[0]:
-            found = list(filter(None, map(self._read, operations.values())))
-            self._known = operations, tuple(sorted(found, key=lambda one: len(one.arguments)))
-        return self._known[1]
+        if operations is not self._cached[0]:
+            found = list(filter(None, map(self._readable_operation, operations.values())))
+            self._cached = operations, tuple(sorted(found, key=lambda one: len(one.arguments)))
+        return self._cached[1]
 
-    def _read(self, operation: Operation) -> _Readable | None:
+    def _readable_operation(self, operation: Operation) -> _ReadableOperation | None:
         """Return a GET operation that needs only its path as a resource; None for every other."""
         if operation.method != "GET":
             return None
@@ -139,7 +140,7 @@ class ApiResources:
         for variable, literal in zip(variables, literals, strict=True):
             uri += f"{{{variable}}}{literal}"
             pattern += f"([^/?#]+){re.escape(literal)}"
-        return _Readable(operation=operation, uri=uri, pattern=re.compile(pattern), arguments=arguments)
+        return _ReadableOperation(operation=operation, uri=uri, pattern=re.compile(pattern), arguments=arguments)
 
 
 def _simple_path_parameters(operation: Operation) -> dict[str, str] | None:
@@ -164,20 +165,22 @@ def _texts(operation: Operation) -> Json:
     return {"name": spec.name, "title": spec.title, "description": spec.description}
 
 
-def _typed(one: _Readable, texts: Iterable[str]) -> Json | None:
-    """Return the arguments for the texts of a URI, as numbers if texts do not fit; None if neither fits."""
-    arguments: Json = dict(zip(one.arguments, texts, strict=True))
-    fits = one.operation.arguments.is_valid
-    if fits(arguments):
+def _typed_arguments(readable: _ReadableOperation, texts: Iterable[str]) -> Json | None:
+    """Return the arguments that the texts in a URI stand for, or None if they do not fit the schema.
+
+    A URI has texts only. If they do not fit, those whose type is not a string are read as JSON: `7` is a number then.
+    """
+    operation = readable.operation
+    arguments: Json = dict(zip(readable.arguments, texts, strict=True))
+    if operation.arguments.is_valid(arguments):
         return arguments
-    properties = one.operation.spec.input_schema.get("properties", {})
+    properties = operation.spec.input_schema.get("properties", {})
     for name, text in arguments.items():
-        if properties.get(name, {}).get("type") != "string":
-            try:
-                arguments[name] = json.loads(text)
-            except ValueError:
-                continue
-    if fits(arguments):
+        if properties.get(name, {}).get("type") == "string":
+            continue
+        with suppress(ValueError):
+            arguments[name] = json.loads(text)
+    if operation.arguments.is_valid(arguments):
         return arguments
     return None
 

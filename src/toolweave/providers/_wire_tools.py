@@ -118,7 +118,7 @@ class WireTools:
 
 
 @dataclass(frozen=True, slots=True)
-class _Prepared:
+class _PreparedTool:
     """A tool that is ready for a request, or the reason for which it is not; `note` is one more change."""
 
     spec: ToolSpec
@@ -138,7 +138,7 @@ class _Prepared:
 
 
 @dataclass(slots=True)
-class _Written:
+class _WrittenTools:
     """The definitions of a request, and the facts about each by its exposed name."""
 
     definitions: list[JsonObject] = field(default_factory=list[JsonObject])
@@ -148,7 +148,7 @@ class _Written:
     renamed: dict[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
     strict: set[str] = field(default_factory=set[str])
 
-    def add(self, prepared: _Prepared, lowered: LoweredSchema, definition: JsonObject) -> None:
+    def add(self, prepared: _PreparedTool, lowered: LoweredSchema, definition: JsonObject) -> None:
         """Add one tool."""
         name = prepared.spec.name
         self.definitions.append(definition)
@@ -195,7 +195,7 @@ class ToolWriter:
         self._form = form
         self._any_api = any_api
         self._lists: list[tuple[Sequence[ToolSpec], tuple[ToolSpec, ...], WireTools]] = []
-        self._tools: dict[tuple[int, bool], _Prepared] = {}
+        self._tools: dict[tuple[int, bool], _PreparedTool] = {}
 
     @property
     def max_description(self) -> int | None:
@@ -235,33 +235,34 @@ class ToolWriter:
         return wire
 
     def _write(self, specs: tuple[ToolSpec, ...]) -> WireTools:
-        prepared = list(self._numbered(self._bounded(specs)))
+        """Write tools in the form of the API; a tool that the API cannot have is left out, with a warning."""
         quarantined: dict[str, str] = {}
-        kept: list[tuple[_Prepared, LoweredSchema]] = []
-        for one in prepared:
-            if one.lowered is None:
-                quarantined[one.spec.name] = one.reason
-                _log.warning("tool %r is not offered to the model: %s", one.spec.name, printable(one.reason))
+        offered: list[tuple[_PreparedTool, LoweredSchema]] = []
+        for tool in self._with_max_tools(self._with_strict_bounds(specs)):
+            if tool.lowered is None:
+                quarantined[tool.spec.name] = tool.reason
+                _log.warning("tool %r is not offered to the model: %s", tool.spec.name, printable(tool.reason))
             else:
-                kept.append((one, one.lowered))
-        names = NameMap(one.spec for one, _ in kept)
-        made = _Written()
-        for one, lowered in kept:
-            made.add(one, lowered, self._definition(names.wire_names[one.spec.name], one, lowered))
+                offered.append((tool, tool.lowered))
+        names = NameMap(tool.spec for tool, _ in offered)
+        written = _WrittenTools()
+        for tool, lowered in offered:
+            wire_name = names.wire_names[tool.spec.name]
+            written.add(tool, lowered, self._definition(wire_name, tool, lowered))
         return WireTools(
             names=names,
-            definitions=tuple(made.definitions),
+            definitions=tuple(written.definitions),
             # Encoded once, because every step of a run sends the same tools.
-            encoded=tuple(msgspec.Raw(encode(one)) for one in made.definitions),
+            encoded=tuple(msgspec.Raw(encode(definition)) for definition in written.definitions),
             quarantined=quarantined,
-            changes=made.changes,
-            losses=made.losses,
-            filled=made.filled,
-            strict=frozenset(made.strict),
-            renamed=made.renamed,
+            changes=written.changes,
+            losses=written.losses,
+            filled=written.filled,
+            strict=frozenset(written.strict),
+            renamed=written.renamed,
         )
 
-    def _bounded(self, specs: Iterable[ToolSpec]) -> Iterator[_Prepared]:
+    def _with_strict_bounds(self, specs: Iterable[ToolSpec]) -> Iterator[_PreparedTool]:
         """Yield the tools, strict ones as long as the bounds of one request on all of them allow it."""
         if self._strict is None:
             bounds = None
@@ -278,20 +279,21 @@ class ToolWriter:
                     one = replace(self._prepared(spec, strict=False), note=f"not strict: {reason}")
             yield one
 
-    def _numbered(self, prepared: Iterable[_Prepared]) -> Iterator[_Prepared]:
-        """Yield the tools; those beyond the most of a request are left out."""
+    def _with_max_tools(self, prepared: Iterable[_PreparedTool]) -> Iterator[_PreparedTool]:
+        """Yield the tools; those beyond the maximum of a request cannot be offered."""
         number = 0
-        for one in prepared:
-            if one.lowered is None:
-                yield one
+        for tool in prepared:
+            if tool.lowered is None:
+                yield tool
                 continue
             number += 1
-            if self.max_tools is not None and number > self.max_tools:
+            if self.max_tools is None or number <= self.max_tools:
+                yield tool
+            else:
                 reason = f"a request takes {self.max_tools} tools, and this is number {number}; filter or defer some"
-                one = _Prepared(one.spec, "", None, reason)
-            yield one
+                yield _PreparedTool(tool.spec, "", None, reason)
 
-    def _prepared(self, spec: ToolSpec, *, strict: bool) -> _Prepared:
+    def _prepared(self, spec: ToolSpec, *, strict: bool) -> _PreparedTool:
         known = self._tools.get((id(spec), strict))
         # The id of a definition that is gone may be that of another one now.
         if known is None or known.spec is not spec:
@@ -300,10 +302,10 @@ class ToolWriter:
             known = self._tools[id(spec), strict] = self._lowered(spec, self._strict if strict else None)
         return known
 
-    def _lowered(self, spec: ToolSpec, strict: SchemaProfile | None) -> _Prepared:
+    def _lowered(self, spec: ToolSpec, strict: SchemaProfile | None) -> _PreparedTool:
         refusal = self.refused.of(spec)
         if refusal.offer is OfferedForm.LEFT_OUT:
-            return _Prepared(spec, "", None, f"the API refuses it: {refusal.reason}")
+            return _PreparedTool(spec, "", None, f"the API refuses it: {refusal.reason}")
         if refusal.offer is OfferedForm.WHOLE:
             note = ""
         else:
@@ -318,16 +320,16 @@ class ToolWriter:
         try:
             return replace(_prepare(spec, lower(spec.input_schema, self._profile, any_api=self._any_api)), note=note)
         except SchemaError as exc:
-            return _Prepared(spec, "", None, str(exc))
+            return _PreparedTool(spec, "", None, str(exc))
 
-    def _simplified(self, spec: ToolSpec, note: str) -> _Prepared:
+    def _simplified(self, spec: ToolSpec, note: str) -> _PreparedTool:
         try:
             prepared = _prepare(spec, simplified(spec.input_schema))
             return replace(prepared, note=note, max_description=_MAX_SIMPLE_DESCRIPTION)
         except SchemaError as exc:
-            return _Prepared(spec, "", None, str(exc))
+            return _PreparedTool(spec, "", None, str(exc))
 
-    def _definition(self, wire: str, one: _Prepared, lowered: LoweredSchema) -> JsonObject:
+    def _definition(self, wire: str, one: _PreparedTool, lowered: LoweredSchema) -> JsonObject:
         description = one.description
         schema = lowered.schema
         most = _least(self.max_description, one.max_description)
@@ -348,12 +350,12 @@ def _least(first: int | None, second: int | None) -> int | None:
     return min(known, default=None)
 
 
-def _prepare(spec: ToolSpec, lowered: LoweredSchema, *, strict: bool = False) -> _Prepared:
+def _prepare(spec: ToolSpec, lowered: LoweredSchema, *, strict: bool = False) -> _PreparedTool:
     schema = shown_schema(lowered.schema)
     if schema is not lowered.schema:
         lowered = replace(lowered, schema=schema)
     description = "\n".join(filter(None, (spec.description, lowered.description)))
-    return _Prepared(spec, shown_text(description), lowered, strict=strict)
+    return _PreparedTool(spec, shown_text(description), lowered, strict=strict)
 
 
 def _exceeded(wanted: tuple[int, ...], bounds: RequestBounds) -> str | None:

@@ -225,7 +225,7 @@ class NameMap:
         repeated = [name for name in times if times[name] > 1]
         if repeated:
             raise ValueError(f"exposed names must be unique, {sorted(repeated)} are not; use `combined` or a prefix")
-        self.wire_names: Mapping[str, str] = MappingProxyType(_assign(names))
+        self.wire_names: Mapping[str, str] = MappingProxyType(_assign_wire_names(names))
         self._exposed = {wire: exposed for exposed, wire in self.wire_names.items()}
 
     def wire(self, exposed: str) -> str:
@@ -261,29 +261,34 @@ def _tool_name(tool: ToolSpec | ToolName) -> ToolName:
     return ToolName(tool.server, tool.original_name, tool.name)
 
 
-def _assign(names: set[ToolName]) -> dict[str, str]:
-    candidates = {name: _sanitized(name.exposed) for name in names}
-    wanted = Counter(candidates.values())
-    kept: dict[ToolName, str] = {}
-    for name, legal in candidates.items():
-        # A name that is legal as it is wins over those that only become it.
-        is_unique = legal == name.exposed or wanted[legal] == 1
-        if is_unique and len(legal) <= MAX_WIRE_NAME:
-            kept[name] = legal
-    pending = names - kept.keys()
+def _assign_wire_names(names: set[ToolName]) -> dict[str, str]:
+    """Return the wire name of each exposed name, sorted by exposed name.
+
+    If a sanitized name is too long, or several tools have it, digits of a hash of the tool's identity are appended. The
+    result does not depend on an order: in each round, a name that several tools claim goes to no tool. A second round,
+    with more digits, is needed only if a name with its digits is the whole name of another tool.
+    """
+    sanitized = {name: _sanitized(name.exposed) for name in names}
+    claims = Counter(sanitized.values())
+    assigned: dict[ToolName, str] = {}
+    for name, wire in sanitized.items():
+        # A name that is legal as it is wins over names that became the same when they were sanitized.
+        is_unique = wire == name.exposed or claims[wire] == 1
+        if is_unique and len(wire) <= MAX_WIRE_NAME:
+            assigned[name] = wire
+    pending = names - assigned.keys()
     digits = 8
     while pending:
-        # A second time only when eight digits are some other tool's whole name.
-        taken = set(kept.values())
-        suffixed = {name: _with_digest(candidates[name], name, digits) for name in pending}
-        wanted = Counter(suffixed.values())
+        used = set(assigned.values())
+        suffixed = {name: _with_digest(sanitized[name], name, digits) for name in pending}
+        claims = Counter(suffixed.values())
         for name, wire in suffixed.items():
-            is_unique = wanted[wire] == 1 and wire not in taken
+            is_unique = claims[wire] == 1 and wire not in used
             if is_unique:
-                kept[name] = wire
-        pending -= kept.keys()
+                assigned[name] = wire
+        pending -= assigned.keys()
         digits += 6
-    return {name.exposed: kept[name] for name in sorted(kept, key=lambda name: name.exposed)}
+    return {name.exposed: assigned[name] for name in sorted(assigned, key=lambda name: name.exposed)}
 
 
 def _sanitized(name: str) -> str:

@@ -182,6 +182,21 @@ class GatewayAdmin:
         server: str | None = None,
         accepted: Collection[int] = (200, 201, 204),
     ) -> bytes:
+        """Send a request to the admin API and return the body of its response.
+
+        Args:
+            method: The HTTP method.
+            path: The path behind that of the API.
+            body: JSON text, or nothing.
+            server: The server that the request is about, for the error if the gateway cannot reach it.
+            accepted: The statuses of a success.
+
+        Raises:
+            AuthRequiredError: The gateway refuses the token.
+            ConfigError: The gateway refuses the request.
+            ConnectError: The gateway cannot be reached, or has no admin API at this address.
+            ServerError: The gateway cannot reach the server.
+        """
         headers = {**self._headers, "content-type": "application/json"}
         try:
             with anyio.fail_after(_START_SECONDS):

@@ -107,7 +107,7 @@ class FaultServer:
         """Send one message."""
         self.write(self.encode(message))
 
-    def answer(self, message: Json, result: Any) -> None:  # anything, also what no result may be
+    def answer(self, message: Json, result: Any) -> None:  # any JSON value: invalid results are a fault
         """Send a result for a request as it is; a modern request gets the modern members first."""
         meta = members(members(message.get("params")).get("_meta"))
         if isinstance(result, dict) and f"{PREFIX}protocolVersion" in meta:
@@ -125,30 +125,29 @@ class FaultServer:
         arrived.wait(5)
         return self.received.get(request_id)
 
-    def add_tools(self, *definitions: Any) -> None:  # anything, also what no tool may be
-        """List these after the healthy tools, as they are; those with a name can be called."""
+    def add_tools(self, *definitions: Any) -> None:  # any JSON value: invalid definitions are the purpose
+        """Add definitions at the end of `tools/list`, exactly as given; a tool that has a name can be called."""
 
-        def function(call: PeerCall) -> Json:
+        def answer_call(call: PeerCall) -> Json:
             return text_result("called")
 
-        extra = list(definitions)
-        for definition in extra:
+        for definition in definitions:
             name = members(definition).get("name")
             if isinstance(name, str):
-                self.peer.tools.setdefault(name, ({"inputSchema": {"type": "object"}}, function))
-        names = [name for name in self.peer.tools if name in ("echo", "add")]
+                self.peer.tools.setdefault(name, ({"inputSchema": {"type": "object"}}, answer_call))
 
-        def listing(message: Json, answer: Json) -> bytes | None:
+        # The peer would list the added tools by its own definitions: only the healthy ones of its list are kept.
+        def rewrite_list(message: Json, answer: Json) -> bytes | None:
             if message.get("method") != "tools/list" or "result" not in answer:
                 return None
-            healthy = [tool for tool in answer["result"]["tools"] if tool["name"] in names]
-            return self.encode({**answer, "result": {**answer["result"], "tools": [*healthy, *extra]}})
+            healthy = [tool for tool in answer["result"]["tools"] if tool["name"] in ("echo", "add")]
+            return self.encode({**answer, "result": {**answer["result"], "tools": [*healthy, *definitions]}})
 
-        self.rewrite = listing
+        self.rewrite = rewrite_list
 
     # -- for transports ---------------------------------------------------------------------
 
-    def took(self, message: Json) -> bool:
+    def handle(self, message: Json) -> bool:
         """Let the mode handle a message; return False when it is to be answered as usual."""
         if "method" not in message:
             self.received[message.get("id")] = message
@@ -161,7 +160,7 @@ class FaultServer:
         self.quota.give_back()
         return False
 
-    def rewritten(self, message: Json, answer: Json) -> bytes | None:
+    def rewrite_answer(self, message: Json, answer: Json) -> bytes | None:
         """Return the lines that the mode sends instead of an answer; None when it leaves that alone."""
         if self.rewrite is None or not self.quota.take():
             return None

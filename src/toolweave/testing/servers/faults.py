@@ -36,11 +36,11 @@ class StdioFault(StdioServer):
 
     def respond(self, message: Json) -> None:
         """Handle one message, in the way of the mode."""
-        if self.fault.took(message):
+        if self.fault.handle(message):
             return
         answer = self.peer.handle(message, self.session, self.send)
         if answer is not None:
-            data = self.fault.rewritten(message, answer)
+            data = self.fault.rewrite_answer(message, answer)
             self.write(self.encode(answer) if data is None else data)
 
 

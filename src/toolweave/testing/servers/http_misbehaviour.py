@@ -57,7 +57,7 @@ class Misbehaviour:
             return True
         if self.messages is not None and message:
             self.lines.clear()
-            if self.messages.took(message):
+            if self.messages.handle(message):
                 await self.say(exchange, b"".join(self.lines), {})
                 return True
         if self.exchange is None or not self.is_turn(exchange, message) or not self.quota.take():
@@ -81,7 +81,7 @@ class Misbehaviour:
     async def rewrote(self, exchange: Exchange, message: Json, answer: Json, headers: dict[str, str]) -> bool:
         """Send something else instead of an answer, if the mode rewrites answers."""
         if self.messages is not None:
-            data = self.messages.rewritten(message, answer)
+            data = self.messages.rewrite_answer(message, answer)
         else:
             data = None
         if data is None:
