@@ -56,7 +56,7 @@ class Identity:
         subject: The user, unique for the issuer; None for the client itself.
         issuer: The issuer of the token.
         scopes: The scopes of the token.
-        expires_at: The end of its validity, in seconds since the epoch; None for never.
+        expires_at: When it is no longer accepted, in seconds since the epoch, a leeway included; None for never.
         key_thumbprint: The thumbprint (RFC 7638) of the key that the token is bound to, its `cnf.jkt`; the request must
             prove that it has that key (RFC 9449). None for a bearer token.
         claims: All verified claims of the token, or the answer of the issuer's introspection; empty where a function of

@@ -102,6 +102,32 @@ async def test_the_streams_of_a_revoked_key_end_at_all_replicas_within_a_second(
     assert stays == [True] * 6
 
 
+async def test_the_streams_of_a_key_end_at_all_replicas_within_a_second_of_its_date(
+    tmp_path: Path, redis_url: str
+) -> None:
+    with fleet_of(tmp_path, redis_url) as fleet:
+        end = int(time.time()) + 8
+        fleet.configure(keys={"leaving": {"key": API_KEYS["leaving"], "expires_at": end}})
+        for number in range(3):
+            assert replica(fleet, number).admin("POST", "/reload", {}).status == 200
+        async with AsyncExitStack() as stack:
+            opened = {
+                (name, number, era): await stack.enter_async_context(listening(url, era, API_KEYS[name]))
+                for name in API_KEYS
+                for number, url in enumerate(fleet.urls)
+                for era in ERAS
+            }
+            early = time.time() < end
+            ended = [await ends(stream, 20) for place, stream in opened.items() if place[0] == "leaving"]
+            late = time.time() - end
+            stays = [not await ends(stream, 0.1) for place, stream in opened.items() if place[0] == "steady"]
+
+    assert early
+    assert ended == [True] * 6
+    assert late < BOUND_SECONDS
+    assert stays == [True] * 6
+
+
 async def test_a_replica_that_starts_later_refuses_a_revoked_key_and_accepts_another_of_the_same_client(
     tmp_path: Path, redis_url: str
 ) -> None:

@@ -23,7 +23,6 @@ from toolweave.tools.option_checks import MAPPING, TEXT, check_kinds, check_numb
 
 _MIN_LENGTH = 16
 _DIGEST = re.compile(r"[0-9a-f]{64}")
-_NOBODY = Identity(client_id="")
 _KINDS = {
     "name": TEXT,
     "key": SECRET_TEXT.or_none,
@@ -131,7 +130,7 @@ class ApiKeys:
         self._accept()
 
     def on_end(self, listener: Callable[[str], object]) -> Callable[[], None]:
-        """Call a function with the principal of each key that is not accepted any more; return one that ends that.
+        """Call a function with the principal of each key that was removed or changed; return one that ends that.
 
         It is called in the thread that refuses or replaces keys. A key that expires is not reported.
         """
@@ -159,14 +158,16 @@ class ApiKeys:
         self._accept()
 
     def _accept(self) -> None:
-        """Find keys among those that are not refused, and report those that are found no more."""
+        """Find keys among those that are not refused, and report those that are not found or have changed."""
         before = self._known
         # Made once for each change, so that finding a key costs one look however many are refused.
         self._known = {digest: identity for digest, identity in self._all.items() if digest not in self._refused}
         ended: set[str] = set()
         for digest, identity in before.items():
-            # a key may also have been given to another client
-            if self._known.get(digest, _NOBODY).principal != identity.principal:
+            # A key may have been given to another client, or have another end or other scopes. What was opened with it
+            # would keep the old ones.
+            now = self._known.get(digest)
+            if now is None or (now, now.claims) != (identity, identity.claims):
                 ended.add(identity.principal)
         for principal in ended:
             for listener in tuple(self._on_end):

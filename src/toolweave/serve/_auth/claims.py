@@ -61,6 +61,12 @@ class ExpectedClaims(Value, frozen=True):
         self._check_audience(claims)
         self._check_times(claims, now)
 
+    def end_of(self, claims: JsonObject) -> int | None:
+        """Return when checked claims are no longer accepted, in seconds since the epoch; None for never."""
+        if claims.get("exp") is None:
+            return None
+        return math.floor(float(claims["exp"]) + self.leeway_seconds)
+
     def _check_audience(self, claims: JsonObject) -> None:
         # Providers without audiences name the client instead (Cognito). A token that has an audience is judged by it:
         # the list of clients must not open the endpoint to tokens for another resource.

@@ -10,7 +10,6 @@ An answer is cached for half a minute at most, so a revoked token is refused tha
 from __future__ import annotations
 
 import logging
-import math
 import time
 from base64 import b64encode
 from collections import OrderedDict
@@ -224,10 +223,7 @@ class _Introspector:
             if not is_time(known.get(name)):
                 known.pop(name, None)
         self._expected.check(known, self._asked.issuer, now=time.time())
-        end = None
-        if "exp" in known:
-            end = math.floor(float(known["exp"]))
-        return identity_of_claims({"iss": self._asked.issuer, **claims}, expires_at=end)
+        return identity_of_claims({"iss": self._asked.issuer, **claims}, expires_at=self._expected.end_of(known))
 
     def _remember(self, key: bytes, found: Identity | str) -> None:
         left = self._seconds

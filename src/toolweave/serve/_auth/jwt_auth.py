@@ -207,7 +207,7 @@ class _JwtVerifier:
         check_names(claims)
         if _kind(header) != "at+jwt":
             check_kind(claims)
-        return identity_of_claims(claims)
+        return identity_of_claims(claims, expires_at=self._expected.end_of(claims))
 
     def _check_header(self, header: JsonObject) -> None:
         """Check the header of a token, before the keys of its issuer are fetched."""

@@ -10,11 +10,14 @@ A caller is a name: see `callers.py`. Independent of MCP and of HTTP.
 
 from __future__ import annotations
 
+import asyncio
 import math
+import time
 from collections.abc import Iterator
 
 import msgspec
 
+from toolweave.serve._auth.middleware import identity_of
 from toolweave.serve._http.asgi import ADDRESS, App, Cancels, Receive, Scope, Send, respond
 from toolweave.serve._http.callers import Callers
 
@@ -22,6 +25,7 @@ PLACE = "toolweave.place"
 """The key in the scope of a request of its `Place`."""
 RETRY_SECONDS = 1
 """The `Retry-After` of a refusal, in seconds."""
+_MAX_TIMER_SECONDS = 30.0
 
 
 class ShareFigures(msgspec.Struct, eq=False):
@@ -97,33 +101,61 @@ class Place:
         number: Its number among all places that were ever taken.
     """
 
-    __slots__ = ("_requests", "caller", "number", "stream")
+    __slots__ = ("_end", "_requests", "_timer", "caller", "number", "stream")
 
     def __init__(self, requests: RunningRequests, caller: str, number: int) -> None:
         self._requests: RunningRequests | None = requests
         self.caller: str = caller
         self.number: int = number
         self.stream: Cancels | None = None
+        self._end = math.inf
+        self._timer: asyncio.TimerHandle | None = None
 
-    def become_stream(self, stream: Cancels) -> None:
-        """Note that the request is a stream of notifications, which may be ended for another caller."""
+    def become_stream(self, stream: Cancels, end: float = math.inf) -> None:
+        """Note that the request is a stream of notifications, which may be ended for another caller.
+
+        Args:
+            stream: The stream.
+            end: When the credential of the caller expires, and the stream with it, in seconds since the epoch.
+        """
         if self._requests is not None:
             self.stream = stream
             self._requests.add_stream(self)
+            if end < math.inf:
+                self._end = end
+                self._end_in_time(stream)
 
     def leave(self) -> None:
         """Return the place; does nothing when it was taken away."""
         requests = self._requests
         if requests is not None:
             self._requests = None
+            if self._timer is not None:
+                self._timer.cancel()
             requests.release(self)
+
+    def _end_in_time(self, stream: Cancels) -> None:
+        """End a stream with its credential."""
+        left = self._end - time.time()
+        if left <= 0:
+            stream.cancel()
+            return
+        # A timer runs by the loop's clock, which does not follow when the time of the machine is set, nor while the
+        # machine sleeps. So the time is read again now and then.
+        seconds = min(left, _MAX_TIMER_SECONDS)
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._end_in_time, stream)
 
 
 def note_stream(scope: Scope, stream: Cancels) -> None:
-    """Note that a request is a stream of notifications, which may be ended for another caller."""
+    """Note that a request is a stream of notifications, which ends with its credential or for another caller."""
     place: Place | None = scope.get(PLACE)
-    if place is not None:
+    if place is None:
+        return
+    identity = identity_of(scope)
+    if identity is None or identity.expires_at is None:
         place.become_stream(stream)
+    else:
+        place.become_stream(stream, identity.expires_at)
 
 
 class RunningRequests:
