@@ -15,6 +15,11 @@ MASK = "***"
 """The text shown instead of a secret."""
 MIN_SECRET_LENGTH = 4
 """A shorter value that is found in a foreign text is more likely a coincidence than a leak."""
+SERVICE_PREFIX = (
+    r"(?<![A-Za-z0-9])(?:gh[oprsu]_\w+|github_pat_\w+|glpat-[\w-]+|xox[a-z]-[\w-]+|sk-(?=[\w-]*[A-Z0-9])[\w-]{6,}"
+    r"|A[KS]IA[A-Z0-9]{8,}|eyJ[\w-]{8,}(?:\.[\w-]*)*)"
+)
+"""A pattern of the tokens that begin like those of a known service."""
 
 _MIN_ENCODED_LENGTH = 6
 """Fewer bytes leave too few characters of base64 to recognize a value inside a longer one."""
@@ -42,6 +47,11 @@ def mask_values(text: str, values: Iterable[str]) -> str:
 def mask_foreign(text: str, values: Iterable[str]) -> str:
     """Return a text that others wrote with the values replaced that are long enough to be no coincidence."""
     return mask_values(text, (value for value in values if len(value) >= MIN_SECRET_LENGTH))
+
+
+def mask_tokens(text: str) -> str:
+    """Return a text with the tokens masked that begin like those of a known service, such as `ghp_X`."""
+    return re.sub(SERVICE_PREFIX, MASK, text)
 
 
 def mask_json(value: Any, redact: Callable[[str], str], shown: Callable[[object], Any] = lambda other: other) -> Any:

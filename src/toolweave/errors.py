@@ -34,7 +34,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, cast
 
-from toolweave._masking import mask_json
+from toolweave._masking import mask_json, mask_tokens
 from toolweave._text import printable, shortened
 
 __all__ = [
@@ -122,7 +122,7 @@ class ConfigError(ToolweaveError, ValueError):
     """A config file or one server entry in it is wrong.
 
     Attributes:
-        message: The text without the place.
+        message: The text without the place. Tokens that begin like those of a known service are masked.
         server: The entry's name, or None when the whole file is at fault.
         field: The key at fault, dotted (`"auth.token"`), or None.
         path: The file, or None for a value given in code.
@@ -141,7 +141,10 @@ class ConfigError(ToolweaveError, ValueError):
         where = path or ""
         if line is not None:
             where = f"{where or 'config'}:{line}"
-        parts = [where, f"server {server!r}" if server is not None else "", message]
+        # A token that stands where a name belongs is quoted like a name, and no config knows that it is one.
+        message = mask_tokens(message)
+        named = "" if server is None else mask_tokens(f"server {server!r}")
+        parts = [where, named, message]
         super().__init__(": ".join(part for part in parts if part))
         self.message = message
         self.server = server

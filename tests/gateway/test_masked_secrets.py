@@ -131,6 +131,10 @@ async def test_a_secret_that_a_server_repeats_is_nowhere_in_what_a_gateway_keeps
                 for page in ("tasks", "calls", "servers", "servers/up", "config"):
                     sinks[page] = (await anyio.to_thread.run_sync(browser.get, f"/ui/{page}")).html
                 sinks["metrics"] = (await exchange(f"{base}/metrics", "GET")).body.decode()
+                for path in ("status", "servers", "keys"):
+                    owner = {"authorization": f"Bearer {ADMIN}"}
+                    answer = await exchange(f"{base}/admin/{path}", "GET", headers=owner)
+                    sinks[f"admin {path}"] = answer.body.decode()
             sinks |= {
                 "answers": repr(answers),
                 "calls kept": repr(manager.recent_calls.newest_first),

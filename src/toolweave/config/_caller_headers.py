@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from toolweave._json_types import JsonObject
-from toolweave.config.validation import HEADER_NAME, check_text, is_name
+from toolweave.config.validation import HEADER_NAME, check_text, is_name, shown_name
 from toolweave.errors import ConfigError
 
 _CREDENTIALS = frozenset(
@@ -54,7 +54,7 @@ def _check_names(names: Iterable[str], field: str) -> None:
     seen: set[str] = set()
     for name in names:
         if not is_name(name, HEADER_NAME):
-            raise ConfigError(f"{field!r} has a name that no HTTP header can have: {name!r}", field=field)
+            raise ConfigError(f"{field!r} has a name that no HTTP header can have: {shown_name(name)}", field=field)
         reason = _refused(name.lower())
         if reason:
             raise ConfigError(f"{field!r} has {name!r}, which {reason}", field=field)

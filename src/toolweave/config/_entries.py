@@ -12,6 +12,7 @@ from collections.abc import Callable
 import msgspec
 
 from toolweave._json_types import Json, JsonObject, array_or_empty, as_array, as_object, as_sequence, object_or_empty
+from toolweave._masking import mask_tokens
 from toolweave._value import Value
 from toolweave.config._api_entry import as_program
 from toolweave.config._auth import Auth
@@ -239,7 +240,7 @@ def _keep_unknown(flat: _FlatEntry, word: str, key: str, value: object, within: 
     elif word in _NOT_DONE:
         flat.notes.append(f"{key!r} {_NOT_DONE[word]}")
     elif within != "connection" or meant:  # a custom transport may have its own keys in `connection`
-        flat.notes.append(f"unknown key {key!r}{hint}; kept in 'options'")
+        flat.notes.append(mask_tokens(f"unknown key {key!r}{hint}; kept in 'options'"))
 
 
 def _check_misspelt(flat: _FlatEntry, arguments: JsonObject) -> None:

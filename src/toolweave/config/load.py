@@ -12,6 +12,7 @@ from itertools import count
 from pathlib import Path, PurePath
 
 from toolweave._json_types import JsonObject, array_or_empty, as_object, object_or_empty
+from toolweave._masking import mask_tokens
 from toolweave._value import Value
 from toolweave.config._coerce import named, server_config
 from toolweave.config._denied_tools import DeniedTools, rules_of_claude, rules_of_opencode
@@ -240,7 +241,7 @@ class _ConfigLoader:
         where = ""
         if self._document.path:
             where = f"{self._document.path}: "
-        shown = [repr(key) for key in keys[:_MAX_UNKNOWN]]
+        shown = [mask_tokens(repr(key)) for key in keys[:_MAX_UNKNOWN]]
         if len(keys) > _MAX_UNKNOWN:
             shown.append(f"{len(keys) - _MAX_UNKNOWN} more")
         noun = "keys"

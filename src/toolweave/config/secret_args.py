@@ -18,7 +18,7 @@ import msgspec
 
 from toolweave._json import decode_json
 from toolweave._json_types import Json, JsonObject, as_object, as_sequence
-from toolweave._masking import MASK, mask_values
+from toolweave._masking import MASK, SERVICE_PREFIX, mask_values
 from toolweave.config._secret import Secret, looks_secret
 
 __all__ = ["Hide", "mask_args", "mask_options", "mask_url", "secrets_in", "secrets_in_options", "without_user_info"]
@@ -27,10 +27,6 @@ _URL = r"[A-Za-z][A-Za-z0-9+.-]*://"
 _USER_INFO = r"(?<=://)[^/\s@]*@"
 _USER_AT_HOST = r"^(?!(?:npm|jsr|github|gitlab|git|file|pypi):)[^\s:@/]+:(?!\d+/)[^@\s]+@(?!sha256:)"
 """`user:password@host`, but not packages (`npm:name@1.0`) and images (`host:5000/name@...`, `name:tag@sha256:...`)."""
-_KNOWN_PREFIX = (
-    r"(?<![A-Za-z0-9])(?:gh[oprsu]_\w+|github_pat_\w+|glpat-[\w-]+|xox[a-z]-[\w-]+|sk-(?=[\w-]*[A-Z0-9])[\w-]{6,}"
-    r"|A[KS]IA[A-Z0-9]{8,}|eyJ[\w-]{8,}(?:\.[\w-]*)*)"
-)
 _PORT_OR_PATH = r"(?s)(?:[\d.]+:)*\d+(?:-\d+)?(?::\d+(?:-\d+)?)?(?:/(?:tcp|udp))?|[~.]|.*[/\\].*|@.*"
 """A number, a port or ports of a container, a path, a scoped package."""
 _FLAG = r"(?s)(--?[A-Za-z][\w.-]*)(=?)(.*)"
@@ -174,7 +170,7 @@ def _mask_argument(arg: str, hide: Hide, depth: int) -> str:
         return layers
     arg = re.sub(_USER_INFO, lambda found: f"{hide(found[0][:-1])}@", arg)
     arg = re.sub(_USER_AT_HOST, lambda found: f"{hide(found[0][:-1])}@", arg)
-    return re.sub(_KNOWN_PREFIX, lambda found: hide(found[0]), arg)
+    return re.sub(SERVICE_PREFIX, lambda found: hide(found[0]), arg)
 
 
 def _may_be_password(value: str, before: Sequence[str]) -> bool:
@@ -202,7 +198,7 @@ def _mask_url(url: str, hide: Hide, depth: int) -> str:
     if "@" in netloc:
         info, _, host = netloc.rpartition("@")
         netloc = f"{hide(info)}@{host}"
-    path = re.sub(_KNOWN_PREFIX, lambda found: hide(found[0]), parts.path)
+    path = re.sub(SERVICE_PREFIX, lambda found: hide(found[0]), parts.path)
     shown = (netloc, path, query, fragment)
     if shown == (parts.netloc, parts.path, parts.query, parts.fragment):
         return url

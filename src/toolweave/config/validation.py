@@ -14,6 +14,7 @@ from typing import Any, TypeAlias, cast
 from urllib.parse import urlsplit
 
 from toolweave._json_types import JsonObject, as_number, as_object, as_sequence
+from toolweave._masking import MASK
 from toolweave.config._secret import Secret, reveal, wrap
 from toolweave.config.secret_args import mask_url
 from toolweave.errors import ConfigError
@@ -156,7 +157,9 @@ def check_env(value: object, field: str = "env") -> dict[str, Secret]:
     out: dict[str, Secret] = {}
     for name, item in check_object(value, field, members="of strings").items():
         if not is_name(name, _ENV_NAME):
-            raise ConfigError(f"{field!r} has a name that no environment variable can have: {name!r}", field=field)
+            raise ConfigError(
+                f"{field!r} has a name that no environment variable can have: {shown_name(name)}", field=field
+            )
         out[name] = wrap(check_text(item, f"{field}.{name}"))
     return out
 
@@ -166,9 +169,14 @@ def check_headers(value: object, field: str = "headers") -> dict[str, Secret]:
     out: dict[str, Secret] = {}
     for name, item in check_object(value, field, members="of strings").items():
         if not is_name(name, HEADER_NAME):
-            raise ConfigError(f"{field!r} has a name that no HTTP header can have: {name!r}", field=field)
+            raise ConfigError(f"{field!r} has a name that no HTTP header can have: {shown_name(name)}", field=field)
         out[name] = wrap(check_text(item, f"{field}.{name}", controls=False))
     return out
+
+
+def shown_name(name: object) -> str:
+    """Return a name that cannot be right as an error quotes it, without the value that it may have: `API_KEY=X`."""
+    return repr(re.sub(r"(?s)([^=:]*(?:=|: ?))(.+)", rf"\1{MASK}", str(name), count=1))
 
 
 def is_name(name: object, pattern: str) -> bool:

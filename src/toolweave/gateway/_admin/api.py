@@ -17,6 +17,7 @@ import anyio
 import msgspec
 
 from toolweave._json import decode_json
+from toolweave._masking import mask_tokens
 from toolweave.errors import ConfigError, ServerError, printable
 from toolweave.serve._http.asgi import Receive, Scope, Send, path_of, read_body, respond
 from toolweave.serve._http.response import respond_json
@@ -99,8 +100,9 @@ class AdminApi:
             status, body = await self._answer(scope["method"], path_of(scope).removeprefix(self._path), receive)
         except _AdminRefusal as refusal:
             status = refusal.status
-            # A text of a server may be in it, which must not control the terminal that shows it.
-            body = {"error": {"code": refusal.code, "message": printable(str(refusal))}}
+            # A text of a server may be in it, which must not control the terminal that shows it; and a name of the
+            # request, which may be a key that was given by mistake.
+            body = {"error": {"code": refusal.code, "message": printable(mask_tokens(str(refusal)))}}
         if status == 204:
             await respond(send, 204)
         else:

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any
 
 from toolweave._json_types import JsonObject
+from toolweave._masking import MASK
 from toolweave.config import Secret
 from toolweave.errors import ConfigError
 from toolweave.serve._option_kinds import SECRET_TEXT
@@ -66,13 +67,22 @@ class ApiKey:
         if (self.key is None) == (not self.sha256):
             raise ConfigError(f"API key {self.name!r} needs 'key' or 'sha256', one of them")
         if self.key is not None and len(self._text) < _MIN_LENGTH:
-            raise ConfigError(f"API key {self.name!r}: a key has {_MIN_LENGTH} characters or more, all of them random")
+            raise ConfigError(
+                f"API key {self._shown_name}: a key has {_MIN_LENGTH} characters or more, all of them random"
+            )
         if self.sha256 and not _DIGEST.fullmatch(self.sha256.lower()):
             raise ConfigError(f"API key {self.name!r}: 'sha256' must be 64 hexadecimal digits")
         try:
             object.__setattr__(self, "scopes", scope_list(self.scopes))
         except ValueError as exc:
             raise ConfigError(f"API key {self.name!r}: {exc}") from None
+
+    @property
+    def _shown_name(self) -> str:
+        """The name for an error about the key. One that could be a key is masked: the two may have been swapped."""
+        if len(self.name) < _MIN_LENGTH:
+            return repr(self.name)
+        return repr(f"{self.name[:4]}{MASK}")
 
     @property
     def _text(self) -> str:

@@ -186,7 +186,8 @@ class Guard:
 
     async def _refuse(self, refused: tuple[int, str], headers: Headers, send: Send) -> None:
         status, reason = refused
-        _log.warning("refused a request with %d: %s (Host %r)", status, reason, headers.get(b"host", b"")[:100])
+        host = headers.get(b"host", b"").rpartition(b"@")[2]  # a password may stand before it, as in a URL
+        _log.warning("refused a request with %d: %s (Host %r)", status, reason, host[:100])
         if status in (413, 431):
             close = [(b"connection", b"close")]
         else:
