@@ -24,6 +24,7 @@ from toolweave.tools.option_checks import MAPPING, TEXT, check_kinds, check_numb
 
 _MIN_LENGTH = 16
 _DIGEST = re.compile(r"[0-9a-f]{64}")
+_NOBODY = Identity(client_id="")
 _KINDS = {
     "name": TEXT,
     "key": SECRET_TEXT.or_none,
@@ -176,8 +177,8 @@ class ApiKeys:
         for digest, identity in before.items():
             # A key may have been given to another client, or have another end or other scopes. What was opened with it
             # would keep the old ones.
-            now = self._known.get(digest)
-            if now is None or (now, now.claims) != (identity, identity.claims):
+            now = self._known.get(digest, _NOBODY)
+            if (now, now.claims) != (identity, identity.claims):
                 ended.add(identity.principal)
         for principal in ended:
             for listener in tuple(self._on_end):
