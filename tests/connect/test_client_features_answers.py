@@ -48,7 +48,7 @@ def scripted(question: Json, answers: list[Json]) -> ChannelServer:
     ("method", "params", "code"),
     [
         ("sampling/createMessage", {}, -32602),
-        ("sampling/createMessage", {"messages": "hello"}, -32602),
+        ("sampling/createMessage", {"messages": 5}, -32602),
         ("elicitation/create", {"mode": "hologram", "message": "?"}, -32602),
         ("elicitation/create", {"mode": "url", "message": "?"}, -32602),
         ("elicitation/create", {"mode": "url", "message": "?", "url": "javascript:alert(1)"}, -32602),

@@ -13,6 +13,7 @@ import math
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from typing import Any, ClassVar, Protocol
 
 import anyio
@@ -33,6 +34,7 @@ from toolweave.connect._wire.posted import PostsCalls
 from toolweave.errors import ProtocolError, ServerError, printable
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INVALID_REQUEST
+from toolweave.protocol.lenient_notifications import readable_log, readable_progress
 from toolweave.protocol.logs import log_message
 from toolweave.protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCOL_VERSION
 from toolweave.tools import CallQuestions, Progress
@@ -139,7 +141,9 @@ class ClientHandlers:
         if budget is None:
             budget = QuestionBudget(server)
         if stand_in is None:
-            self.asked: ForwardingHandler | ServerRequestHandler = ServerRequestHandler(callbacks, server, budget)
+            self.asked: ForwardingHandler | ServerRequestHandler = ServerRequestHandler(
+                callbacks, server, budget, self._note
+            )
         else:
             self.asked = ForwardingHandler(stand_in.answer, server, budget)
         self.on_gap: Callable[[], None] = lambda: None
@@ -267,15 +271,25 @@ class ClientHandlers:
             _log.warning("server %r: %s", self._server, text)
         self.trouble(text)
 
-    def notification(self, method: str, params: JsonObject, listener: OnNotification | None = None) -> None:
+    def notification(
+        self, method: str, params: JsonObject, listener: OnNotification | None = None, *, repaired: str = ""
+    ) -> None:
         """Handle one notification; an exception is logged and goes no further.
 
-        `listener` is that of the request on whose stream it came; progress is matched by its token.
+        Args:
+            method: Its method.
+            params: Its parameters.
+            listener: That of the request on whose stream it came; progress is matched by its token.
+            repaired: The repair of its text.
         """
         try:
+            if repaired:
+                self.on_repair(repaired)
             if method == methods.NOTIFICATIONS_PROGRESS:
-                self._take_progress(params)
+                self._take_progress(readable_progress(params, partial(self._note_notification, method)))
                 return
+            if method == methods.NOTIFICATIONS_MESSAGE:
+                params = readable_log(params, partial(self._note_notification, method))
             # The stream of a request says whose a notification is. On pipes nothing does, so while a call is the only
             # one on its connection, everything is for it.
             on_notification = listener or self._sole
@@ -284,6 +298,8 @@ class ClientHandlers:
             if method == methods.NOTIFICATIONS_MESSAGE and self.logs is not None:
                 self.logs.put(log_message(params, self._server))
             self._on_notification(method, params)
+        except ProtocolError as exc:  # its owner wants no repairs
+            self.on_server_fault(exc)
         except Exception:  # boundary: no message of a server may end the conversation
             _log.exception("a notification %r could not be handled", method)
 
@@ -307,6 +323,12 @@ class ClientHandlers:
             self._answering -= 1
             for deadline in self._waiting:
                 deadline.release()
+
+    def _note(self, problem: str) -> None:
+        self.on_repair(problem)  # which is set later
+
+    def _note_notification(self, method: str, change: str) -> None:
+        self._note(f"its notification {method} {change}")
 
     def _take_progress(self, params: JsonObject) -> None:
         callback = self._progress.get(str(params.get("progressToken")))

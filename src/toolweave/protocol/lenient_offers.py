@@ -37,6 +37,9 @@ __all__ = [
     "NUMBER_CURSOR",
     "OFFER_REPAIRS",
     "NoteChange",
+    "decoded",
+    "object_schema",
+    "readable_block",
     "readable_contents",
     "readable_entries",
     "readable_messages",
@@ -172,11 +175,11 @@ def readable_tool(entry: JsonObject, note: NoteChange) -> JsonObject:
         return entry
     meant: object = None
     if schema is None:
-        meant = _object_schema(entry.get("parameters"))
+        meant = object_schema(entry.get("parameters"))
     elif schema in (True, []):
         meant = {"type": "object"}
     elif isinstance(schema, str):
-        meant = _object_schema(_decoded(schema))
+        meant = object_schema(decoded(schema))
     if meant is None:
         return entry
     note(_SCHEMA.problem)
@@ -282,7 +285,7 @@ def _messages(given: object) -> Iterator[Json]:
         return
     message = as_object(given)
     if message is None:
-        yield {"role": "user", "content": _block(given)}
+        yield {"role": "user", "content": readable_block(given)}
         return
     role = text_or_empty(message.get("role"))
     if not role:
@@ -293,15 +296,18 @@ def _messages(given: object) -> Iterator[Json]:
         blocks = [content]
     # A message has one block in this protocol. Several blocks become several messages of the same role, in order.
     for one in blocks:
-        yield {**without_members(message, "text"), "role": role, "content": _block(one)}
+        yield {**without_members(message, "text"), "role": role, "content": readable_block(one)}
 
 
-def _block(given: object) -> JsonObject:
+def readable_block(given: object) -> JsonObject:
     """Return the content block that is meant by a value."""
     block = as_object(given)
     if block is None:
         return {"type": "text", "text": _words(given)}
-    if isinstance(block.get("type"), str):
+    kind = as_text(block.get("type"))
+    if kind == "text" and "text" in block and as_text(block["text"]) is None:
+        return {**block, "text": _words(block["text"])}
+    if kind is not None:
         return block
     if isinstance(block.get("text"), str):
         return {"type": "text", **without_members(block, "type")}
@@ -342,7 +348,7 @@ def _words(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _object_schema(value: object) -> JsonObject | None:
+def object_schema(value: object) -> JsonObject | None:
     """Return a value that describes an object in JSON Schema, or None."""
     schema = as_object(value)
     if schema is None:
@@ -354,7 +360,7 @@ def _object_schema(value: object) -> JsonObject | None:
     return None
 
 
-def _decoded(text: str) -> object:
+def decoded(text: str) -> object:
     """Return the value that a text holds as JSON, or None."""
     try:
         return decode_json(text)

@@ -13,11 +13,14 @@ from toolweave._json_types import Json, JsonObject, as_object, as_text
 from toolweave._repairs import Repair
 
 __all__ = [
+    "FORM_NAMES",
     "MEDIA_NAMES",
     "MISSPELLED",
     "PAGE_NAMES",
+    "PROGRESS_NAMES",
     "PROMPT_NAMES",
     "RESULT_NAMES",
+    "SAMPLING_NAMES",
     "SERVER_NAMES",
     "TEMPLATE_NAMES",
     "TOOL_NAMES",
@@ -97,6 +100,12 @@ SERVER_NAMES: MemberNames = MemberNames(
     *("protocolVersion", "supportedVersions", "serverInfo", "capabilities", "instructions"),
     others=("_meta", "resultType"),
 )
+SAMPLING_NAMES: MemberNames = MemberNames(
+    *("messages", "maxTokens", "systemPrompt", "stopSequences", "modelPreferences", "includeContext", "toolChoice"),
+    others=("temperature", "tools", "metadata", "_meta"),
+)
+FORM_NAMES: MemberNames = MemberNames("requestedSchema", others=("message", "mode", "url", "elicitationId", "_meta"))
+PROGRESS_NAMES: MemberNames = MemberNames("progressToken", others=("progress", "total", "message", "_meta"))
 _TYPES = {
     "text": "text",
     "image": "image",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 from toolweave._json_types import Json, JsonObject, array_or_empty, as_object, object_or_empty
@@ -39,6 +40,8 @@ from toolweave.protocol.client_requests import (
     wants_tools,
 )
 from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
+from toolweave.protocol.lenient_offers import NoteChange
+from toolweave.protocol.lenient_questions import readable_elicitation, readable_sampling
 from toolweave.protocol.meta import TASKS_EXTENSION
 from toolweave.tools import CallQuestions
 from toolweave.tools._call_questions import filled_form
@@ -56,6 +59,10 @@ def client_capabilities(callbacks: Callbacks, *, modern: bool) -> Json:
     return made | {"roots": {"listChanged": True}}
 
 
+def _ignore(_problem: str) -> None:
+    """Ignore a note."""
+
+
 class ServerRequestHandler:
     """The handler of one server's requests.
 
@@ -63,17 +70,19 @@ class ServerRequestHandler:
         callbacks: The callbacks of the user.
         server: The server's name.
         budget: The budget of its questions.
+        note: Called with each part of a request that is outside of the specification and is read.
 
     Attributes:
         roots: The current roots: a sequence, or a callable that returns one.
         budget: The budget of its questions.
     """
 
-    def __init__(self, callbacks: Callbacks, server: str, budget: QuestionBudget) -> None:
+    def __init__(self, callbacks: Callbacks, server: str, budget: QuestionBudget, note: NoteChange = _ignore) -> None:
         self.roots: RootsAnswer | Callable[[], RootsAnswer | Awaitable[RootsAnswer]] | None = callbacks.roots
         self.budget = budget
         self._callbacks = callbacks
         self._server = server
+        self._note = note
 
     async def answer(self, method: str, params: JsonObject) -> Json:
         """Return the result of one request, within the budget of the call.
@@ -103,6 +112,7 @@ class ServerRequestHandler:
 
     async def _sample(self, params: JsonObject) -> Json:
         try:
+            params = readable_sampling(params, partial(self._note_request, methods.SAMPLING_CREATE_MESSAGE))
             fields = sampling_fields(params)
         except ValueError as exc:
             raise self.refusal(INVALID_PARAMS, str(exc)) from None
@@ -124,6 +134,7 @@ class ServerRequestHandler:
 
     async def _elicit(self, params: JsonObject) -> Json:
         try:
+            params = readable_elicitation(params, partial(self._note_request, methods.ELICITATION_CREATE))
             request = elicitation_request(params, server=self._server)
         except ValueError as exc:
             raise self.refusal(INVALID_PARAMS, str(exc)) from None
@@ -177,6 +188,9 @@ class ServerRequestHandler:
             _log.exception("server %r: the %s callback raised", self._server, what)
         raise self.refusal(INTERNAL_ERROR, f"the client's {what} callback failed")
 
+    def _note_request(self, method: str, change: str) -> None:
+        self._note(f"its request {method} {change}")
+
     def refusal(self, code: int, message: str) -> ProtocolError:
         """Make the error of a request that is not answered."""
         return ProtocolError(message, server=self._server, code=code)
@@ -196,7 +210,8 @@ class ServerRequestHandler:
 
         # Each call has the whole budget; between its rounds the questions count for the call that they are of.
         budget = self.budget.copy() if running else self.budget
-        made = CallRequestHandler(self._callbacks.replace(elicitation=elicit), self._server, questions, budget)
+        callbacks = self._callbacks.replace(elicitation=elicit)
+        made = CallRequestHandler(callbacks, self._server, questions, budget, self._note)
         made.roots = self.roots
         return made
 
@@ -212,8 +227,15 @@ class CallRequestHandler(ServerRequestHandler):
         questions: Answers its questions to the user.
     """
 
-    def __init__(self, callbacks: Callbacks, server: str, questions: CallQuestions, budget: QuestionBudget) -> None:
-        super().__init__(callbacks, server, budget)
+    def __init__(
+        self,
+        callbacks: Callbacks,
+        server: str,
+        questions: CallQuestions,
+        budget: QuestionBudget,
+        note: NoteChange,
+    ) -> None:
+        super().__init__(callbacks, server, budget, note)
         self.questions = questions
 
     def at_rest(self, asked_by: JsonObject | None) -> ServerRequestHandler:

@@ -15,20 +15,22 @@ import anyio
 import anyio.abc
 import msgspec
 
-from toolweave._json_types import JsonObject, as_object
+from toolweave._json_types import JsonObject, object_or_empty
+from toolweave.connect._repairs import NOT_JSON
 from toolweave.connect._session import ClientHandlers, OnNotification
 from toolweave.errors import ProtocolError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR
-from toolweave.protocol.jsonrpc import ForeignId, encode_error, encode_result, value_of
-from toolweave.protocol.lenient_messages import LenientMessage
+from toolweave.protocol.jsonrpc import ForeignId, encode_error, encode_result, mended_value_of
+from toolweave.protocol.lenient_messages import LenientMessage, MendedMessage
 
 _log = logging.getLogger("toolweave.connect")
 _AT_ONCE = 256
 _MAX_WAITING = 10_000
 _MAX_REFUSED = 100_000
 
-_WaitingRequest = tuple[ForeignId, str, JsonObject]
+_WaitingRequest = tuple[ForeignId, str, JsonObject, str]
+"""An id, a method, parameters, and the repair of the text."""
 
 
 class IncomingDispatcher:
@@ -63,24 +65,19 @@ class IncomingDispatcher:
 
         `listener` is that of the request on whose stream the message came.
         """
-        try:
-            if message.params is not msgspec.UNSET:
-                params = as_object(value_of(message.params))
-            else:
-                params = None
-        except ValueError:
-            params = None
+        params, is_mended = _params_of(message)
         method = str(message.method)
+        repaired = NOT_JSON.problem if is_mended else ""
         if message.id is msgspec.UNSET or message.id is None:
             if method == methods.NOTIFICATIONS_CANCELLED:
-                self._stop_serving((params or {}).get("requestId"))
-            self._handlers.notification(method, params or {}, listener)
+                self._stop_serving(params.get("requestId"))
+            self._handlers.notification(method, params, listener, repaired=repaired)
         elif not answerable:
             self._handlers.ignore(method)
         elif len(self._waiting) >= _MAX_WAITING:
             self._refuse(message.id)
         else:
-            self._waiting.append((message.id, method, params or {}))
+            self._waiting.append((message.id, method, params, repaired))
             self._serve_next()
 
     def _serve_next(self) -> None:
@@ -97,16 +94,22 @@ class IncomingDispatcher:
         if not self._waiting:
             self._unwanted.clear()
 
-    async def _serve(self, scope: anyio.CancelScope, request_id: ForeignId, method: str, params: JsonObject) -> None:
+    async def _serve(
+        self, scope: anyio.CancelScope, request_id: ForeignId, method: str, params: JsonObject, repaired: str
+    ) -> None:
         try:
             with scope:
-                await self._answer(scope, request_id, method, params)
+                await self._answer(scope, request_id, method, params, repaired)
         finally:
             self._running -= 1
             self._serve_next()
 
-    async def _answer(self, scope: anyio.CancelScope, request_id: ForeignId, method: str, params: JsonObject) -> None:
+    async def _answer(
+        self, scope: anyio.CancelScope, request_id: ForeignId, method: str, params: JsonObject, repaired: str
+    ) -> None:
         try:
+            if repaired:
+                self._handlers.on_repair(repaired)
             answer = encode_result(request_id, await self._handlers.request(method, params))
         except ProtocolError as exc:
             answer = encode_error(request_id, exc.code, exc.message, exc.data)
@@ -149,3 +152,15 @@ class IncomingDispatcher:
             scope.cancel()
         elif self._waiting:
             self._unwanted.add(request_id)
+
+
+def _params_of(message: LenientMessage) -> tuple[JsonObject, bool]:
+    """Return the parameters of a message, and whether its text was nearly JSON; none if they cannot be read."""
+    is_mended = isinstance(message, MendedMessage)
+    if message.params is msgspec.UNSET:
+        return {}, is_mended
+    try:
+        value, is_repaired = mended_value_of(message.params)
+    except ValueError:
+        return {}, is_mended
+    return object_or_empty(value), is_mended or is_repaired

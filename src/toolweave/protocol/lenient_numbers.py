@@ -1,0 +1,33 @@
+"""Numbers that are written as texts: `"5"`, `"0.5"`. Pure."""
+
+from __future__ import annotations
+
+import re
+from math import isfinite
+
+from toolweave._json_types import as_number
+
+__all__ = ["number_in", "whole_number_in"]
+
+_NUMBER = re.compile(r"-?[0-9]{1,15}(?:\.[0-9]{1,15})?")
+
+
+def number_in(value: object) -> int | float | None:
+    """Return the finite number that a value is, or that a text writes; None for any other value."""
+    if isinstance(value, str):
+        text = value.strip()
+        if _NUMBER.fullmatch(text) is None:
+            return None
+        return float(text) if "." in text else int(text)
+    number = as_number(value)
+    if number is None or not isfinite(number):
+        return None
+    return number
+
+
+def whole_number_in(value: object) -> int | None:
+    """Return the whole number that a value is, or that a text writes: `"5"`, `5.0`; None for any other value."""
+    number = number_in(value)
+    if isinstance(number, float):
+        return int(number) if number.is_integer() else None
+    return number
