@@ -39,7 +39,6 @@ __all__ = [
     "encode_request",
     "encode_result",
     "encode_value",
-    "mended_value_of",
     "value_of",
     "writable",
 ]
@@ -115,24 +114,15 @@ def value_of(raw: msgspec.Raw) -> Any:
     Raises:
         ValueError: It is not valid JSON, not valid UTF-8, or nested too deeply.
     """
-    return mended_value_of(raw)[0]
-
-
-def mended_value_of(raw: msgspec.Raw) -> tuple[Any, bool]:
-    """Return a raw member as a JSON value, and whether its text was only nearly JSON.
-
-    Raises:
-        ValueError: It is not valid JSON, not valid UTF-8, or nested too deeply.
-    """
     try:
-        return _decode_any(raw), False
+        return _decode_any(raw)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     except ValueError:
         readable = mended(bytes(raw))
         if readable is None:
             raise
-    return _decode_any(readable), True
+    return _decode_any(readable)
 
 
 def decode_strict(text: bytes, *, levels: int = MAX_DEPTH) -> StrictMessage | list[StrictMessage | MalformedMessage]:

@@ -18,7 +18,9 @@ def number_in(value: object) -> int | float | None:
         text = value.strip()
         if _NUMBER.fullmatch(text) is None:
             return None
-        return float(text) if "." in text else int(text)
+        if "." in text:
+            return float(text)
+        return int(text)
     number = as_number(value)
     if number is None or not isfinite(number):
         return None
@@ -28,6 +30,8 @@ def number_in(value: object) -> int | float | None:
 def whole_number_in(value: object) -> int | None:
     """Return the whole number that a value is, or that a text writes: `"5"`, `5.0`; None for any other value."""
     number = number_in(value)
-    if isinstance(number, float):
-        return int(number) if number.is_integer() else None
-    return number
+    if not isinstance(number, float):
+        return number
+    if number.is_integer():
+        return int(number)
+    return None

@@ -17,11 +17,11 @@ from toolweave._json_types import (
     as_integer,
     as_number,
     as_object,
-    as_text,
     text_or_empty,
     without_members,
 )
 from toolweave._repairs import Repair
+from toolweave.protocol.client_requests import REQUESTED_SCHEMA
 from toolweave.protocol.lenient_numbers import number_in, whole_number_in
 from toolweave.protocol.lenient_offers import NoteChange, decoded, object_schema, readable_block
 from toolweave.protocol.spellings import FORM_NAMES, SAMPLING_NAMES, spelled
@@ -59,18 +59,16 @@ _MODE = Repair(
 )
 QUESTION_REPAIRS = (_CONVERSATION, _NUMBER, _FORM, _MODE)
 """Every repair of a question."""
-_REQUESTED_SCHEMA = "requestedSchema"
+_FORM_MODE = "form"
+_CONVERSATIONS = (str, dict, list)
 
 
 def readable_sampling(params: JsonObject, note: NoteChange) -> JsonObject:
     """Return the parameters of `sampling/createMessage` with the messages and the numbers that are meant."""
     made = dict(spelled(params, SAMPLING_NAMES, note))
     given: object = made.get("messages")
-    listed = as_array(given)
-    if as_text(given) is not None or as_object(given) is not None:
-        listed = [given]
-    if listed is not None:
-        messages = [message for item in listed for message in _messages(item)]
+    if type(given) in _CONVERSATIONS:
+        messages = list(_conversation(given))
         if messages != given:
             note(_CONVERSATION.problem)
             made["messages"] = messages
@@ -87,46 +85,54 @@ def _set_number(made: Json, name: str, meant: float | None, note: NoteChange) ->
         made[name] = meant
 
 
-def _messages(item: Any) -> Iterator[Json]:
-    """Yield the message that is meant by an item; none for null."""
-    if item is None:
-        return
+def _conversation(given: object) -> Iterator[Json]:
+    """Yield the messages that are meant by a list of them, or by one."""
+    items = as_array(given)
+    if items is None:
+        items = [given]
+    for item in items:
+        if item is not None:
+            yield _message(item)
+
+
+def _message(item: Any) -> Json:
     message = as_object(item)
     if message is None:
-        yield {"role": "user", "content": readable_block(item)}
-        return
+        return {"role": "user", "content": readable_block(item)}
     content: object = message.get("content", message.get("text"))
     blocks = as_array(content)
-    meant: object = readable_block(content) if blocks is None else list(map(readable_block, blocks))
-    yield {
-        **without_members(message, "text"),
-        "role": text_or_empty(message.get("role")) or "user",
-        "content": meant,
-    }
+    made: Json = {"role": "user", **without_members(message, "text")}
+    if blocks is None:
+        made["content"] = readable_block(content)
+    else:
+        made["content"] = list(map(readable_block, blocks))
+    return made
 
 
 def readable_elicitation(params: JsonObject, note: NoteChange) -> JsonObject:
     """Return the parameters of `elicitation/create` with the mode and the form that are meant."""
     made = dict(spelled(params, FORM_NAMES, note))
-    if "mode" in made:
-        mode: object = made["mode"]
-        if mode is None or (text_or_empty(mode).lower() == "form" and mode != "form"):
-            note(_MODE.problem.format(mode))
-            made["mode"] = "form"
-    if made.get("mode", "form") != "form":
+    mode: object = made.get("mode", _FORM_MODE)
+    if mode != _FORM_MODE:
+        if mode is not None and text_or_empty(mode).lower() != _FORM_MODE:
+            return made
+        note(_MODE.problem.format(mode))
+        made["mode"] = _FORM_MODE
+    given: object = made.get(REQUESTED_SCHEMA)
+    form = _form(given)
+    if form is None:
+        form = _form(made.get("schema"))
+    if form is None or form == given:
         return made
-    given: object = made.get(_REQUESTED_SCHEMA)
-    form = _form(made.get("schema") if given is None else given)
-    if form is not None and form != given:
-        note(_FORM.problem)
-        made = {**without_members(made, "schema"), _REQUESTED_SCHEMA: form}
-    return made
+    note(_FORM.problem)
+    return {**without_members(made, "schema"), REQUESTED_SCHEMA: form}
 
 
 def _form(value: object) -> JsonObject | None:
     """Return the form that is meant by a value, or None."""
-    text = as_text(value)
-    schema = object_schema(value if text is None else decoded(text))
+    if isinstance(value, str):
+        value = decoded(value)
+    schema = object_schema(value)
     if schema is None or "type" in schema:
         return schema
     return {"type": "object", **schema}

@@ -15,13 +15,14 @@ import anyio
 import anyio.abc
 import msgspec
 
+from toolweave._json import is_out_of_range
 from toolweave._json_types import JsonObject, object_or_empty
 from toolweave.connect._repairs import NOT_JSON
 from toolweave.connect._session import ClientHandlers, OnNotification
 from toolweave.errors import ProtocolError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR
-from toolweave.protocol.jsonrpc import ForeignId, encode_error, encode_result, mended_value_of
+from toolweave.protocol.jsonrpc import ForeignId, encode_error, encode_result, value_of
 from toolweave.protocol.lenient_messages import LenientMessage, MendedMessage
 
 _log = logging.getLogger("toolweave.connect")
@@ -65,7 +66,15 @@ class IncomingDispatcher:
 
         `listener` is that of the request on whose stream the message came.
         """
-        params, is_mended = _params_of(message)
+        params: JsonObject = {}
+        is_mended = isinstance(message, MendedMessage)
+        if message.params is not msgspec.UNSET:
+            try:
+                params = object_or_empty(value_of(message.params))
+                # Numbers are read with the parameters, and not before.
+                is_mended = is_mended or is_out_of_range(bytes(message.params))
+            except ValueError:
+                pass
         method = str(message.method)
         repaired = NOT_JSON.problem if is_mended else ""
         if message.id is msgspec.UNSET or message.id is None:
@@ -152,15 +161,3 @@ class IncomingDispatcher:
             scope.cancel()
         elif self._waiting:
             self._unwanted.add(request_id)
-
-
-def _params_of(message: LenientMessage) -> tuple[JsonObject, bool]:
-    """Return the parameters of a message, and whether its text was nearly JSON; none if they cannot be read."""
-    is_mended = isinstance(message, MendedMessage)
-    if message.params is msgspec.UNSET:
-        return {}, is_mended
-    try:
-        value, is_repaired = mended_value_of(message.params)
-    except ValueError:
-        return {}, is_mended
-    return object_or_empty(value), is_mended or is_repaired
