@@ -152,3 +152,47 @@ def test_a_gateway_that_is_gone_is_said_on_the_page(chromium: Any, tmp_path: Pat
     with opened(chromium, tmp_path) as (running, page, _):
         running.process.kill()
         page.get_by_role("alert").get_by_text("The gateway does not answer").wait_for()
+
+
+LINE_ENDS = """cell => {
+    const ends = [];
+    let before = null;
+    for (const text of [...cell.childNodes].filter(node => node.nodeType === Node.TEXT_NODE)) {
+        for (let at = 0; at < text.length; at++) {
+            const range = document.createRange();
+            range.setStart(text, at);
+            range.setEnd(text, at + 1);
+            const top = range.getBoundingClientRect().top;
+            if (before && top > before.top + 4) ends.push(before.character);
+            before = { top, character: text.data[at] };
+        }
+    }
+    return ends;
+}"""
+"""The last character of each line of a cell but the last line."""
+
+
+@pytest.mark.parametrize("width", [360, 390, 700, 1080])
+def test_a_long_name_breaks_after_a_separator_and_no_page_moves_sideways(
+    chromium: Any, tmp_path: Path, width: int
+) -> None:
+    config = write_gateway_config(tmp_path, {"kitchen_of_the_whole_company_in_town": served("kitchen")})
+    with gateway(tmp_path, config) as running:
+        page = chromium.new_page(viewport={"width": width, "height": 800})
+        sign_in(page, running)
+        page.goto(f"{running.base}/ui/tool?name=kitchen_of_the_whole_company_in_town_order")
+        page.get_by_role("textbox", name="dish (required)").fill("soup")
+        page.get_by_role("button", name="Call kitchen_of").click()
+        page.get_by_text("the tool answered").wait_for()
+        page.get_by_role("link", name="Calls", exact=True).click()
+        page.get_by_text("ok").wait_for()
+
+        ends = page.locator("tbody th").first.evaluate(LINE_ENDS)
+        rows = page.evaluate("[...document.querySelectorAll('nav li')].map(one => one.offsetTop)")
+        inner = page.locator(".wide").evaluate("one => one.scrollWidth - one.clientWidth")
+
+        assert set(ends) <= {"_"}
+        assert page.evaluate("document.documentElement.scrollWidth") == width
+        assert all(rows.count(row) > 1 for row in rows)  # no entry of the navigation is alone in its row
+        assert inner == 0 or width == 700
+        assert width < 1080 or len(set(rows)) == 1

@@ -95,7 +95,7 @@ class Page:
         self.cookies = [value for name, value in headers if name.lower() == "set-cookie"]
         self.body = body
         self.url = url
-        self.html = body.decode()
+        self.html = body.decode().replace("<wbr>", "")  # where a line may break, which a reader does not see
         reader = _Reader()
         reader.feed(self.html)
         self.tags = reader.tags

@@ -1,7 +1,8 @@
 """Every message of an error that the package can raise, read from its source, and the page that has the cure.
 
 A message is the text that a class of errors is made with, directly or through a function that passes one of its
-parameters on as that text. Values in it become `...`. Texts that a function returns for a message are messages too.
+parameters on as that text. Values in it become `...`. Texts that a function returns for a message are messages too, and
+so are lines of `problems`, which are read beside a result, and what a function returns whose name promises a hint.
 """
 
 from __future__ import annotations
@@ -27,12 +28,24 @@ HINTS = ("connect._hints",)
 """Modules whose tables of texts are the ends of messages."""
 FAULT = "HttpFault"
 """A value with the text of an error of HTTP, which becomes one of several classes."""
+LINES = re.compile(r"_?(?:problems|warnings|notes|missing|losses)")
+"""The names of lists whose lines are read by a user."""
+ADDERS = {"append", "add", "extend"}
+NOTERS = {"note", "_note", "_report"}
+"""Methods that keep or report their last argument as such a line."""
+PROBLEMS = {"Problem": ("message", 1), "OperationProblem": ("reason", 2)}
+"""Values that are a line of such a list: the name and the place of the text."""
+ADVISERS = re.compile(r"_?(?:\w+_)?(?:hint|problem|reason|note|advice|cure)s?(?:_of|_for)?")
+"""The names of functions that return a line for a user."""
+OF_LINES = ("_warnings", "problems", "_hints")
+"""The ends of the names of modules whose functions return lines for a user."""
 MIN_WORDS = 3
 MAX_VARIANTS = 6
 GAP = "..."
 INTRODUCTION = """\
 Search this page for the words of your error. `...` stands for the parts that differ. The text above a table leads to
-the cure. *error* is the class to catch, see [errors](errors.md).
+the cure. *error* is the class to catch, see [errors](errors.md). Without one, the text is a part of an error, a hint or
+a line of `problems`.
 
 ## Codes of a sign-in
 
@@ -99,15 +112,15 @@ def message_tables() -> Iterator[str]:
     yield INTRODUCTION
     yield from (f"| `{name}` | {one.meaning} | {one.cure} |\n" for name, one in CODES.items())
     yield "\n"
-    grouped: dict[str, list[Message]] = defaultdict(list)
+    grouped: dict[str, dict[str, None]] = defaultdict(dict)
+    classes: dict[str, set[str]] = defaultdict(set)
     for message in all_messages():
-        grouped[cure_of(message.module).title].append(message)
+        grouped[cure_of(message.module).title][message.text] = None
+        classes[message.text].add(_shown_class(message.error))
     for cure in CURES:
-        rows: dict[str, set[str]] = defaultdict(set)
-        for one in grouped[cure.title]:
-            rows[one.text].add(_shown_class(one.error))
         yield f"## {cure.title}\n\n{cure.text}\n\n| message | error |\n|---|---|\n"
-        yield from (f"| {_code(text)} | {', '.join(sorted(shown - {''}))} |\n" for text, shown in rows.items())
+        for text in grouped[cure.title]:
+            yield f"| {_code(text)} | {', '.join(sorted(classes[text] - {''}))} |\n"
         yield "\n"
 
 
@@ -142,6 +155,7 @@ class _Reader:
                 yield from messages_of(_strings_of(module.tree), error="", module=_short(module))
         for module, function, calls in self._calls:
             found = [one for call in calls for one in self._message_arguments(call, self._owners.get(function, ""))]
+            found += [(one, "") for one in _lines(module, function)]
             if not found:
                 continue
             scope = _scope(module, function)
@@ -169,6 +183,7 @@ class _Reader:
         name = _called(call)
         if ast.unparse(call.func) == "super().__init__" and owner in self._errors and call.args:
             yield call.args[0], owner
+        yield from ((one, "") for one in _line_arguments(call))
         if name == FAULT:
             yield from ((one.value, "ConnectError") for one in call.keywords if one.arg == "text")
         if name in self._errors:
@@ -334,6 +349,57 @@ def _own_calls(function: _Function) -> Iterator[ast.Call]:
         waiting += [
             one for one in ast.iter_child_nodes(node) if not isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef))
         ]
+
+
+def _line_arguments(call: ast.Call) -> Iterator[ast.expr]:
+    """Yield the arguments of a call that are lines for a user."""
+    name = _called(call)
+    if isinstance(call.func, ast.Attribute):
+        owner = _last_name(call.func.value)
+        if name in ADDERS and (owner == "self" or LINES.fullmatch(owner)):
+            yield from (one for argument in call.args for one in _elements(argument))
+        if name in NOTERS:
+            yield from (one for argument in call.args[-1:] for one in _elements(argument))
+    if name in PROBLEMS:
+        word, at = PROBLEMS[name]
+        yield from call.args[at : at + 1]
+        yield from (one.value for one in call.keywords if one.arg == word)
+
+
+def _lines(module: Module, function: _Function) -> Iterator[ast.expr]:
+    """Yield what a function adds to a list of lines for a user, and what it returns if its name promises a line."""
+    advises = ADVISERS.fullmatch(function.name) is not None or module.name.endswith(OF_LINES)
+    for node in ast.walk(function):
+        match node:
+            case ast.AugAssign(target=target, value=value) if LINES.fullmatch(_last_name(target)):
+                yield from _elements(value)
+            case ast.Assign(targets=[target], value=value) if LINES.fullmatch(_last_name(target)):
+                yield from _elements(value)
+            case ast.keyword(arg=str() as name, value=value) if LINES.fullmatch(name):
+                yield from _elements(value)
+            case ast.Return(value=ast.expr() as value) | ast.Yield(value=ast.expr() as value) if advises:
+                yield from _elements(value) or [value]
+            case _:
+                pass
+
+
+def _elements(expr: ast.expr) -> list[ast.expr]:
+    """Return the texts in a list, a tuple or a comprehension, or the expression if it is a text itself."""
+    match expr:
+        case ast.List(elts=parts) | ast.Tuple(elts=parts):
+            return [one for part in parts for one in _elements(part)]
+        case ast.ListComp(elt=part) | ast.GeneratorExp(elt=part):
+            return _elements(part)
+        case ast.IfExp(body=body, orelse=orelse):
+            return [*_elements(body), *_elements(orelse)]
+        case ast.Constant(value=str()) | ast.JoinedStr() | ast.BinOp():
+            return [expr]
+        case _:
+            return []
+
+
+def _last_name(expr: ast.expr) -> str:
+    return ast.unparse(expr).rpartition(".")[2]
 
 
 def _strings_of(tree: ast.Module) -> Iterator[str]:

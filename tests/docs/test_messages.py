@@ -143,3 +143,26 @@ def test_a_message_has_one_row_with_all_its_classes() -> None:
     rows = [line for line in section.splitlines() if line.startswith("| `its process ended` |")]
 
     assert rows == ["| `its process ended` | `ConnectError`, `ConnectionLostError` |"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "folder 'tools' is left out: it leads out of 'served'",  # a line of `problems`
+        "a function of 'tools/a.py' is left out: its parameter has no JSON form",
+        "check the path of the URL: most servers answer at /mcp, older ones at /sse",  # a hint that a function returns
+        "its input schema has 300 kB; parts nested more than 5 levels deep are left open",  # of a conversion of OpenAPI
+        "the token endpoint answers with a form, not with JSON",  # an oddity that is kept as a line
+        "missing required property 'dish'",
+        "server 'b': toolweave.lock has its pins as 'a', so nothing is compared; rename them there, or run `x`",
+    ],
+)
+def test_a_line_of_problems_and_a_hint_are_on_the_page(line: str) -> None:
+    assert any(pattern_of(one.text).fullmatch(line) for one in all_messages() if len(one.text) > len(line) // 3)
+
+
+def test_a_text_of_several_rooms_names_all_classes_in_each_of_its_rows() -> None:
+    rows = [line for line in "".join(message_tables()).splitlines() if line.startswith("| `a number of seconds` |")]
+
+    assert len(rows) > 1
+    assert set(rows) == {"| `a number of seconds` | `TypeError`, `ValueError` |"}

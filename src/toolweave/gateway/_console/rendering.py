@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -22,6 +23,7 @@ MAX_TEXT = 200_000
 _FOLDER = Path(__file__).parent
 _HTML = (b"content-type", b"text/html; charset=utf-8")
 _KINDS = {".css": b"text/css; charset=utf-8", ".js": b"text/javascript; charset=utf-8"}
+_SEPARATED = re.compile(r"(?<=[_./:])(?=[^_./:])")
 _YEAR = b"private, max-age=31536000, immutable"
 
 
@@ -43,7 +45,7 @@ class ConsolePages:
             lstrip_blocks=True,
         )
         filters: dict[str, Any] = {"counted": counted, "day": _day, "exact": _exact, "json": as_json, "moment": _moment}
-        self._env.filters.update(filters)
+        self._env.filters.update(filters, breakable=_breakable)
         values: dict[str, Any] = {"gateway": name, "version": VERSION, "assets": _digests(), "runs": runs}
         self._env.globals.update(values)
 
@@ -124,6 +126,11 @@ def _shown(value: Any) -> Any:
 def _exact(value: str) -> Markup:
     """Return a text escaped and otherwise as it is, for values that come back with a form."""
     return escape(value.encode("utf-8", "replace").decode())
+
+
+def _breakable(name: str) -> Markup:
+    """Return a name that a narrow column breaks after a separator, where a reader expects it."""
+    return Markup("<wbr>").join(_SEPARATED.split(visible(name)))
 
 
 def _moment(seconds: float) -> str:
