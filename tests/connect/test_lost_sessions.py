@@ -9,7 +9,7 @@ import pytest
 
 from tests.connect.scripted import Exchange, HttpScript, answers_to, legacy_answer, listening, modern_answer
 from tests.connect.targets import Json, connected, initialized
-from toolweave import AuthRequiredError, ConnectionLostError, ProtocolError
+from toolweave import AuthRequiredError, CallContext, ConnectionLostError, ErrorKind, ProtocolError, ToolCall
 from toolweave.oauth import AuthChallenge
 from toolweave.testing.servers.http_wire import WatchedReader, read_exchange
 
@@ -121,19 +121,38 @@ async def test_other_refusals_end_no_session(said: bytes) -> None:
     assert server.sessions == 1
 
 
-async def test_a_repeated_call_that_finds_its_server_gone_may_have_run() -> None:
-    def answer(message: Json) -> Json | None:
-        if message["method"] == "tools/list":
-            hints = {"readOnlyHint": True}
-            return {"result": {"tools": [{"name": "t", "inputSchema": {"type": "object"}, "annotations": hints}]}}
-        return modern_answer(message)
+def repeatable_answer(message: Json) -> Json | None:
+    """Answer as a modern server with the one tool `t`, which only reads."""
+    if message["method"] == "tools/list":
+        hints = {"readOnlyHint": True}
+        return {"result": {"tools": [{"name": "t", "inputSchema": {"type": "object"}, "annotations": hints}]}}
+    return modern_answer(message)
 
+
+@pytest.mark.parametrize(("restart", "calls"), [("on_failure", 2), ("never", 1)])
+async def test_a_lost_call_is_sent_again_unless_restarts_are_disabled(restart: str, calls: int) -> None:
+    async def reset_once(exchange: Exchange, message: Json) -> bool:
+        if script.methods().count("tools/call") > 1 or message.get("method") != "tools/call":
+            return False
+        await exchange.reset()
+        return True
+
+    script = HttpScript(repeatable_answer, reset_once)
+    async with listening(script.handle) as (url, _), connected({"url": url, "restart": restart}) as connection:
+        result = await connection.call(ToolCall(name="t", arguments={}), CallContext())
+
+    assert script.methods().count("tools/call") == calls
+    assert (result.text == "done") == (calls == 2)
+    assert result.error is None or result.error.kind is ErrorKind.OUTCOME_UNKNOWN
+
+
+async def test_a_repeated_call_that_finds_its_server_gone_may_have_run() -> None:
     @answers_to("tools/call")
     async def leave(exchange: Exchange, message: Json) -> None:
         server.close()
         await exchange.reset()
 
-    script = HttpScript(answer, leave)
+    script = HttpScript(repeatable_answer, leave)
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         assert isinstance(reader, WatchedReader)
