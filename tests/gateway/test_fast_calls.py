@@ -59,7 +59,7 @@ def probes(client: Plain) -> dict[str, Probe]:
     for _ in range(300):
         deep = [deep]
     results = ("blocks", "numbers", "failed", "empty", "many", "app", "params", "internal", "own", "full", "headers")
-    results = (*results, "array_meta", "text_meta", "exponent", "digits")
+    results = (*results, "array_meta", "text_meta", "exponent", "digits", "later")
     results = (*results, "bare", "word", "untyped", "flagged", "data_url", "listed", "said")
     made = {f"the tool {name}": client.call(name, {}) for name in results}
     made |= {

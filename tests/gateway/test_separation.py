@@ -432,3 +432,19 @@ async def test_a_client_that_continues_in_another_revision_is_known_by_the_new_o
                 await sent.answer
 
     assert refused is None
+
+
+@pytest.mark.parametrize("era", ["modern", "legacy"])
+@pytest.mark.parametrize("version", [MODERN, "2025-11-25"])
+async def test_a_task_that_an_upstream_begins_unasked_has_an_id_of_the_gateway(version: str, era: str) -> None:
+    with anyio.fail_after(60):
+        async with strange(era, "stdio") as config:
+            gateway = create_gateway({"up": config})
+            async with served_http(gateway) as url, plain(url, version) as client:
+                _, _, answer = await client.ask(*client.call("tasked", {}))
+
+    result = answer["result"]
+    task = result if version == MODERN else result["task"]
+    assert task["status"] == "working"
+    assert task["taskId"] not in ("t", "")
+    assert "content" not in result
