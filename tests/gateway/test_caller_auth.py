@@ -318,6 +318,11 @@ WRONG: list[tuple[Any, str, str]] = [
     ),
     ({"api_keys": {"ci": {"key": KEY_OF_CI, "scopes": ["a b"]}}}, "gateway.auth.api_keys.ci", "is not a valid scope"),
     ({"api_keys": {"ci": {"key": KEY_OF_CI, "expires_at": "soon"}}}, "gateway.auth.api_keys.ci.expires_at", "a time"),
+    (
+        {"api_keys": {"ci": {"key": KEY_OF_CI, "expires_at": 1_900_000_000_000}}},
+        "gateway.auth.api_keys.ci",
+        "not in milliseconds",
+    ),
     ({"api_keys": {"a": KEY_OF_CI, "b": KEY_OF_CI}}, "gateway.auth", "are the same key"),
     ({"jwt": JWT, "introspection": {}}, "gateway.auth", "jwt and introspection; one of them"),
     ({"jwt": {"issuer": "https://login.example"}}, "gateway.auth.jwt.audience", "needs 'audience'"),

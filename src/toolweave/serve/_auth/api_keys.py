@@ -23,6 +23,8 @@ from toolweave.tools._scopes import scope_list
 from toolweave.tools.option_checks import MAPPING, TEXT, check_kinds, check_number, type_error
 
 _MIN_LENGTH = 16
+_YEAR_10000 = 253_402_300_800
+"""The first second that no calendar has. Milliseconds, which many programs count in, lie behind it since 1978."""
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _NOBODY = Identity(client_id="")
 _KINDS = {
@@ -63,6 +65,11 @@ class ApiKey:
         check_kinds(self, _KINDS, owner="ApiKey")
         if self.expires_at is not None:
             check_number("ApiKey.expires_at", self.expires_at)
+            if self.expires_at >= _YEAR_10000:
+                raise ConfigError(
+                    f"API key {self.name!r} would expire after the year 9999: 'expires_at' is in seconds since the "
+                    "epoch, not in milliseconds; leave it out for a key that never expires"
+                )
         if not self.name:
             raise ConfigError("an API key needs a name")
         if (self.key is None) == (not self.sha256):

@@ -120,7 +120,11 @@ def is_time(value: object) -> TypeGuard[int | float]:
     number = as_number(value)
     if number is None:
         return False
-    return math.isfinite(number)
+    try:
+        return math.isfinite(number)
+    except OverflowError:
+        # JSON has integers that no float can hold, and every reader of a time computes with floats.
+        return False
 
 
 def spellings(url: str) -> tuple[str, ...]:
