@@ -57,7 +57,7 @@ async def per_request(server: Any, method: str, params: Callable[[int], dict[str
     begun = time.process_time()
     for number in range(TURNS):
         await server.endpoint.answer(
-            Request(method=method, params=params(number), client=client, line=Nobody(), id=number)
+            Request(method=method, params=params(number), client=client, reply_channel=Nobody(), id=number)
         )
     return (time.process_time() - begun) / TURNS
 
@@ -67,7 +67,7 @@ async def measure(count: int) -> dict[str, float]:
     from toolweave.serve.request import Client, Request
 
     server, start = made(count)
-    request = Request(method="tools/list", params={}, client=Client("2026-07-28"), line=Nobody(), id=0)
+    request = Request(method="tools/list", params={}, client=Client("2026-07-28"), reply_channel=Nobody(), id=0)
     begun = time.process_time()
     first = await server.endpoint.answer(request)
     listed = time.process_time() - begun

@@ -18,7 +18,7 @@ LINES = 600
 
 LONG_MODULES: dict[str, int] = {  # by decision 146: statements that do one thing take more lines
     "toolweave.compose._agent": 613,
-    "toolweave.connect._requester": 645,
+    "toolweave.connect._requester": 643,
     "toolweave.connect._supervisor": 603,
     "toolweave.gateway._admin.manager": 642,
     "toolweave.gateway._relay.relay": 606,

@@ -29,12 +29,12 @@ def posted(connection: McpConnection, name: str, arguments: Json, *, progress: b
     """Send a call at once; None if it cannot be sent so."""
     direct = connection.gateway_side.direct_calls
     loop = asyncio.get_running_loop()
-    session = direct.line(name, loop)
+    session = direct.session_for(name, loop)
     if session is None:
         return None
     news = direct.news() if progress else None
     meta = {} if news is None else {"progressToken": news.progress_token()}
-    params = encode_value(session.session.stamped({"name": name, "arguments": arguments}, meta, None))
+    params = encode_value(session.conversation.stamped({"name": name, "arguments": arguments}, meta, None))
     return direct.send(session, name, b',"method":"tools/call","params":%b}' % params, loop, news)
 
 

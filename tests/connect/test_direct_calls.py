@@ -166,7 +166,7 @@ async def played(
     log.touch()
     async with connected(server(log, era, **options), seconds=60) as connection:
         if way != "forwarded":
-            assert connection.gateway_side.direct_calls.line(names[0], asyncio.get_running_loop()) is not None
+            assert connection.gateway_side.direct_calls.session_for(names[0], asyncio.get_running_loop()) is not None
         outcomes = [await outcome_of(connection, name, way, progress=progress) for name in names]
         facts: Json = {"restarts": connection.restarts, "busy": connection.busy}
         facts["problems"] = sorted(map(str, connection.problems))

@@ -391,9 +391,9 @@ async def test_a_plain_answer_over_http_needs_no_task(era: str) -> None:
         await one_idle(connection)
         before = len(asyncio.all_tasks())
         direct = connection.gateway_side.direct_calls
-        line = direct.line("text", asyncio.get_running_loop())
+        line = direct.session_for("text", asyncio.get_running_loop())
         assert line is not None
-        params = line.session.stamped({"name": "text", "arguments": {}}, None, None)
+        params = line.conversation.stamped({"name": "text", "arguments": {}}, None, None)
         text = b',"method":"tools/call","params":%b}' % json.dumps(params).encode()
         sent = direct.send(line, "text", text, asyncio.get_running_loop())
         assert sent is not None

@@ -404,7 +404,7 @@ async def test_a_success_between_two_refusals_keeps_the_session_whichever_way_it
             return
         direct = connection.gateway_side.direct_calls
         loop = asyncio.get_running_loop()
-        session = direct.line("t", loop)
+        session = direct.session_for("t", loop)
         assert session is not None
         sent = direct.send(session, "t", b',"method":"tools/call","params":{"name":"t"}}', loop)
         assert sent is not None

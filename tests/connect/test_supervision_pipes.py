@@ -71,7 +71,7 @@ async def call(connection: McpConnection, name: str, results: list[ToolResult], 
 
 def process_of(connection: McpConnection) -> ServerProcess:
     """Return the process behind an open connection."""
-    line = connection._supervisor.line
+    line = connection._supervisor.session
     assert line is not None
     assert line.process is not None
     return line.process

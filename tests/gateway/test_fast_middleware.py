@@ -255,10 +255,10 @@ def telling(notes: Notes) -> Sequence[Any]:
 
     async def tell(request: Any, call_next: Any) -> Any:
         if request.method == "tools/call":
-            await request.line.notify("notifications/message", {"level": "info", "data": "before"})
+            await request.reply_channel.notify("notifications/message", {"level": "info", "data": "before"})
         result = await call_next(request)
         if request.method == "tools/call":
-            await request.line.notify("notifications/message", {"level": "info", "data": "after"})
+            await request.reply_channel.notify("notifications/message", {"level": "info", "data": "after"})
         return result
 
     return [tell]
@@ -270,7 +270,7 @@ def telling_late(notes: Notes) -> Sequence[Any]:
     async def tell(request: Any, call_next: Any) -> Any:
         result = await call_next(request)
         if request.method == "tools/call":
-            await request.line.notify("notifications/message", {"level": "info", "data": "after"})
+            await request.reply_channel.notify("notifications/message", {"level": "info", "data": "after"})
         return result
 
     return [tell]
@@ -282,7 +282,7 @@ def asking(notes: Notes) -> Sequence[Any]:
     async def ask(request: Any, call_next: Any) -> Any:
         if request.method == "tools/call" and request.modern:
             try:
-                await request.line.ask("roots/list", {})
+                await request.reply_channel.ask("roots/list", {})
             except RequestError as exc:
                 notes.append((exc.code, exc.message))
         return await call_next(request)

@@ -82,7 +82,7 @@ class _EndpointMiddleware:
             method=ctx.method,
             params=ctx.params or {},
             client=_client(ctx, connection),
-            line=_SdkReplyChannel(outbound, ctx),
+            reply_channel=_SdkReplyChannel(outbound, ctx),
             id=ctx.request_id,
             headers={} if ctx.request is None else VisibleHeaders(ctx.request.scope["headers"]),
         )

@@ -185,7 +185,9 @@ async def until(talk: Talk, name: str, *statuses: str) -> Json:
 async def answered(server: McpServer, principal: str | None, method: str, **params: Any) -> Json:
     """Return what a server answers a stateless client that is somebody."""
     client = Client(version="2026-07-28", capabilities=DECLARED, principal=principal)
-    return await server.endpoint.answer(Request(method=method, params=params, client=client, line=Nobody(), id=1))
+    return await server.endpoint.answer(
+        Request(method=method, params=params, client=client, reply_channel=Nobody(), id=1)
+    )
 
 
 class Nobody:

@@ -162,7 +162,7 @@ async def test_a_slow_listener_hears_the_newest_of_each_thing_and_what_waits_for
         method="subscriptions/listen",
         params={"notifications": wanted},
         client=Client(version="2026-07-28"),
-        line=line,
+        reply_channel=line,
         id=7,
     )
     async with anyio.create_task_group() as tasks:
@@ -203,7 +203,9 @@ async def test_a_stream_whose_client_is_gone_is_forgotten() -> None:
     for number in range(3):
         line.waiting = anyio.Event()
         async with anyio.create_task_group() as tasks:
-            request = Request(method="subscriptions/listen", params=params, client=client, line=line, id=number)
+            request = Request(
+                method="subscriptions/listen", params=params, client=client, reply_channel=line, id=number
+            )
             tasks.start_soon(endpoint.answer, request)
             with anyio.fail_after(30):
                 await line.waiting.wait()

@@ -67,7 +67,7 @@ class Desk:
         return {"it": "came anyway"}
 
     async def _ask(self, request: Request) -> Json:
-        return {"sent_data": await request.line.ask("roots/list", {})}
+        return {"sent_data": await request.reply_channel.ask("roots/list", {})}
 
     async def _give(self, request: Request) -> Json:
         return self.result

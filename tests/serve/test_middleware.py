@@ -324,21 +324,21 @@ async def test_notifications_of_a_running_request_pass_through_its_reply_channel
         await ctx.progress(1, 2, "half of the secret")
         return "done"
 
-    class Line:
-        def __init__(self, line: Any) -> None:
-            self._line = line
+    class HalvedMessages:
+        def __init__(self, channel: Any) -> None:
+            self._channel = channel
 
         async def notify(self, method: str, params: Mapping[str, Any]) -> None:
-            await self._line.notify(method, {**params, "message": "half"})
+            await self._channel.notify(method, {**params, "message": "half"})
 
         async def ask(self, method: str, params: Mapping[str, Any]) -> Json:
-            return await self._line.ask(method, params)
+            return await self._channel.ask(method, params)
 
         async def release(self) -> None:
-            await self._line.release()
+            await self._channel.release()
 
     async def quiet(request: Request, call_next: CallNext) -> Json:
-        return await call_next(request.replace(line=Line(request.line)))
+        return await call_next(request.replace(reply_channel=HalvedMessages(request.reply_channel)))
 
     messages: list[str | None] = []
     server = create_mcp_server("steps", tools=[steps], middleware=[quiet])

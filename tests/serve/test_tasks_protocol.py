@@ -262,7 +262,9 @@ async def test_nobody_else_sees_a_task() -> None:
     async def ask(principal: str | None, method: str, **params: Any) -> Json:
         client = Client(version="2026-07-28", capabilities=DECLARED, principal=principal)
         params["_meta"] = {CLIENT_CAPABILITIES: DECLARED}
-        return await shop.endpoint.answer(Request(method=method, params=params, client=client, line=Nobody(), id=1))
+        return await shop.endpoint.answer(
+            Request(method=method, params=params, client=client, reply_channel=Nobody(), id=1)
+        )
 
     async with shop.running():
         task = await ask("alice", "tools/call", name="hang")
@@ -285,7 +287,9 @@ async def test_nobody_hears_of_the_task_of_another() -> None:
 
     async def ask(principal: str, method: str, number: int, **params: Any) -> Json:
         client = Client(version="2026-07-28", capabilities=DECLARED, principal=principal)
-        return await shop.endpoint.answer(Request(method=method, params=params, client=client, line=line, id=number))
+        return await shop.endpoint.answer(
+            Request(method=method, params=params, client=client, reply_channel=line, id=number)
+        )
 
     async with shop.running():
         alice = await ask("alice", "tools/call", 1, name="work")
@@ -306,7 +310,7 @@ async def test_nobody_hears_of_the_task_of_another() -> None:
 
 def as_listener(principal: str) -> Request:
     client = Client(version="2026-07-28", capabilities=DECLARED, principal=principal)
-    return Request(method="subscriptions/listen", params={}, client=client, line=Nobody(), id=2)
+    return Request(method="subscriptions/listen", params={}, client=client, reply_channel=Nobody(), id=2)
 
 
 class Nobody:
@@ -327,11 +331,11 @@ async def test_over_http_the_routing_header_names_the_task(header: str | None) -
 
     async def get(name: str, headers: Mapping[str, str]) -> Json:
         params = {"taskId": name}
-        asked = Request(method="tasks/get", params=params, client=client, line=Nobody(), id=1, headers=headers)
+        asked = Request(method="tasks/get", params=params, client=client, reply_channel=Nobody(), id=1, headers=headers)
         return await shop.endpoint.answer(asked)
 
     async with shop.running():
-        call = Request(method="tools/call", params={"name": "hang"}, client=client, line=Nobody(), id=1)
+        call = Request(method="tools/call", params={"name": "hang"}, client=client, reply_channel=Nobody(), id=1)
         name = (await shop.endpoint.answer(call))["taskId"]
         headers = {"mcp-method": "tasks/get"} | ({} if header is None else {"mcp-name": header})
         with pytest.raises(RequestError) as refused:
@@ -401,7 +405,9 @@ async def test_tasks_end_with_the_block_that_they_run_within() -> None:
         async with anyio.create_task_group() as group:
             with shop.tasks.within(group):
                 for tool in ("hang", "ask"):
-                    call = Request(method="tools/call", params={"name": tool}, client=client, line=Nobody(), id=1)
+                    call = Request(
+                        method="tools/call", params={"name": tool}, client=client, reply_channel=Nobody(), id=1
+                    )
                     await shop.endpoint.answer(call)
                 await anyio.wait_all_tasks_blocked()
 
@@ -415,7 +421,7 @@ async def test_tasks_end_with_the_block_that_they_run_within() -> None:
 async def test_a_server_that_is_not_served_takes_no_task_on(caplog: pytest.LogCaptureFixture) -> None:
     shop = Shop()
     client = Client(version="2026-07-28", capabilities=DECLARED)
-    call = Request(method="tools/call", params={"name": "hang"}, client=client, line=Nobody(), id=1)
+    call = Request(method="tools/call", params={"name": "hang"}, client=client, reply_channel=Nobody(), id=1)
     with pytest.raises(RequestError, match="Internal error"):
         await shop.endpoint.answer(call)
 
@@ -539,7 +545,7 @@ async def test_the_older_form_refuses_what_does_not_fit_a_tool() -> None:
 async def test_the_capability_of_tasks_is_declared_in_its_own_revision_alone(version: str, declared: bool) -> None:
     params = {"protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
     agreed = await Shop().endpoint.answer(
-        Request(method="initialize", params=params, client=Client(version=version), line=Nobody(), id=1)
+        Request(method="initialize", params=params, client=Client(version=version), reply_channel=Nobody(), id=1)
     )
 
     assert agreed["protocolVersion"] == version

@@ -316,7 +316,7 @@ async def test_who_listens_hears_the_end_of_a_task_although_the_store_was_away_m
 def listener() -> Request:
     """Return the request of a client that listens."""
     client = Client(version="2026-07-28", capabilities=DECLARED)
-    return Request(method="subscriptions/listen", params={}, client=client, line=Nobody(), id=1)
+    return Request(method="subscriptions/listen", params={}, client=client, reply_channel=Nobody(), id=1)
 
 
 @pytest.mark.parametrize(("deaths", "status"), [(2, "completed"), (3, "failed")])

@@ -147,13 +147,17 @@ class Till:
         """Ask as a stateless client."""
         capabilities: Json = {**DECLARED, "elicitation": {}}
         client = Client(version="2026-07-28", capabilities=capabilities, principal=who)
-        request = Request(method=method, params=params, client=client, line=Nobody(), id=1, headers=headers or {})
+        request = Request(
+            method=method, params=params, client=client, reply_channel=Nobody(), id=1, headers=headers or {}
+        )
         return await self.endpoint.answer(request)
 
     async def ask_in_core(self, method: str, **params: Any) -> Json:
         """Ask as a client of 2025-11-25."""
         client = Client(version="2025-11-25", capabilities={"elicitation": {}})
-        return await self.endpoint.answer(Request(method=method, params=params, client=client, line=Nobody(), id=1))
+        return await self.endpoint.answer(
+            Request(method=method, params=params, client=client, reply_channel=Nobody(), id=1)
+        )
 
     async def begun(self, tool: str) -> tuple[str, Job]:
         """Call a tool; return the id of its task and the job."""

@@ -53,25 +53,25 @@ class ClientCapabilities:
 
     async def roots_changed(self) -> None:
         """Notify the server that the roots have changed; modern revisions have no such notification."""
-        line = self._requester.last_line
-        if line is None or line.session.agreement.modern or line.session.wire.over:
+        session = self._requester.last_session
+        if session is None or session.conversation.agreement.modern or session.conversation.wire.over:
             return
-        await line.session.wire.notify(methods.NOTIFICATIONS_ROOTS_LIST_CHANGED, {})
+        await session.conversation.wire.notify(methods.NOTIFICATIONS_ROOTS_LIST_CHANGED, {})
 
-    async def set_initial_log_level(self, line: OpenSession) -> None:
+    async def set_initial_log_level(self, session: OpenSession) -> None:
         """Set the log level of a new legacy session, which its handshake cannot; a failure is only logged."""
-        offered = line.session.agreement.capabilities
-        if self._handlers.log_level is None or line.session.agreement.modern or "logging" not in offered:
+        offered = session.conversation.agreement.capabilities
+        if self._handlers.log_level is None or session.conversation.agreement.modern or "logging" not in offered:
             return
         try:
-            await self._send_log_level(line)
+            await self._send_log_level(session)
         except ServerError as exc:
             _log.warning("%s; its log level stays as it is", exc)
 
-    async def _send_log_level(self, line: OpenSession) -> None:
+    async def _send_log_level(self, session: OpenSession) -> None:
         seconds = self._config.timeout.read
         with anyio.move_on_after(seconds) as scope:
-            await line.session.set_log_level(str(self._handlers.log_level))
+            await session.conversation.set_log_level(str(self._handlers.log_level))
         if scope.cancelled_caught:
             raise self._requester.too_slow(methods.LOGGING_SET_LEVEL, seconds)
 

@@ -193,9 +193,9 @@ class McpConnection(EventSubscriptions, SkillFeatures, Openable, BaseToolset):
     @property
     def silent_for(self) -> float:
         """The seconds a request has waited without anything received from the server; 0 when none waits."""
-        line = self._supervisor.line
-        if line is not None:
-            return self._health.silent_for(line)
+        session = self._supervisor.session
+        if session is not None:
+            return self._health.silent_for(session)
         return 0.0
 
     @property
@@ -293,7 +293,7 @@ class McpConnection(EventSubscriptions, SkillFeatures, Openable, BaseToolset):
             self._list_refresher.reset()
         if self._lazy and self.state is not ConnectionState.CLOSED:
             return
-        await self._requester.line()
+        await self._requester.session()
 
     async def close(self) -> None:
         """Close the connection, finally, and end the server process; idempotent, from any task, bounded.
@@ -325,7 +325,7 @@ class McpConnection(EventSubscriptions, SkillFeatures, Openable, BaseToolset):
             ConnectionClosedError: The connection is closed.
             ServerError: The list could not be read.
         """
-        await self._requester.line()
+        await self._requester.session()
         if not self._catalog.fresh:
             await self.refresh(timeout=timeout)
         if prefix is None:
@@ -334,7 +334,7 @@ class McpConnection(EventSubscriptions, SkillFeatures, Openable, BaseToolset):
 
     async def refresh(self, *, timeout: float | None = None) -> ToolsChanged:
         """List the server's tools again, bypassing caches; return the change."""
-        return await self._requester.with_reconnect(lambda line: self._refresh(line, timeout))
+        return await self._requester.with_reconnect(lambda session: self._refresh(session, timeout))
 
     async def call_tool(
         self,
@@ -447,14 +447,14 @@ class McpConnection(EventSubscriptions, SkillFeatures, Openable, BaseToolset):
 
     @property
     def _agreement(self) -> Agreement | None:
-        line = self._requester.last_line
-        if line:
-            return line.session.agreement
+        session = self._requester.last_session
+        if session:
+            return session.conversation.agreement
         return None
 
-    async def _refresh(self, line: OpenSession, timeout: float | None = None) -> ToolsChanged:
+    async def _refresh(self, session: OpenSession, timeout: float | None = None) -> ToolsChanged:
         try:
-            change = await self._requester.list_tools(line, timeout)
+            change = await self._requester.list_tools(session, timeout)
         except ServerError as exc:
             if isinstance(exc, AuthRequiredError):
                 self._supervisor.refuse(exc)
@@ -466,18 +466,18 @@ class McpConnection(EventSubscriptions, SkillFeatures, Openable, BaseToolset):
     def _tools_changed(self, change: ToolsChanged) -> None:
         self._events.emit("tools_changed", change)
 
-    async def _prepare(self, line: OpenSession) -> None:
+    async def _prepare(self, session: OpenSession) -> None:
         """List the tools of a new session before requests use it; a failure degrades, it does not disconnect."""
-        self._requester.last_line = line
-        agreement = line.session.agreement
+        self._requester.last_session = session
+        agreement = session.conversation.agreement
         self._catalog.guard.identify(agreement.server_info, agreement.capabilities, agreement.instructions)
         self._list_refresher.begin()
-        await self._client.set_initial_log_level(line)
+        await self._client.set_initial_log_level(session)
         with self.report.step("list tools") as step:
             try:
-                await self._refresh(line)
+                await self._refresh(session)
             except ServerError as exc:
-                if line.session.wire.over or isinstance(exc, AuthRequiredError):
+                if session.conversation.wire.over or isinstance(exc, AuthRequiredError):
                     raise
                 step.outcome = "failed"
                 step.detail = str(exc)
@@ -491,14 +491,14 @@ class McpConnection(EventSubscriptions, SkillFeatures, Openable, BaseToolset):
             shown = [problem.partition("\n")[0] for problem in problems[:_SHOWN_PROBLEMS]]
             step.detail = "; ".join((listed, *shown, *([f"{more} more problems"] if more > 0 else [])))
 
-    async def _run_background(self, line: OpenSession) -> None:
+    async def _run_background(self, session: OpenSession) -> None:
         """Run the background tasks of a session until it ends."""
         async with anyio.create_task_group() as tasks:
             self._supervisor.handlers.start_task = tasks.start_soon
-            tasks.start_soon(self._list_refresher.run_background, line)
+            tasks.start_soon(self._list_refresher.run_background, session)
             tasks.start_soon(self._catalog.scan_definitions)
             tasks.start_soon(self._client.deliver_logs)
-            tasks.start_soon(self._health.run_background, line)
+            tasks.start_soon(self._health.run_background, session)
 
     def _notified(self, method: str, params: JsonObject) -> None:
         self._list_refresher.notified(method, params)

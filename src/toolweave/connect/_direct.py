@@ -121,7 +121,7 @@ class DirectCalls:
             )
         )
 
-    def line(self, name: str, loop: asyncio.AbstractEventLoop) -> OpenSession | None:
+    def session_for(self, name: str, loop: asyncio.AbstractEventLoop) -> OpenSession | None:
         """Return the session in which a tool can be called at once, or None: then `forward` makes the call.
 
         Args:
@@ -135,7 +135,7 @@ class DirectCalls:
             return None
         if not self._catalog.lists(name):
             return None
-        return supervisor.line
+        return supervisor.session
 
     def news(self) -> CallNews:
         """Return a receiver of the notifications of the next call."""
@@ -143,7 +143,7 @@ class DirectCalls:
 
     def send(
         self,
-        line: OpenSession,
+        session: OpenSession,
         name: str,
         members: bytes,
         loop: asyncio.AbstractEventLoop,
@@ -152,21 +152,21 @@ class DirectCalls:
         """Send a call; None, and nothing was sent, where its transport would have to wait or cannot do this.
 
         Args:
-            line: The session, as `line` returned it.
+            session: The session, as `session_for` returned it.
             name: The name by which the server calls the tool.
             members: The members of the request behind its id, from the comma to the last bracket, as JSON.
             loop: The running event loop.
             news: Receives its progress, if `members` have its token.
         """
-        session = line.session
-        wire = session.poster
+        conversation = session.conversation
+        wire = conversation.poster
         if wire is None:
             return None
         if wire.has_streams:
             if news is None:
                 news = self.news()
             target = self._catalog.original_target(name)
-            revision = session.agreement.version if session.agreement.modern else None
+            revision = conversation.agreement.version if conversation.agreement.modern else None
             posted = wire.post(members, HttpCall(name, target.schema, revision, news.receive))
         else:
             posted = wire.post(members)
@@ -185,7 +185,7 @@ class DirectCalls:
             0,
             calls=self,
             name=name,
-            line=line,
+            session=session,
             wire=wire,
             key=key,
             answer=answer,
@@ -209,7 +209,7 @@ class DirectCall(Deadline, kw_only=True, eq=False):
     Attributes:
         calls: Sent it.
         name: The name of the tool.
-        line: The session that it was sent in.
+        session: The session that it was sent in.
         wire: The wire of that.
         key: Its id there.
         answer: Its outcome: a `RawResult`, a dict, or an error.
@@ -218,7 +218,7 @@ class DirectCall(Deadline, kw_only=True, eq=False):
 
     calls: DirectCalls
     name: str
-    line: OpenSession
+    session: OpenSession
     wire: PostsCalls
     key: int
     answer: asyncio.Future[Any]

@@ -42,7 +42,7 @@ class GatewaySide:
         Raises:
             ServerError: The connection could not be opened.
         """
-        return (await self._requester.line()).session.agreement
+        return (await self._requester.session()).conversation.agreement
 
     async def checked_agreement(self) -> Agreement:
         """Return the result of the handshake with the server as it is now: one request shows whether it was replaced.
@@ -55,7 +55,7 @@ class GatewaySide:
         else:
             method = methods.PING
         try:
-            await self._requester.with_reconnect(lambda line: line.session.request(method), repeatable=True)
+            await self._requester.with_reconnect(lambda session: session.conversation.request(method), repeatable=True)
         except (ConnectionLostError, ProtocolError):
             # lost with the old server, or refused by the new one; the handshake of the new one counts
             pass
@@ -63,8 +63,8 @@ class GatewaySide:
 
     def list_facts(self, kind: ListKind) -> ListFacts[Any]:
         """Return a list of the server as it is known now, without asking for it: its items, lifetime and members."""
-        line = self._requester.last_line
-        capabilities: JsonObject = line.session.agreement.capabilities if line else {}
+        session = self._requester.last_session
+        capabilities: JsonObject = session.conversation.agreement.capabilities if session else {}
         declared = object_or_empty(capabilities.get(CAPABILITIES[kind]))
         return self._lists[kind].facts(notified=declared.get("listChanged") is True)
 

@@ -70,51 +70,53 @@ class Health:
         if self._config.restart != "never":
             self._suspected.set()
 
-    def silent_for(self, line: OpenSession) -> float:
+    def silent_for(self, session: OpenSession) -> float:
         """Return the seconds a request has waited without anything received; 0 when none waits."""
         # The number of received pieces is compared at each look, which costs a message nothing.
         now = anyio.current_time()
-        pieces = _pieces(line)
+        pieces = _pieces(session)
         if pieces != self._received[0]:
             self._received = (pieces, now)
         since = min((one.since for one in self._waits()), default=now)
         return max(0.0, now - max(since, self._received[1]))
 
-    async def run_background(self, line: OpenSession) -> None:
+    async def run_background(self, session: OpenSession) -> None:
         """Ping after a suspected failure; report silence.
 
         Raises:
             ConnectionLostError: The server does not answer any more.
         """
-        self._received = (_pieces(line), 0.0)
+        self._received = (_pieces(session), 0.0)
         while True:
             # A call that times out during the ping below sets the old event: the ping has its answer already.
             self._suspected = anyio.Event()
             while not self._suspected.is_set():
                 with anyio.move_on_after(_TICK_SECONDS):
                     await self._suspected.wait()
-                self._report_silence(line)
-            if not await self._answers(line):
+                self._report_silence(session)
+            if not await self._answers(session):
                 raise ConnectionLostError(
                     f"it answered neither a call within its bound nor a ping within {self.ping_seconds:g} s",
                     server=self._config.name,
                     sent=False,
                 )
 
-    def _report_silence(self, line: OpenSession) -> None:
-        seconds = self.silent_for(line)
+    def _report_silence(self, session: OpenSession) -> None:
+        seconds = self.silent_for(session)
         if seconds >= _TICK_SECONDS:
             self._on_silence(Silent(server=self._config.name, seconds=seconds, waiting=len(self._waits())))
 
-    async def _answers(self, line: OpenSession) -> bool:
+    async def _answers(self, session: OpenSession) -> bool:
         """Ping; return whether anything is received, waiting for other calls that the server may be busy with."""
-        before = _pieces(line)
+        before = _pieces(session)
         others = set(self._waits())
         answered = anyio.Event()
 
         async def ping() -> None:
             try:  # the stateless revisions have no ping; every server answers this
-                await line.session.request(methods.SERVER_DISCOVER if line.session.agreement.modern else methods.PING)
+                await session.conversation.request(
+                    methods.SERVER_DISCOVER if session.conversation.agreement.modern else methods.PING
+                )
             except ServerError:
                 pass  # a refusal is an answer, and the end is noticed by itself
             answered.set()
@@ -125,7 +127,7 @@ class Health:
             while True:
                 with anyio.move_on_after(self.ping_seconds):
                     await answered.wait()
-                alive = answered.is_set() or _pieces(line) != before
+                alive = answered.is_set() or _pieces(session) != before
                 # Each of the other calls ends by its own bound, and so does this loop.
                 is_excused = not others.isdisjoint(self._waits())
                 if alive or not is_excused:
@@ -134,7 +136,7 @@ class Health:
         return alive
 
 
-def _pieces(line: OpenSession) -> int:
-    if line.process is not None:
-        return line.process.pieces
+def _pieces(session: OpenSession) -> int:
+    if session.process is not None:
+        return session.process.pieces
     return 0

@@ -61,7 +61,7 @@ CheckPins = Callable[[str, JsonObject], Awaitable[None]]
 class _Attempt:
     """A request in one session, and the deadline of all its attempts."""
 
-    line: OpenSession
+    session: OpenSession
     target: CallTarget
     deadline: Deadline
 
@@ -92,7 +92,7 @@ class Requester:
 
     Attributes:
         direct: Sends calls of tools at once, for other clients.
-        last_line: The current or last open session, for the results of its handshake.
+        last_session: The current or last open session, for the results of its handshake.
         on_timeout: Called when a call was not answered within its bound.
     """
 
@@ -108,11 +108,11 @@ class Requester:
             self._limiter = None
         self._total = config.timeout.call_total
         self._may_answer = supervisor.handlers.may_answer
-        self._line_seconds = config.connect_silence + config.timeout.list + config.timeout.close
+        self._session_seconds = config.connect_silence + config.timeout.list + config.timeout.close
         self.direct: DirectCalls = DirectCalls(
             config, supervisor, catalog, self._deadlines, too_slow=self._call_too_slow
         )
-        self.last_line: OpenSession | None = None
+        self.last_session: OpenSession | None = None
         self.on_timeout: Callable[[], None] = lambda: None
 
     @property
@@ -120,40 +120,40 @@ class Requester:
         """The requests that wait for their answer now."""
         return self._deadlines.running
 
-    async def line(self) -> OpenSession:
+    async def session(self) -> OpenSession:
         """Return the open session; connect or wait for a restart, within the bounds of connect, list and close."""
         supervisor = self._supervisor
         if supervisor.loop is asyncio.get_running_loop():
-            line = supervisor.open_line
-            if line is not None:
-                return line
-        return await supervisor.run_on_own_loop(supervisor.usable(self._line_seconds))
+            session = supervisor.open_session
+            if session is not None:
+                return session
+        return await supervisor.run_on_own_loop(supervisor.usable(self._session_seconds))
 
     async def with_reconnect(
         self,
         use: Callable[[OpenSession], Awaitable[ResultT]],
         *,
-        line: OpenSession | None = None,
+        session: OpenSession | None = None,
         repeatable: bool = False,
     ) -> ResultT:
         """Run `use` on the open session; if that was lost, run it on the next one where a retry is safe.
 
         A retry is safe for a request that was provably not sent, and for one declared as repeatable.
         """
-        return await self._supervisor.run_on_own_loop(self._with_reconnect(use, line, repeatable))
+        return await self._supervisor.run_on_own_loop(self._with_reconnect(use, session, repeatable))
 
     async def _with_reconnect(
-        self, use: Callable[[OpenSession], Awaitable[ResultT]], line: OpenSession | None, repeatable: bool
+        self, use: Callable[[OpenSession], Awaitable[ResultT]], session: OpenSession | None, repeatable: bool
     ) -> ResultT:
         # One retry at most, by hand and not in a loop: a server that dies of a request would otherwise be killed by it
         # again and again.
-        if line is None:
-            line = await self.line()
+        if session is None:
+            session = await self.session()
         try:
-            result = await use(line)
+            result = await use(session)
         except (AuthRequiredError, ConnectionLostError) as exc:
             first = exc
-            line = await self._session_for_retry(line, exc, repeatable=repeatable)
+            session = await self._session_for_retry(session, exc, repeatable=repeatable)
         except ProtocolError as exc:
             exc.mask(self._config.redact)
             raise
@@ -161,9 +161,9 @@ class Requester:
             self._supervisor.auth_suspect = False
             return result
         try:
-            return await use(line)
+            return await use(session)
         except (AuthRequiredError, ConnectionLostError) as exc:
-            raise await self._final_error(line, exc, after=first) from None
+            raise await self._final_error(session, exc, after=first) from None
         except ProtocolError as exc:
             exc.mask(self._config.redact)
             raise
@@ -179,19 +179,19 @@ class Requester:
         return await self._supervisor.run_on_own_loop(self._request(method, params, timeout, meta))
 
     async def _request(self, method: str, params: JsonObject, timeout: float | None, meta: JsonObject | None) -> Json:
-        await self.line()  # has another bound
+        await self.session()  # has another bound
         await self._check_pins(method, params)
         handlers = self._supervisor.handlers
 
         async def ask(deadline: Deadline) -> Json:
-            async def send(line: OpenSession, more: JsonObject) -> Json:
-                result = await line.session.request(method, {**params, **more}, meta=meta, deadline=deadline.at)
+            async def send(session: OpenSession, more: JsonObject) -> Json:
+                result = await session.conversation.request(method, {**params, **more}, meta=meta, deadline=deadline.at)
                 return object_result(result, method, self._config.name, self._catalog.repairs.of_answer(method))
 
             if method not in methods.INPUT_REQUIRED:
-                return await self.with_reconnect(lambda line: send(line, {}))
+                return await self.with_reconnect(lambda session: send(session, {}))
             asked = handlers.asked
-            return await self.with_reconnect(lambda line: exchange(partial(send, line), method, asked, deadline))
+            return await self.with_reconnect(lambda session: exchange(partial(send, session), method, asked, deadline))
 
         return await self.bounded(ask, method, self._config.timeout.read if timeout is None else timeout)
 
@@ -208,15 +208,15 @@ class Requester:
         await anyio.lowlevel.checkpoint_if_cancelled()  # a cancellation that is due takes precedence
         raise self.too_slow(what, seconds)
 
-    async def list_tools(self, line: OpenSession, timeout: float | None = None) -> ToolsChanged:
+    async def list_tools(self, session: OpenSession, timeout: float | None = None) -> ToolsChanged:
         """List the tools again, within `timeout` or the server's `timeout.list`."""
         if timeout is None:
             seconds = self._config.timeout.list
         else:
             seconds = timeout
-        refusal = line.session.wire.refusal
+        refusal = session.conversation.wire.refusal
         return await self.bounded(
-            lambda _: self._catalog.refresh(line.session.request, refusal), methods.TOOLS_LIST, seconds
+            lambda _: self._catalog.refresh(session.conversation.request, refusal), methods.TOOLS_LIST, seconds
         )
 
     async def call(self, name: str, arguments: JsonObject, ctx: CallContext) -> ToolResult:
@@ -226,9 +226,9 @@ class Requester:
         """
         if not isinstance(arguments, (dict, Mapping)):  # pyright: ignore[reportUnnecessaryIsInstance]  # a dict: faster
             raise TypeError(f"tool {name!r}: arguments must be one mapping, not {type(arguments).__name__}")
-        line = self._supervisor.open_line
-        if line is None:
-            line = await self.line()
+        session = self._supervisor.open_session
+        if session is None:
+            session = await self.session()
         call_target = self._catalog.call_target(name, ctx.meta.get(VERSION) if ctx.meta else None)
         sent = call_target.sent(arguments, ctx)
         if isinstance(sent, ToolResult):
@@ -238,14 +238,14 @@ class Requester:
         if limiter is not None:
             await self._take_turn(limiter, call_target.name, ctx.timeout)
         try:
-            raw = await self._answered(line, params, call_target, ctx)
+            raw = await self._answered(session, params, call_target, ctx)
         finally:
             if limiter is not None:
                 limiter.release()
         self._supervisor.auth_suspect = False
         note = self._catalog.repairs.of_tool(call_target.name)
         result = await result_in(raw, self._config.name, note, self.redact)
-        if self._supervisor.line is not line:  # a retry had another session, in which the tool may have another form
+        if self._supervisor.session is not session:  # after a retry: in its session the tool may have another form
             call_target = self._catalog.call_target(name, ctx.meta.get(VERSION) if ctx.meta else None)
         spec = call_target.spec
         self._catalog.note_result(spec, name, result)
@@ -255,10 +255,10 @@ class Requester:
 
     def redact(self, text: str) -> str:
         """Mask the secrets of the config, and the credentials of the last session, in a text of the server."""
-        line = self._supervisor.line or self.last_line
-        if line is None:
+        session = self._supervisor.session or self.last_session
+        if session is None:
             return self._config.redact(text)
-        return line.redact(text)
+        return session.redact(text)
 
     def too_slow(self, what: str, seconds: float) -> RequestTimeoutError:
         """Make the error of a request that was not answered in time."""
@@ -273,10 +273,7 @@ class Requester:
         )
 
     async def _take_turn(self, limiter: anyio.CapacityLimiter, name: str, timeout: float | None = None) -> None:
-        if timeout is None:
-            seconds = self._config.timeout.call
-        else:
-            seconds = timeout
+        seconds = self._config.timeout.call if timeout is None else timeout
         with anyio.move_on_after(seconds):
             await limiter.acquire()
             return
@@ -287,7 +284,7 @@ class Requester:
             seconds=seconds,
         )
 
-    async def _answered(self, line: OpenSession, params: Json, target: CallTarget, ctx: CallContext) -> Json:
+    async def _answered(self, session: OpenSession, params: Json, target: CallTarget, ctx: CallContext) -> Json:
         """Return the result of a call as the server sent it, within the deadline of the call."""
         if ctx.timeout is None:
             seconds = self._config.timeout.call
@@ -308,9 +305,9 @@ class Requester:
             first: Json | None = None
             failed: BaseException | None = None
             # What the first attempt cannot do is found in its answer and finished below, with that answer as the first.
-            if not target.has_execution and (ctx.questions is None or self._needs_no_turn(ctx.questions, line)):
+            if not target.has_execution and (ctx.questions is None or self._needs_no_turn(ctx.questions, session)):
                 try:
-                    first = await line.session.request(
+                    first = await session.conversation.request(
                         methods.TOOLS_CALL, params, meta=meta, schema=target.schema, deadline=deadline.at
                     )
                     if watch is not None:
@@ -320,7 +317,7 @@ class Requester:
                 # Kept, and handled in `_finish_call`: a good call enters no context manager.
                 except BaseException as exc:  # boundary: raised again below; a cancellation may be the deadline's
                     failed = exc
-            attempt = _CallAttempt(line, target, deadline, params, ctx, meta, watch)
+            attempt = _CallAttempt(session, target, deadline, params, ctx, meta, watch)
             return await self._finish_call(attempt, first, failed)
         finally:
             deadline.end()
@@ -329,7 +326,7 @@ class Requester:
             if watch is not None:
                 watch.end()
 
-    def _needs_no_turn(self, questions: CallQuestions, line: OpenSession) -> bool:
+    def _needs_no_turn(self, questions: CallQuestions, session: OpenSession) -> bool:
         """Return whether a call that may be asked something can be sent like any other.
 
         One that is resumed has its first answer already: sending it again would start it anew. Questions of a legacy
@@ -337,7 +334,7 @@ class Requester:
         """
         if is_resumed(questions):
             return False
-        return line.session.agreement.modern or not self._may_answer
+        return session.conversation.agreement.modern or not self._may_answer
 
     async def _finish_call(self, attempt: _CallAttempt, first: Json | None, failed: BaseException | None) -> Json:
         """Return the result of a call without a complete first answer: `first` is that answer, `failed` its error."""
@@ -362,31 +359,32 @@ class Requester:
         send: Callable[[AttemptT], Awaitable[ResultT]],
     ) -> ResultT:
         """Retry a call once where its failure makes that safe; raise the failure otherwise."""
-        line = attempt.line
+        session = attempt.session
         target = attempt.target
         spec = target.spec
         # Listing and connecting have bounds of their own; the retry waits for its answer as long as any attempt.
         with attempt.deadline.held():
             if isinstance(failed, ProtocolError):
-                failed.mask(line.redact)
+                failed.mask(session.redact)
                 # An error from the server is an answer: the call was received and judged, so sending it again is not
                 # ours to decide. This one code is the exception.
                 if failed.code != HEADER_MISMATCH or spec is None:
                     raise failed
                 # The schema whose arguments are mirrored into headers is out of date, and nothing has been done
                 # (SEP-2243).
-                await self.list_tools(await self.line())
+                await self.list_tools(await self.session())
                 target = self._catalog.listed_again(target)
             else:
-                line = await self._session_for_retry(line, failed, repeatable=spec is not None and is_repeatable(spec))
+                repeatable = spec is not None and is_repeatable(spec)
+                session = await self._session_for_retry(session, failed, repeatable=repeatable)
                 # A request of another client is written for one era: its client has to write it for the other.
                 if isinstance(attempt, _ForwardAttempt):
-                    raise_for_other_era(failed, attempt.line, line)
+                    raise_for_other_era(failed, attempt.session, session)
                 target = self._catalog.listed_again(target)
         try:
-            return await send(replace(attempt, line=line, target=target))
+            return await send(replace(attempt, session=session, target=target))
         except (AuthRequiredError, ConnectionLostError) as exc:
-            raise await self._final_error(line, exc, after=failed) from None
+            raise await self._final_error(session, exc, after=failed) from None
 
     async def _send(
         self, attempt: _CallAttempt, first: Json | None = None, refused: ProtocolError | None = None
@@ -395,16 +393,16 @@ class Requester:
 
         `first` is the answer to its first request, or `refused` the refusal, where that was sent already.
         """
-        line = attempt.line
+        session = attempt.session
         target = attempt.target
         deadline = attempt.deadline
         params: JsonObject = attempt.params
-        if wants_task(target.spec, line.session.agreement):
+        if wants_task(target.spec, session.conversation.agreement):
             params = {**params, "task": {}}
-        modern = line.session.agreement.modern
+        modern = session.conversation.agreement.modern
 
         def send(more: JsonObject) -> Awaitable[Json]:
-            return line.session.request(
+            return session.conversation.request(
                 methods.TOOLS_CALL,
                 {**params, **more},
                 meta=attempt.meta,
@@ -467,9 +465,9 @@ class Requester:
 
     async def _forward(self, request: ForwardedRequest) -> Json:
         if request.sent is None:
-            line = await self.line()
+            session = await self.session()
         else:
-            line = request.sent.line
+            session = request.sent.session
         is_call = request.method == methods.TOOLS_CALL
         if is_call:
             target = self._catalog.original_target(request.params["name"])
@@ -482,7 +480,7 @@ class Requester:
         if limiter is not None:
             await self._take_turn(limiter, target.name)
         try:
-            result = await self._forwarded(request, line, target)
+            result = await self._forwarded(request, session, target)
             result = object_result(result, request.method, self._config.name, note)
         finally:
             if limiter is not None:
@@ -493,7 +491,7 @@ class Requester:
             self._note_forwarded(target, result)
         return result
 
-    async def _forwarded(self, request: ForwardedRequest, line: OpenSession, target: CallTarget) -> Json:
+    async def _forwarded(self, request: ForwardedRequest, session: OpenSession, target: CallTarget) -> Json:
         """Send a request of another client within its deadline, and once more where that is safe."""
         is_call = request.method == methods.TOOLS_CALL
         timeout = self._config.timeout
@@ -518,7 +516,7 @@ class Requester:
                 request.sent.news.pass_on(news)
             if (listener := request.exclusive_listener) is not None:
                 stack.enter_context(handlers.sole_listener(listener))
-            attempt = _ForwardAttempt(line, target, deadline, request, meta)
+            attempt = _ForwardAttempt(session, target, deadline, request, meta)
             try:
                 return await self._forward_rounds(attempt, request.sent)
             except (AuthRequiredError, ConnectionLostError, ProtocolError) as exc:
@@ -533,12 +531,12 @@ class Requester:
         `sent` is the first attempt, where that was made already.
         """
         request = attempt.request
-        line = attempt.line
+        session = attempt.session
         target = attempt.target
         deadline = attempt.deadline
         params = dict(request.params)
         asked = self._supervisor.handlers.asked
-        wants = request.follow_tasks and wants_task(target.spec, line.session.agreement)
+        wants = request.follow_tasks and wants_task(target.spec, session.conversation.agreement)
         if wants:
             params["task"] = {}
 
@@ -550,7 +548,7 @@ class Requester:
                     return await call.result()
                 except ProtocolError as exc:
                     await wait_as_asked(exc, deadline.at)
-            return await line.session.request(
+            return await session.conversation.request(
                 request.method,
                 {**params, **more},
                 meta=attempt.meta,
@@ -585,17 +583,17 @@ class Requester:
         """Make a request about a task, which outlives the connection on which it was created, for its client."""
         try:
             return await self.with_reconnect(
-                lambda line: line.session.request(method, params, declared=declared), repeatable=True
+                lambda session: session.conversation.request(method, params, declared=declared), repeatable=True
             )
         except ConnectionLostError as exc:
             # the call itself was taken: it must not be sent again
             raise ConnectionLostError("the connection ended while a task ran", server=exc.server, sent=True) from exc
 
     async def _session_for_retry(
-        self, line: OpenSession, exc: AuthRequiredError | ConnectionLostError, *, repeatable: bool
+        self, session: OpenSession, exc: AuthRequiredError | ConnectionLostError, *, repeatable: bool
     ) -> OpenSession:
-        """Return the session for a retry after `line` was lost; raise the error where a retry is not safe."""
-        final = await self._final_error(line, exc)
+        """Return the session for a retry after `session` was lost; raise the error where a retry is not safe."""
+        final = await self._final_error(session, exc)
         if isinstance(final, AuthRequiredError) or self._config.restart == "never":
             raise final from None
         # `sent` is pessimistic: true as soon as a byte may have left. Only then does it matter whether the tool may run
@@ -603,7 +601,7 @@ class Requester:
         if final.sent and not repeatable:
             raise final from None
         try:
-            return await self.line()
+            return await self.session()
         except AuthRequiredError:
             raise
         except ServerError as unreachable:
@@ -612,7 +610,7 @@ class Requester:
             raise
 
     async def _final_error(
-        self, line: OpenSession, exc: AuthRequiredError | ConnectionLostError, *, after: Exception | None = None
+        self, session: OpenSession, exc: AuthRequiredError | ConnectionLostError, *, after: Exception | None = None
     ) -> AuthRequiredError | ConnectionLostError:
         """Return the error for the caller; a second refusal of our credentials in a row concerns the connection.
 
@@ -623,7 +621,7 @@ class Requester:
             return exc
         if isinstance(after, ConnectionLostError) and after.sent and not exc.sent:
             exc = ConnectionLostError(exc.message, server=exc.server, sent=True)
-        return await explained_loss(exc, line.process, self._config, stopping=self._supervisor.is_stopping)
+        return await explained_loss(exc, session.process, self._config, stopping=self._supervisor.is_stopping)
 
 
 def _wants_visit(failed: BaseException) -> TypeGuard[ProtocolError]:

@@ -150,9 +150,9 @@ class ServerFeatures:
             raise TypeError(f"a URI is a string, not {type(uri).__name__}")
         # an unsendable URI must not reach the shared stream
         request_text(0, methods.RESOURCES_SUBSCRIBE, {"uri": uri})
-        line = await self._requester.line()
+        session = await self._requester.session()
         await self._check_pins(methods.RESOURCES_SUBSCRIBE, {"uri": uri})
-        offered = object_or_empty(line.session.agreement.capabilities.get("resources"))
+        offered = object_or_empty(session.conversation.agreement.capabilities.get("resources"))
         if not offered.get("subscribe"):
             text = "it does not offer subscriptions to resources (its capabilities lack resources.subscribe)"
             raise ProtocolError(text, server=self.config.name, code=METHOD_NOT_FOUND)
@@ -226,7 +226,7 @@ class ServerFeatures:
         Raises:
             ServerError: A list could not be read.
         """
-        await self._requester.line()
+        await self._requester.session()
         for live in self._offer_lists:
             await self._list(live, refresh=True, timeout=timeout)
         listed = self._listed
@@ -250,8 +250,10 @@ class ServerFeatures:
 
     async def ping(self) -> None:
         """Ping the server: `ping`, or `server/discover` in revisions without it (2026-07-28)."""
-        line = await self._requester.line()
-        await self._requester.request(methods.SERVER_DISCOVER if line.session.agreement.modern else methods.PING, {})
+        session = await self._requester.session()
+        await self._requester.request(
+            methods.SERVER_DISCOVER if session.conversation.agreement.modern else methods.PING, {}
+        )
 
     async def _made(self, method: str, parts: object, make: Callable[[], ItemT]) -> ItemT:
         number = len(array_or_empty(parts))
@@ -264,14 +266,14 @@ class ServerFeatures:
             raise ProtocolError(text, server=self.config.name, code=INTERNAL_ERROR) from None
 
     async def _list(self, live: LiveList[ItemT], refresh: bool, timeout: float | None) -> tuple[ItemT, ...]:
-        await self._requester.line()
+        await self._requester.session()
         capability = CAPABILITIES[live.kind]
         offered = object_or_empty(self._offered.get(capability))
         promised = live.ttl_seconds is not None or offered.get("listChanged") is True
         if live.fresh and promised and not refresh:
             return live.items
         try:
-            await self._requester.with_reconnect(lambda line: self._read(live, line, timeout))
+            await self._requester.with_reconnect(lambda session: self._read(live, session, timeout))
         except ProtocolError:
             # many servers answer oddly to lists that they do not offer: an empty list, not a fault
             if capability not in self._offered:
@@ -279,12 +281,12 @@ class ServerFeatures:
             raise
         return live.items
 
-    async def _read(self, live: LiveList[Any], line: OpenSession, timeout: float | None = None) -> None:
+    async def _read(self, live: LiveList[Any], session: OpenSession, timeout: float | None = None) -> None:
         if timeout is None:
             seconds = self.config.timeout.list
         else:
             seconds = timeout
-        await self._requester.bounded(lambda _: live.refresh(line.session.request), live.method, seconds)
+        await self._requester.bounded(lambda _: live.refresh(session.conversation.request), live.method, seconds)
 
     def _judge(
         self, part: OfferPart, read: Callable[[JsonObject], _OfferT]
@@ -342,9 +344,9 @@ class ServerFeatures:
 
     @property
     def _offered(self) -> JsonObject:
-        line = self._requester.last_line
-        if line:
-            return line.session.agreement.capabilities
+        session = self._requester.last_session
+        if session:
+            return session.conversation.agreement.capabilities
         return {}
 
 

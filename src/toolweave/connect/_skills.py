@@ -48,7 +48,7 @@ class SkillFeatures(ServerFeatures):
         Raises:
             ServerError: The list could not be read.
         """
-        await self._requester.line()
+        await self._requester.session()
         if not skill_settings(self.capabilities)[0]:
             return ()
         entries = await self._entries(methods.SKILLS_LIST, "skills", {}, timeout)
@@ -130,20 +130,20 @@ class SkillFeatures(ServerFeatures):
         else:
             seconds = timeout
 
-        async def read(line: OpenSession) -> list[Any]:
+        async def read(session: OpenSession) -> list[Any]:
             async def request(method: str, paging: JsonObject) -> Json:
-                return await line.session.request(method, {**params, **paging})
+                return await session.conversation.request(method, {**params, **paging})
 
             limit = self.config.max_list_bytes
             return (await list_all(request, method, key, server=self.config.name, max_bytes=limit)).entries
 
         return await self._requester.with_reconnect(
-            lambda line: self._requester.bounded(lambda _: read(line), method, seconds)
+            lambda session: self._requester.bounded(lambda _: read(session), method, seconds)
         )
 
     async def _require(self, method: str) -> None:
         """Refuse a request that the server has not declared."""
-        await self._requester.line()
+        await self._requester.session()
         skills, directories = skill_settings(self.capabilities)
         if not (directories if method == methods.RESOURCES_DIRECTORY_READ else skills):
             text = f"it does not offer {method} (its capabilities lack the extension for skills)"

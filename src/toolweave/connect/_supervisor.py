@@ -89,7 +89,7 @@ class Supervisor:
         self.config = config
         self.state: ConnectionState = ConnectionState.IDLE
         self.error: Exception | None = None
-        self.line: OpenSession | None = None
+        self.session: OpenSession | None = None
         self.report: Report = Report(self.config.redact)
         self.restarts: int = 0
         self.handlers = handlers
@@ -122,12 +122,12 @@ class Supervisor:
         return self.config.name
 
     @property
-    def open_line(self) -> OpenSession | None:
+    def open_session(self) -> OpenSession | None:
         """The session that is offered to requests, unless it has ended."""
-        line = self.line
-        if line is None or line.session.wire.over:
+        session = self.session
+        if session is None or session.conversation.wire.over:
             return None
-        return line
+        return session
 
     def start(self, *, now: bool = False) -> None:
         """Start connecting in a new task; does nothing when started already.
@@ -202,7 +202,7 @@ class Supervisor:
         """
         if self._home.ended:
             self._stopping = True
-            self.line = None
+            self.session = None
             self._set(ConnectionState.CLOSED, self.error)
             return
         await self._home.run(self._stop())
@@ -216,7 +216,7 @@ class Supervisor:
         self._wake.set()
         # An open session is left through `_wake`, so that it closes in order. What has none yet, a dial or a backoff,
         # is cut off by its scope.
-        if self.line is None and self._scope is not None:
+        if self.session is None and self._scope is not None:
             self._scope.cancel()
         # Called from the connection's own task, or from a callback that runs in it: it would wait for itself.
         if asyncio.current_task() in (task, *self.handlers.at_work):
@@ -238,9 +238,9 @@ class Supervisor:
             ServerError: It was given up; the cause as it was first met.
             RequestTimeoutError: It is still not connected.
         """
-        line = self.open_line
-        if line is not None:
-            return line
+        session = self.open_session
+        if session is not None:
+            return session
         self.start()
         begun = anyio.current_time()
         while self.state not in _OVER and not self.waits_away:
@@ -256,9 +256,9 @@ class Supervisor:
                 )
             with anyio.CancelScope(deadline=deadline):
                 await self._changed.wait()
-            line = self.open_line
-            if line is not None:
-                return line
+            session = self.open_session
+            if session is not None:
+                return session
         if self.state is ConnectionState.CLOSED:
             raise ConnectionClosedError("the connection is closed; connect again", server=self.config.name)
         raise again(self.error, self.config.name)
@@ -295,9 +295,9 @@ class Supervisor:
         """
         # The session is no longer offered but not closed: requests under way may still be answered on it, and `_offer`
         # tries it again at the next use.
-        if self.line is not None and error.status != 403:  # 403 is about one request
+        if self.session is not None and error.status != 403:  # 403 is about one request
             self._refused = error
-            self.line = None
+            self.session = None
             self._wake.set()
 
     # the owner's task
@@ -315,7 +315,7 @@ class Supervisor:
                 if not self._stopping:
                     outcome = await self._recovered(held, error)
         finally:
-            self.line = None
+            self.session = None
             self._refused = None
             self._over_since = self._clock.monotonic()
             # Before the last state is published: a listener, or a waiter that it wakes, may start the connection again,
@@ -445,16 +445,16 @@ class Supervisor:
         with scope:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._extend, bound, scope, opened)
-                async with open_session(self.config, attempt, self.handlers, self.report) as line:
+                async with open_session(self.config, attempt, self.handlers, self.report) as session:
                     opened.set()
                     # From here on only the session decides how long it lasts. In `finally` the same scope bounds the
                     # teardown, which runs inside of it.
                     scope.deadline = math.inf
                     # Before the session is used: one that breaks at once has still shown its era and transport, and a
                     # restart need not probe again.
-                    self._attempt = learned_plan(attempt, line, self.config)
+                    self._attempt = learned_plan(attempt, session, self.config)
                     try:
-                        await self._use(line)
+                        await self._use(session)
                     except Exception as exc:
                         ended = exc
                         raise
@@ -491,37 +491,37 @@ class Supervisor:
                 self._granted += scope.deadline - before  # callers that wait for the session wait as long
             pause = min(2 * pause, self.config.connect_silence / 4)
 
-    async def _use(self, line: OpenSession) -> None:
+    async def _use(self, session: OpenSession) -> None:
         self._wake = anyio.Event()
-        wire = line.session.wire
+        wire = session.conversation.wire
 
         async def watch() -> None:
             await wire.ended()
-            self.line = None
+            self.session = None
             self._wake.set()
 
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(watch)
-                tasks.start_soon(self._run_background, line)
+                tasks.start_soon(self._run_background, session)
                 # `watch` runs once before the session is offered, so that a wire that has ended already is noticed
                 # first.
                 await anyio.lowlevel.checkpoint()
                 # One round for each time the session is offered: it is offered again after other credentials were
                 # wanted.
-                while not self._is_ending(line):
-                    await self._offer(line)
+                while not self._is_ending(session):
+                    await self._offer(session)
                 tasks.cancel_scope.cancel()
         finally:
-            self.line = None
+            self.session = None
             self._refused = None
         if wire.over and not self._stopping:
             raise ConnectionLostError("the connection ended", server=self.config.name, sent=False)
 
-    async def _offer(self, line: OpenSession) -> None:
+    async def _offer(self, session: OpenSession) -> None:
         """Prepare a session and offer it until it is lost, stopped or refused; once refused, wait for the next use."""
         try:
-            await self._prepare(line)
+            await self._prepare(session)
         except AuthRequiredError as exc:
             # A session that was never ready fails as a whole; one that was ready before waits for credentials and is
             # kept.
@@ -529,25 +529,25 @@ class Supervisor:
                 raise
             self._refused = exc
         else:
-            if self._is_ending(line):
+            if self._is_ending(session):
                 return
             if self._opened is None:
                 self._opened = self._clock.monotonic()
             self._ever_ready = True
             self.away = False
-            self.line = line
+            self.session = session
             # `_prepare` may have degraded it: open and usable, though its tools could not be listed.
             if self.state is not ConnectionState.DEGRADED:
                 self._set(ConnectionState.READY)
             await self._woken()
-        if self._refused is None or self._is_ending(line):
+        if self._refused is None or self._is_ending(session):
             return
         self._over_since = self._clock.monotonic()
         self._set(ConnectionState.AUTH_REQUIRED, self._refused)
         await self._woken()
 
-    def _is_ending(self, line: OpenSession) -> bool:
-        return self._stopping or line.session.wire.over
+    def _is_ending(self, session: OpenSession) -> bool:
+        return self._stopping or session.conversation.wire.over
 
     async def _woken(self) -> None:
         await self._wake.wait()

@@ -60,12 +60,12 @@ class OpenSession(msgspec.Struct):
     """An open session.
 
     Attributes:
-        session: The session.
+        conversation: Its requests and notifications, after the handshake.
         redact: Masks the secrets of the config, and the credentials that were made for the session, in a text.
         process: The process of the server, where there is one.
     """
 
-    session: Session
+    conversation: Session
     redact: Callable[[str], str]
     process: ServerProcess | None = None
 
@@ -77,20 +77,20 @@ def first_plan(config: ServerConfig) -> ConnectPlan:
     return ConnectPlan(transport=config.transport, era="legacy" if config.transport == "sse" else config.protocol)
 
 
-def learned_plan(attempt: ConnectPlan, line: OpenSession, config: ServerConfig) -> ConnectPlan:
+def learned_plan(attempt: ConnectPlan, session: OpenSession, config: ServerConfig) -> ConnectPlan:
     """Return the attempt for the next time: most servers keep their era, so the probe is skipped.
 
     The supervisor drops it if the server refuses it then.
     """
     plan = attempt.replace(learned=False)
-    if not line.session.agreement.modern:
+    if not session.conversation.agreement.modern:
         plan = plan.replace(era=attempt.era.replace("auto", "legacy"))
     return plan.replace(learned=plan != first_plan(config))
 
 
 def raise_for_other_era(error: ServerError, before: OpenSession, now: OpenSession) -> None:
     """Raise the error of a request that was certainly not carried out, if the next session is of another era."""
-    if before.session.agreement.modern == now.session.agreement.modern:
+    if before.conversation.agreement.modern == now.conversation.agreement.modern:
         return
     if isinstance(error, ConnectionLostError) and not error.sent:
         raise error

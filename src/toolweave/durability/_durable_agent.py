@@ -77,11 +77,11 @@ class Framework(Protocol[ResultT]):
         """The framework's name."""
         ...
 
-    def kept(self, sent: Any, options: Mapping[str, Any]) -> FrameworkInput:
-        """Return an input, with the additions of the options, in the form in which it is kept.
+    def record_input(self, sent: Any, options: Mapping[str, Any]) -> FrameworkInput:
+        """Return an input, with the additions of the options, in the form in which it is recorded.
 
         Raises:
-            TypeError: It is of no type that can be kept.
+            TypeError: The input has a type that cannot be recorded.
             ValueError: An option does not go together with a durable run.
         """
         ...
@@ -91,9 +91,9 @@ class Framework(Protocol[ResultT]):
         ...
 
     async def execute(
-        self, kept: FrameworkInput, options: Mapping[str, Any], recorder: RunRecorder, answer: Any
+        self, run_input: FrameworkInput, options: Mapping[str, Any], recorder: RunRecorder, answer: Any
     ) -> ResultT:
-        """Run the loop; options that belong to the input are in `kept`, `answer` is one to a run that waits."""
+        """Run the loop; options of the input are in `run_input`, and `answer` is for a run that waits."""
         ...
 
     def outcome(self, result: ResultT) -> FrameworkOutcome:
@@ -252,13 +252,13 @@ class DurableAgent(Generic[ResultT]):
     def _start(
         self, sent: Any, options: Mapping[str, Any], run_id: str, *, on_unknown: OnUnknown | None = None
     ) -> RunStart:
-        kept = self._framework.kept(sent, options)
+        run_input = self._framework.record_input(sent, options)
         return RunStart(
             run_id=run_id,
             agent=self.name,
-            messages=(UserMessage.of(kept.text),),
+            messages=(UserMessage.of(run_input.text),),
             sent=1,
-            meta={"framework": self._framework.name, "input": kept.value},
+            meta={"framework": self._framework.name, "input": run_input.value},
             on_unknown=on_unknown,
         )
 
@@ -295,11 +295,11 @@ class DurableAgent(Generic[ResultT]):
         raise error
 
     async def _loop(
-        self, kept: FrameworkInput, options: Mapping[str, Any], recorder: RunRecorder, answer: Any
+        self, run_input: FrameworkInput, options: Mapping[str, Any], recorder: RunRecorder, answer: Any
     ) -> ResultT:
         """Run the framework's loop; a fault is raised even if the loop swallowed it."""
         try:
-            result = await self._framework.execute(kept, {**self._options, **options}, recorder, answer)
+            result = await self._framework.execute(run_input, {**self._options, **options}, recorder, answer)
         except Exception:
             if recorder.fault is None:
                 raise

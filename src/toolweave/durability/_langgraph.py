@@ -69,15 +69,15 @@ class LangGraphAgent:
         self._graph = graph
         _check_nodes(graph)
 
-    def kept(self, sent: Any, options: Mapping[str, Any]) -> FrameworkInput:
+    def record_input(self, sent: Any, options: Mapping[str, Any]) -> FrameworkInput:
         value = {"input": _dumped(sent), "thread": _thread(options.get("config"))}
         return FrameworkInput(text=_text_of(sent), value=json.dumps(value))
 
     async def execute(
-        self, kept: FrameworkInput, options: Mapping[str, Any], recorder: RunRecorder, answer: Any
+        self, run_input: FrameworkInput, options: Mapping[str, Any], recorder: RunRecorder, answer: Any
     ) -> Any:
         given = dict(options)
-        recorded = json.loads(kept.value or "null") or {"input": _dumped({"messages": [("user", kept.text)]})}
+        recorded = json.loads(run_input.value or "null") or {"input": _dumped({"messages": [("user", run_input.text)]})}
         config = cast("RunnableConfig", dict(given.pop("config", None) or {}))
         thread = _thread(config) or recorded.get("thread") or recorder.run_id
         config["configurable"] = {**(config.get("configurable") or {}), "thread_id": thread}

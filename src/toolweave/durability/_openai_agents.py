@@ -71,7 +71,7 @@ class OpenAiAgentsAgent:
         self._agent = agent
         _check(agent, set())
 
-    def kept(self, sent: Any, options: Mapping[str, Any]) -> FrameworkInput:
+    def record_input(self, sent: Any, options: Mapping[str, Any]) -> FrameworkInput:
         for name in _REFUSED:
             if options.get(name):
                 raise ValueError(f"{name}= does not go together with a durable run; pass the conversation as its input")

@@ -59,7 +59,7 @@ class PydanticAiAgent:
     def __init__(self, agent: AbstractAgent[Any, Any]) -> None:
         self._agent = agent
 
-    def kept(self, sent: Any, options: Mapping[str, Any]) -> FrameworkInput:
+    def record_input(self, sent: Any, options: Mapping[str, Any]) -> FrameworkInput:
         for name, instead in _REFUSED.items():
             if options.get(name) is not None:
                 raise ValueError(f"{name}= does not go together with a durable run; {instead}")
@@ -82,12 +82,12 @@ class PydanticAiAgent:
         return FrameworkInput(text=text, value=json.dumps({"prompt": prompt, **more}))
 
     async def execute(
-        self, kept: FrameworkInput, options: Mapping[str, Any], recorder: RunRecorder, answer: Any
+        self, run_input: FrameworkInput, options: Mapping[str, Any], recorder: RunRecorder, answer: Any
     ) -> AgentRunResult[Any]:
-        prompt = kept.text
+        prompt = run_input.text
         given = without_members(options, *_INPUT)
-        if kept.value is not None:
-            data = json.loads(kept.value)
+        if run_input.value is not None:
+            data = json.loads(run_input.value)
             prompt = _PROMPT.validate_python(data["prompt"])
             if "message_history" in data:
                 given["message_history"] = ModelMessagesTypeAdapter.validate_python(data["message_history"])

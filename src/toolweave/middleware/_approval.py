@@ -113,7 +113,7 @@ class UserApproval(Value, frozen=True, kw_only=True):
         _check_can_ask(question, request)
         try:
             with anyio.fail_after(self.patience_seconds):
-                answer = await request.line.ask(question.method, question.params(modern=False))
+                answer = await request.reply_channel.ask(question.method, question.params(modern=False))
         except RequestError as exc:
             raise ToolError(f"the client refused to ask its user: {exc.message}") from None
         except TimeoutError:

@@ -128,7 +128,7 @@ class Redaction(Value, frozen=True, kw_only=True):
         if not self.results:
             return await call_next(request)
         # Progress, log messages and questions leave while the call runs, not with its result.
-        request = request.replace(line=_RedactedLine(request.line, self._value))
+        request = request.replace(reply_channel=_RedactedReplyChannel(request.reply_channel, self._value))
         try:
             return self._value(await call_next(request))
         except RequestError as exc:
@@ -172,18 +172,18 @@ def _instead(replacement: str, found: re.Match[str]) -> str:
     return replacement
 
 
-class _RedactedLine:
+class _RedactedReplyChannel:
     """A reply channel whose notifications and questions are redacted."""
 
-    def __init__(self, line: ReplyChannel, value: Any) -> None:
-        self._line = line
+    def __init__(self, reply_channel: ReplyChannel, value: Any) -> None:
+        self._reply_channel = reply_channel
         self._value = value
 
     async def notify(self, method: str, params: Mapping[str, Any]) -> None:
-        await self._line.notify(method, self._value(params))
+        await self._reply_channel.notify(method, self._value(params))
 
     async def ask(self, method: str, params: Mapping[str, Any]) -> Json:
-        return await self._line.ask(method, self._value(params))
+        return await self._reply_channel.ask(method, self._value(params))
 
     async def release(self) -> None:
-        await self._line.release()
+        await self._reply_channel.release()

@@ -50,7 +50,7 @@ class Logs:
         """Send a message on the stream of a request, if its client wants this level."""
         if not self._enabled or _SEVERITY[level] < self._minimum_level(request):
             return
-        await request.line.notify(methods.NOTIFICATIONS_MESSAGE, log_params(level, data, logger))
+        await request.reply_channel.notify(methods.NOTIFICATIONS_MESSAGE, log_params(level, data, logger))
 
     def wants(self, request: Request, level: str | None) -> bool:
         """Whether the client of a request wants a message of this level; one of no known level counts as `info`."""

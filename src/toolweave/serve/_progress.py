@@ -29,7 +29,7 @@ class ProgressStream:
     is always sent, at the latest in `end`.
 
     Args:
-        line: The reply channel to the client.
+        reply_channel: The channel to the client.
         token: The request's `progressToken`.
         groups: The task groups in which a delayed notification waits.
         interval: Seconds in which one more notification may be sent.
@@ -42,14 +42,14 @@ class ProgressStream:
 
     def __init__(
         self,
-        line: ReplyChannel,
+        reply_channel: ReplyChannel,
         token: int | str,
         groups: ServingGroups,
         *,
         interval: float = INTERVAL_SECONDS,
         clock: Callable[[], float] | None = None,
     ) -> None:
-        self._line = line
+        self._reply_channel = reply_channel
         self._token = token
         self._groups = groups
         self._interval = interval
@@ -131,7 +131,7 @@ class ProgressStream:
             params["total"] = progress.total
         if progress.message is not None:
             params["message"] = progress.message
-        await self._line.notify(methods.NOTIFICATIONS_PROGRESS, params)
+        await self._reply_channel.notify(methods.NOTIFICATIONS_PROGRESS, params)
 
 
 class _LaterReport:

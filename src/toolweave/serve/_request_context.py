@@ -133,7 +133,7 @@ class HandlerRunner:
 
     async def _watched(self, request: Request, token: int | str, caller: _RequestCaller, work: Work) -> Json:
         """Run a handler whose client wants progress; all of it is sent before the result is returned."""
-        stream = ProgressStream(request.line, token, self.groups)
+        stream = ProgressStream(request.reply_channel, token, self.groups)
         try:
             result = await caller.run(work, self.context(request, caller, stream.report))
         except BaseException as exc:
@@ -239,7 +239,7 @@ class _LegacyCaller(_ClientOfRequest):
         timeout = self._runner.timeout
         try:
             with anyio.fail_after(timeout):
-                answer = await self._request.line.ask(question.method, question.params(modern=False))
+                answer = await self._request.reply_channel.ask(question.method, question.params(modern=False))
         except RequestError as exc:
             raise ToolError(f"the client refused {question.method}: {exc.message}", code=exc.code) from exc
         except TimeoutError:
@@ -252,7 +252,7 @@ class _LegacyCaller(_ClientOfRequest):
         await self._runner.logs.send(self._request, level, data, logger)
 
     async def release(self) -> None:
-        await self._request.line.release()
+        await self._request.reply_channel.release()
 
 
 class _ModernCaller(_ClientOfRequest):
@@ -349,7 +349,7 @@ class _ModernCaller(_ClientOfRequest):
         await self._runner.logs.send(self._request, level, data, logger)
 
     async def release(self) -> None:
-        await self._request.line.release()
+        await self._request.reply_channel.release()
 
 
 def check_capabilities(questions: Sequence[Question], declared: Mapping[str, Any]) -> None:

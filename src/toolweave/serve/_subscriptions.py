@@ -240,7 +240,7 @@ class Listen:
 
     async def _deliver(self, request: Request, stream: ListenStream, honoured: Json) -> None:
         stamp = {SUBSCRIPTION_ID: request.id}
-        await request.line.notify(ACKNOWLEDGED, {"notifications": honoured, "_meta": stamp})
+        await request.reply_channel.notify(ACKNOWLEDGED, {"notifications": honoured, "_meta": stamp})
         # Compared with the views at the beginning of the stream: what the client lists later is at least as new.
         seen = self._views(request, honoured)
         ended = False
@@ -251,7 +251,7 @@ class Listen:
                 await anyio.sleep(self._changes.debounce)
             for change in stream.take():
                 if self._is_seen(request, seen, change.method):
-                    await request.line.notify(change.method, {**change.params, "_meta": stamp})
+                    await request.reply_channel.notify(change.method, {**change.params, "_meta": stamp})
 
     def _views(self, request: Request, honoured: Json) -> dict[str, object]:
         """Return the views of the lists that a client with limited rights listens to, by notification."""

@@ -247,7 +247,7 @@ class Request:
         method: The method, such as `tools/call`.
         params: Its parameters as received; `{}` without any.
         client: The client that sent it.
-        line: The reply channel to it, for notifications and questions while the request runs.
+        reply_channel: The channel to it, for notifications and questions while the request runs.
         id: The JSON-RPC id.
         headers: The HTTP headers, names in lower case; empty on other transports.
         server: The current offers, for middleware; None without middleware.
@@ -258,7 +258,7 @@ class Request:
     method: str
     params: Mapping[str, Any]
     client: Client
-    line: ReplyChannel
+    reply_channel: ReplyChannel
     id: int | str
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     server: OfferLookup | None = None
@@ -275,7 +275,7 @@ class Request:
             "method": self.method,
             "params": self.params,
             "client": self.client,
-            "line": self.line,
+            "reply_channel": self.reply_channel,
             "id": self.id,
             "headers": self.headers,
             "server": self.server,

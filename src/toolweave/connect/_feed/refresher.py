@@ -372,31 +372,31 @@ class ListRefresher:
             one.live.forget()
             one.wake.set()
 
-    async def run_background(self, line: OpenSession) -> None:
+    async def run_background(self, session: OpenSession) -> None:
         """Follow the changes until the session ends; started before the first listing, to miss none."""
-        session = line.session
+        conversation = session.conversation
         server = self._config.name
-        capabilities = session.agreement.capabilities
+        capabilities = conversation.agreement.capabilities
         self._subscriptions.begin()
         self._tasks.begin()
         try:
             async with anyio.create_task_group() as tasks:
                 for one in self._lists:
                     if one.always or one.capability in capabilities or one.live.items:
-                        tasks.start_soon(self._keep, one, line)
-                if session.agreement.modern:
+                        tasks.start_soon(self._keep, one, session)
+                if conversation.agreement.modern:
                     self._listening = ChangeStream(
-                        session, self._subscriptions, self._tasks, server=server, on_missed=self._on_missed
+                        conversation, self._subscriptions, self._tasks, server=server, on_missed=self._on_missed
                     )
                     self._subscriptions.on_change = self._tasks.on_change = self._listening.look
                     tasks.start_soon(self._listening.run)
                 elif object_or_empty(capabilities.get("resources")).get("subscribe"):
-                    tasks.start_soon(self._subscriptions.keep, session, self._config.timeout.read)
+                    tasks.start_soon(self._subscriptions.keep, conversation, self._config.timeout.read)
         finally:
             self._listening = None
             self._subscriptions.end(ConnectionLostError("the connection ended", server=server, sent=False))
 
-    async def _keep(self, one: _TrackedList, line: OpenSession) -> None:
+    async def _keep(self, one: _TrackedList, session: OpenSession) -> None:
         pause = _DEBOUNCE_SECONDS
         while True:
             # Renewed before the time is computed: a change after that wakes the wait below.
@@ -416,7 +416,7 @@ class ListRefresher:
             if self._due(one) > anyio.current_time():
                 continue  # another caller has read it meanwhile
             try:
-                await one.refresh(line)
+                await one.refresh(session)
             except ServerError as exc:
                 _log.warning("%s", exc)
                 # 403 is about one request

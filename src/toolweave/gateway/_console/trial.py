@@ -73,7 +73,7 @@ class TrialOutcome(NamedTuple):
     result: Json | None = None
 
 
-class TrialLine:
+class TrialReplyChannel:
     """The reply channel of such a request: notifications are kept, questions refused.
 
     Attributes:
@@ -111,11 +111,11 @@ async def try_tool(gateway: ManagedGateway, name: str, arguments: Json, receive:
         arguments: The arguments.
         receive: ASGI's, after the body of the request: it reports when the browser is gone.
     """
-    line = TrialLine()
+    reply_channel = TrialReplyChannel()
     begun = time.perf_counter()
     params: Json = {"name": name, "arguments": arguments}
     try:
-        result = await ask_gateway(gateway, methods.TOOLS_CALL, params, receive, line)
+        result = await ask_gateway(gateway, methods.TOOLS_CALL, params, receive, reply_channel)
         late = f"no result within {CALL_SECONDS:g} s: the call was cancelled"
         if result is None:
             outcome = TrialOutcome(0, late, True)
@@ -125,11 +125,11 @@ async def try_tool(gateway: ManagedGateway, name: str, arguments: Json, receive:
         text = f"error {error.code}: {error.message}"
         data = error.data
         outcome = TrialOutcome(0, text, True, structured="" if data is None else as_json(data))
-    return outcome._replace(seconds=time.perf_counter() - begun, notes=tuple(line.notes))
+    return outcome._replace(seconds=time.perf_counter() - begun, notes=tuple(reply_channel.notes))
 
 
 async def ask_gateway(
-    gateway: ManagedGateway, method: str, params: Json, receive: Receive, line: TrialLine | None = None
+    gateway: ManagedGateway, method: str, params: Json, receive: Receive, reply_channel: TrialReplyChannel | None = None
 ) -> Json | None:
     """Make a request as the console; return its result, or None after five minutes or when the browser is gone.
 
@@ -138,7 +138,7 @@ async def ask_gateway(
         method: The method.
         params: The parameters, without `_meta`.
         receive: As for `try_tool`.
-        line: Keeps the notifications before the result.
+        reply_channel: Keeps the notifications before the result.
 
     Raises:
         RequestError: The answer is an error.
@@ -153,7 +153,9 @@ async def ask_gateway(
         "progressToken": "console",
     }
     asked: Json = {**params, "_meta": meta}
-    request = Request(method=method, params=asked, client=client, line=line or TrialLine(), id="console")
+    request = Request(
+        method=method, params=asked, client=client, reply_channel=reply_channel or TrialReplyChannel(), id="console"
+    )
     result: Json | None = None
     refused: RequestError | None = None
     with anyio.move_on_after(CALL_SECONDS):

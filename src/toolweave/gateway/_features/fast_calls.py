@@ -229,20 +229,20 @@ class FastCalls:
         direct = target.direct
         if direct is None or not target.fits(call.arguments):
             return None
-        line = direct.line(route.name, loop)
-        if line is None:
+        session = direct.session_for(route.name, loop)
+        if session is None:
             return None
         # What a modern session answers has to be wrapped for this caller, for which it is read.
-        if target.wraps and client.version != MODERN_VERSION and line.session.agreement.modern:
+        if target.wraps and client.version != MODERN_VERSION and session.conversation.agreement.modern:
             return None
-        tail = self._tail(client, connection, route.server, line.session)
+        tail = self._tail(client, connection, route.server, session.conversation)
         beginning = _beginning(target, call)
         if beginning is None:
             return None
         end, news = _end(call, tail, direct)
         if end is None:
             return None
-        sent = direct.send(line, route.name, beginning + end, loop, news)
+        sent = direct.send(session, route.name, beginning + end, loop, news)
         if sent is None:
             return None
         return SentToolCall(self, call, client, route, connection, sent)

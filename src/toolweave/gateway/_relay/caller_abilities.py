@@ -55,7 +55,7 @@ async def put_question(
     if meta is not None:
         question["_meta"] = {**object_or_empty(question.get("_meta")), **meta}
     with anyio.move_on_after(seconds):
-        return await request.line.ask(method, question)
+        return await request.reply_channel.ask(method, question)
     raise RequestError(f"the client did not answer {method} within {seconds:g} s", code=INTERNAL_ERROR)
 
 

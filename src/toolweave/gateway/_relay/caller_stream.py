@@ -102,6 +102,6 @@ class CallerStream:
             self._news = anyio.Event()
             while self._waiting:
                 method, params = self._waiting.popleft()
-                await self._request.line.notify(method, params)
+                await self._request.reply_channel.notify(method, params)
             if self._ended:
                 return

@@ -246,7 +246,7 @@ class Relay:
         if call.sent is None:
             agreement = await connection.gateway_side.agreement()
         else:
-            agreement = call.sent.line.session.agreement
+            agreement = call.sent.session.conversation.agreement
         in_both = self._has_both_eras(call, connection)
         try:
             return await self._in_era(call, connection, agreement)
@@ -293,7 +293,7 @@ class Relay:
 
     async def _answered(self, call: RelayedCall, connection: McpConnection, sent: DirectCall) -> Json:
         """Return the result of a call that was sent already, over the connection that it was sent on."""
-        if sent.line.session.agreement.modern:
+        if sent.session.conversation.agreement.modern:
             return await (self._rounds if call.request.modern else self._loop)(call, connection)
         if sent.calls is not connection.gateway_side.direct_calls:
             connection = self.handshakes.known(connection) or connection

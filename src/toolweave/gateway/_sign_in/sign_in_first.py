@@ -212,7 +212,7 @@ class SignInFirst:
             return self._asked(request, server, number, _CODE, asked)
         answer: Json = {}
         with anyio.move_on_after(self._cipher.ttl):
-            answer = await request.line.ask(methods.ELICITATION_CREATE, asked)
+            answer = await request.reply_channel.ask(methods.ELICITATION_CREATE, asked)
         code = _code_in(answer)
         if not code:
             self.sign_ins.give_up(server, principal)

@@ -35,20 +35,20 @@ from toolweave.serve.request import Json, Method
 from toolweave.tools import CallContext, Question, ToolSpec
 
 
-class _DetachableLine:
+class _DetachableReplyChannel:
     """The reply channel of a request, until the request is answered; None for one that is answered already."""
 
-    def __init__(self, line: ReplyChannel | None = None) -> None:
-        self._line = line
+    def __init__(self, reply_channel: ReplyChannel | None = None) -> None:
+        self._reply_channel = reply_channel
 
     def detach(self) -> None:
         """Stop forwarding to the original request."""
-        self._line = None
+        self._reply_channel = None
 
     async def notify(self, method: str, params: Mapping[str, Any]) -> None:
         """Send a notification, as long as there is a request that it is for."""
-        if self._line is not None:
-            await self._line.notify(method, params)
+        if self._reply_channel is not None:
+            await self._reply_channel.notify(method, params)
 
     async def ask(self, method: str, params: Mapping[str, Any]) -> Json:
         """Refuse: callers of modern revisions are asked by results.
@@ -127,11 +127,11 @@ class SlowCalls:
         # A task has no channel for progress: a caller that asked for progress keeps its request open.
         if "progressToken" in request.meta:
             return await call(request)
-        line = _DetachableLine(request.line)
+        reply_channel = _DetachableReplyChannel(request.reply_channel)
         live = LiveCall()
 
         async def work(_: LiveCall) -> Json:
-            return await call(request.replace(line=line))
+            return await call(request.replace(reply_channel=reply_channel))
 
         # In the group of the server: the call continues when the request has been answered with the task.
         self._groups.current().start_soon(live.run, work)
@@ -146,7 +146,7 @@ class SlowCalls:
                     await live.ended()
                 else:
                     # After the task exists: until then, notifications still have a request to belong to.
-                    line.detach()
+                    reply_channel.detach()
                     return created
         except BaseException:  # the caller broke the request off
             live.scope.cancel()
@@ -167,7 +167,7 @@ class SlowCalls:
         if not is_task(result):
             return result
         return await self._upstream.followed(
-            request.replace(line=_DetachableLine()), result, partial(self._answers, ctx)
+            request.replace(reply_channel=_DetachableReplyChannel()), result, partial(self._answers, ctx)
         )
 
     async def _next_round(self, request: Request, result: Json, ctx: CallContext) -> Request:
@@ -186,7 +186,7 @@ class SlowCalls:
             params = {**request.params}
         else:
             params = {**request.params, REQUEST_STATE: state}
-        waiting = request.replace(params=params, line=_DetachableLine())
+        waiting = request.replace(params=params, reply_channel=_DetachableReplyChannel())
         try:
             answers = await self._answers(ctx, requests)
         except BaseException:  # the task was cancelled, or its time is over: no answers will come

@@ -217,7 +217,7 @@ class UpstreamTasks:
 
     async def _keep(self, request: Request, name: str, shown: Json) -> None:
         """Keep a task for other replicas, which have other processes of its server; follow it to its end."""
-        plain = replace(request, method=methods.TASKS_GET, params={TASK_ID: name}, line=NO_REPLY_CHANNEL)
+        plain = replace(request, method=methods.TASKS_GET, params={TASK_ID: name}, reply_channel=NO_REPLY_CHANNEL)
         members = without_members(shown, "resultType")
 
         async def ended() -> Json:
@@ -461,7 +461,7 @@ class UpstreamTasks:
         put["_meta"] = {**object_or_empty(put.get("_meta")), **related(name)}
         try:
             with anyio.fail_after(_ANSWER_SECONDS):
-                return await request.line.ask(method, put)
+                return await request.reply_channel.ask(method, put)
         except (RequestError, TimeoutError) as error:
             await self._give_up(request, name)
             if isinstance(error, RequestError):

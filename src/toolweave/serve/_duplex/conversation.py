@@ -194,7 +194,7 @@ class Conversation:
             except RequestError as exc:
                 reply(encode_error(message.id, exc.code, exc.message, exc.data))
                 return
-            request = Request(method=message.method, params=params, client=client, line=self, id=message.id)
+            request = Request(method=message.method, params=params, client=client, reply_channel=self, id=message.id)
             if message.method == methods.INITIALIZE:
                 # in line: later messages find the handshake made
                 await self._initialize(request, reply)

@@ -199,7 +199,7 @@ class TasksFeature:
             params = {**question.params(modern=False), "_meta": related(found.shown[TASK_ID])}
             try:
                 with anyio.fail_after(self._runner.timeout):
-                    answer = await request.line.ask(question.method, params)
+                    answer = await request.reply_channel.ask(question.method, params)
                 await found.answer({key: answer})
             except RequestError as exc:
                 await found.refuse(key, exc)

@@ -254,7 +254,7 @@ class TaskStore:
         if entry.permit is not None:
             await self._permits.release(Permit(*entry.permit))
 
-    async def call(self, name: str, line: ReplyChannel) -> tuple[Request, Json] | None:
+    async def call(self, name: str, reply_channel: ReplyChannel) -> tuple[Request, Json] | None:
         """Return the call that a task comes from, and the answers that came with it; None when it has expired."""
         found = await self.store.get(CALLS, name)
         if found is None:
@@ -272,7 +272,9 @@ class TaskStore:
             headers = {"mcp-method": TOOLS_CALL}
         else:
             headers = {}
-        request = Request(method=TOOLS_CALL, params=params, client=client, line=line, id=name, headers=headers)
+        request = Request(
+            method=TOOLS_CALL, params=params, client=client, reply_channel=reply_channel, id=name, headers=headers
+        )
         return request, {"given": call["given"], "meta": call["meta"]}
 
     async def read(self, name: str) -> StoredTask | None:
