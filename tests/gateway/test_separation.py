@@ -129,6 +129,21 @@ async def test_a_call_that_is_over_is_the_task_of_its_principal_alone(is_shared:
         assert await elsewhere.find(None, name) is None
 
 
+@pytest.mark.parametrize("is_shared", [False, True])
+async def test_a_call_that_is_over_is_a_task_for_as_long_as_its_gateway_wants(is_shared: bool) -> None:
+    store = MemoryStore()
+    async with store:
+        here = EndedCalls(Replicas(store, KEYS) if is_shared else None, seconds=0.2)
+        task = await here.add("ann", RESULT)
+        documents = await store.scan("gateway-ended-calls")
+        with anyio.fail_after(10):
+            while await EndedCalls(Replicas(store, KEYS)).find("ann", task[TASK_ID]) is not None:
+                await anyio.sleep(0.05)
+
+    assert task["ttlMs"] == 200
+    assert len(documents) == is_shared
+
+
 def test_a_token_that_was_exchanged_is_not_kept_in_the_store_of_sign_ins() -> None:
     store = MemoryTokenStore()
     oauth = {

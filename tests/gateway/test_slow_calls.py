@@ -267,7 +267,24 @@ async def test_the_extension_is_declared_where_calls_may_become_tasks() -> None:
     assert "io.modelcontextprotocol/tasks" in found["capabilities"]["extensions"]
 
 
+async def test_a_slow_call_is_cancelled_when_the_time_of_its_task_is_over() -> None:
+    held = Held()
+    async with calling(held, task_seconds=0.5) as raw:
+        created = await result(raw, "tools/call", name="slow", arguments={})
+        with anyio.fail_after(20):
+            while "error" not in (found := await ask(raw, "tasks/get", taskId=created["taskId"])):
+                if found["result"]["status"] != "working":
+                    break
+
+    assert created["ttlMs"] == 500
+    assert found.get("result", {}).get("status") != "completed"
+
+
 def test_seconds_that_are_none_are_refused() -> None:
+    with pytest.raises(ValueError, match="task_seconds is more than 0 seconds"):
+        before(Held(), task_seconds=0)
+    with pytest.raises(ConfigError, match=r"'gateway\.task_seconds' must be more than 0 seconds"):
+        load_gateway_config({"mcpServers": {}, "gateway": {"task_seconds": 0}})
     with pytest.raises(ValueError, match="slow_call_seconds must be more than 0"):
         before(Held(), seconds=0)
     with pytest.raises(ConfigError, match=r"'gateway\.slow_call_seconds' must be a number of seconds, not a string"):

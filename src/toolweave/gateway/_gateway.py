@@ -51,6 +51,7 @@ from toolweave.gateway._tasks.slow_calls import SlowCalls
 from toolweave.gateway._tasks.tasks import UpstreamTasks
 from toolweave.hub import Hub
 from toolweave.hub._hub import caller_servers, config_source, offer_names
+from toolweave.jobs.retention import TASK_SECONDS
 from toolweave.oauth import TokenStore
 from toolweave.protocol.eras import abilities
 from toolweave.protocol.methods import NOTIFICATIONS_ROOTS_LIST_CHANGED, TOOLS_CALL
@@ -98,6 +99,7 @@ def create_gateway(  # noqa: PLR0913  # keyword-only, each with a default
     disclosure: DisclosureMode = "all",
     slow_call_seconds: float | None = None,
     task_store: Store | None = None,
+    task_seconds: float = TASK_SECONDS,
 ) -> Gateway:
     """Return a gateway: one MCP server in front of many, in every revision on either side.
 
@@ -130,6 +132,8 @@ def create_gateway(  # noqa: PLR0913  # keyword-only, each with a default
             a caller may use, and a search beyond that.
         slow_call_seconds: Seconds after which a call becomes a task, for callers that take tasks; None for never.
         task_store: Keeps how those tasks began and ended; by default the store of the replicas, else this process.
+        task_seconds: Seconds from the start of such a task until it is cancelled and its result may be deleted. The
+            result of a call that ended before it was a task, and of a task of a server in a process, is kept as long.
 
     Raises:
         ConfigError: The config has a section `gateway`, which only `GatewayManager` and `toolweave gateway` apply.
@@ -148,6 +152,7 @@ def create_gateway(  # noqa: PLR0913  # keyword-only, each with a default
         None if state_keys is None else SealedSessions(state_keys, replicas),
     )
     parts = GatewayParts.made(secrets, AskingConnections(idle_seconds=idle_seconds), replicas)
+    parts = parts._replace(task_seconds=task_seconds)
     gateway = Gateway(
         info,
         hub,
@@ -276,7 +281,13 @@ class Gateway(ServerRunners):
         hub = self.hub
         own = None if parts.slow is None else parts.slow.tasks
         tasks = self._tasks = UpstreamTasks(
-            hub, self.relay, parts.secrets.tasks, groups=parts.groups, replicas=parts.replicas, own=own
+            hub,
+            self.relay,
+            parts.secrets.tasks,
+            groups=parts.groups,
+            replicas=parts.replicas,
+            own=own,
+            seconds=parts.task_seconds,
         )
         self._lists = Lists(
             hub,

@@ -15,6 +15,7 @@ from toolweave.gateway._replicas.replicas import Replicas
 from toolweave.gateway._replicas.shared_sessions import SealedSessions
 from toolweave.gateway._tasks.names import TaskNames
 from toolweave.gateway._tasks.slow_tasks import SlowTasks
+from toolweave.jobs.retention import TASK_SECONDS
 from toolweave.serve._changes import Changes
 from toolweave.serve._logs import Logs
 from toolweave.serve._request_context import HandlerRunner
@@ -77,6 +78,7 @@ class GatewayParts(NamedTuple):
         changes: The change notifications and their subscribers.
         replicas: The connection to other replicas, or None.
         slow: Turns calls that take long into tasks; None leaves them.
+        task_seconds: Seconds for which results of tasks are kept.
     """
 
     secrets: GatewaySecrets
@@ -89,6 +91,7 @@ class GatewayParts(NamedTuple):
     changes: Changes
     replicas: Replicas | None = None
     slow: SlowCallParts | None = None
+    task_seconds: float = TASK_SECONDS
 
     @classmethod
     def made(
@@ -115,5 +118,7 @@ class GatewayParts(NamedTuple):
     def with_slow_calls(self, seconds: float, store: Store | None) -> GatewayParts:
         """Return the parts with those for slow calls."""
         runner = HandlerRunner(logs=self.logs)
-        tasks = SlowTasks(runner=runner, changes=self.changes, store=store, replicas=self.replicas)
+        tasks = SlowTasks(
+            runner=runner, changes=self.changes, store=store, replicas=self.replicas, seconds=self.task_seconds
+        )
         return self._replace(slow=SlowCallParts(seconds, tasks))

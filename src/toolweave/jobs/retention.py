@@ -8,12 +8,13 @@ from typing import Protocol, runtime_checkable
 
 from toolweave._json_types import as_number
 
-__all__ = ["KEEP_SECONDS", "TASK_SECONDS", "RetainingBackend", "Retention", "check_duration"]
+__all__ = ["KEEP_SECONDS", "TASK_SECONDS", "RetainingBackend", "Retention", "check_duration", "milliseconds"]
 
 KEEP_SECONDS = 30 * 86_400.0
 """Seconds that a run is kept after its last change by default."""
 
 TASK_SECONDS = 3_600.0
+"""Seconds from the start of a task until its result may be deleted, by default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,3 +68,8 @@ def check_duration(name: str, value: object) -> None:
         raise TypeError(f"{name} is a number of seconds, not {type(value).__name__}")
     if not 0 < seconds < math.inf:
         raise ValueError(f"{name} is more than 0 seconds, not {value!r}")
+
+
+def milliseconds(seconds: float) -> int:
+    """Return the lifetime of a task in whole milliseconds, as MCP has it: 1 or more."""
+    return max(1, round(1000 * seconds))

@@ -166,6 +166,7 @@ class GatewayManager:
             token_store=self._options.token_store or tokens_in(self._replicas),
             replicas=self._replicas,
             slow_call_seconds=self.config.slow_call_seconds,
+            task_seconds=self.config.task_seconds,
         )
         if self._sessions is not None:
             server.changes.on_left = self._sessions.caller_left

@@ -45,6 +45,7 @@ from toolweave.config.validation import (
 from toolweave.errors import ConfigError
 from toolweave.gateway._callers.unheld_claims import unheld_claims
 from toolweave.gateway._features.disclosure import DISCLOSURES, DisclosureMode
+from toolweave.jobs.retention import TASK_SECONDS
 
 if TYPE_CHECKING:
     from toolweave.gateway._callers.auth import CallerAuth
@@ -107,6 +108,7 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True, metaclass=Deferre
         server_card: Whether anyone may read its server card, and those of its virtual servers.
         disclosure: The form in which callers learn of tools.
         slow_call_seconds: Seconds after which a call becomes a task, for callers that take tasks; None for never.
+        task_seconds: Seconds from the start of such a task until its result may be deleted.
         runs: The URL or path of the store of agents' runs that the console shows; read once, at the start.
         event_store: Where the streams of older clients are kept for them to be resumed: `memory`, or None for nowhere.
             Replicas and workers keep them in the store that they share, without this setting.
@@ -129,6 +131,7 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True, metaclass=Deferre
     server_card: bool | None = None
     disclosure: DisclosureMode = "all"
     slow_call_seconds: float | None = None
+    task_seconds: float = TASK_SECONDS
     runs: Secret | None = None
     event_store: Literal["memory"] | None = None
     retry_seconds: float | None = None
@@ -266,6 +269,7 @@ def _read(value: Any, servers: LoadedConfig, scope: Scope) -> GatewayConfig:
         "middleware": _list,
         "disclosure": _disclosure,
         "slow_call_seconds": check_seconds,
+        "task_seconds": check_seconds,
         "event_store": _event_store,
         "retry_seconds": check_seconds,
     }

@@ -12,6 +12,7 @@ from toolweave._value import DeferredTypes
 from toolweave.errors import ConfigError, StoreError
 from toolweave.gateway._config.config import GatewayConfig
 from toolweave.gateway._replicas.replicas import Replicas, shared_redis
+from toolweave.jobs.retention import check_duration
 from toolweave.oauth import TokenStore
 from toolweave.serve import Middleware
 from toolweave.serve._middleware import checked
@@ -76,6 +77,7 @@ def check_gateway_options(options: Mapping[str, object]) -> None:
         raise ValueError("replicas must share their state_keys")
     for name in ("patience", "idle_seconds"):
         check_number(name, options[name])
+    check_duration("task_seconds", options["task_seconds"])
     slow = options["slow_call_seconds"]
     if slow is not None:
         check_kinds(options, {"slow_call_seconds": NUMBER})

@@ -19,6 +19,7 @@ import anyio
 from toolweave._json_types import as_object
 from toolweave.errors import RequestError, StoreError
 from toolweave.gateway._replicas.replicas import ReplicaGone, Replicas, UnknownToReplica
+from toolweave.jobs.retention import TASK_SECONDS, milliseconds
 from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.protocol.tasks import ENDED, TASK_ID, created, failed, with_outcome
 from toolweave.serve import Client, Request
@@ -31,11 +32,9 @@ _log = logging.getLogger("toolweave.gateway")
 _ENDED_CALLS = "gateway-ended-calls"
 _TASKS = "gateway-tasks"
 _KIND = "upstream task"
-_KEPT_MS = 600_000
 _MIN_POLL_MS = 50
 _MAX_KEPT = 1_000
 _RUNNING_SECONDS = 86_400.0
-_ENDED_SECONDS = 3_600.0
 _AGAIN_SECONDS = 1.0
 _MAX_ENDED = 256
 """Maximum number of ended tasks that this replica keeps in memory, because the store may lose how they ended."""
@@ -52,24 +51,27 @@ class EndedCalls:
 
     Args:
         replicas: The other replicas, for which they are also kept; None if nothing is shared.
+        seconds: Seconds for which a result is kept.
     """
 
-    def __init__(self, replicas: Replicas | None = None) -> None:
+    def __init__(self, replicas: Replicas | None = None, *, seconds: float = TASK_SECONDS) -> None:
         self._replicas = replicas
+        self._seconds = seconds
         self._kept: OrderedDict[str, tuple[str | None, float, Json]] = OrderedDict()
 
     async def add(self, principal: str | None, result: Mapping[str, Any]) -> Json:
         """Keep a result and return the task that it is the outcome of, in the form of the extension."""
         now = time.time()
-        shown = created(secrets.token_urlsafe(24), ttl_ms=_KEPT_MS, poll_ms=_MIN_POLL_MS, now=now)
+        ttl_ms = milliseconds(self._seconds)
+        shown = created(secrets.token_urlsafe(24), ttl_ms=ttl_ms, poll_ms=_MIN_POLL_MS, now=now)
         ended = with_outcome(shown, result)
         # All are kept equally long, so the one that ends first stands first.
-        self._kept[shown[TASK_ID]] = principal, now + _KEPT_MS / 1000, ended
+        self._kept[shown[TASK_ID]] = principal, now + self._seconds, ended
         while len(self._kept) > _MAX_KEPT or next(iter(self._kept.values()))[1] < now:
             self._kept.popitem(last=False)
         if self._replicas is not None:
             value = {"principal": principal, "task": ended}
-            await _put(self._replicas, _ENDED_CALLS, shown[TASK_ID], value, _KEPT_MS / 1000)
+            await _put(self._replicas, _ENDED_CALLS, shown[TASK_ID], value, self._seconds)
         return ended
 
     async def find(self, principal: str | None, name: str) -> Json | None:
@@ -101,12 +103,16 @@ class ProcessTasks:
         replicas: The replicas; None if nothing is shared, and every task is of this process.
         groups: The task groups in which tasks are followed to their end.
         act: Acts on a task of this replica for another one.
+        seconds: Seconds for which the end of a task is kept.
     """
 
-    def __init__(self, replicas: Replicas | None, groups: ServingGroups, act: Act) -> None:
+    def __init__(
+        self, replicas: Replicas | None, groups: ServingGroups, act: Act, *, seconds: float = TASK_SECONDS
+    ) -> None:
         self._replicas = replicas
         self._groups = groups
         self._act = act
+        self._seconds = seconds
         self._followed: dict[str, Json] = {}
         self._ended: OrderedDict[str, tuple[float, Json]] = OrderedDict()
         self._begun: OrderedDict[str, None] = OrderedDict()
@@ -166,12 +172,12 @@ class ProcessTasks:
 
     def _drop_ended(self) -> None:
         """Drop ended tasks that are too many, or that the store would not keep any longer."""
-        oldest = time.time() - _ENDED_SECONDS
+        oldest = time.time() - self._seconds
         while self._ended and (len(self._ended) > _MAX_ENDED or next(iter(self._ended.values()))[0] < oldest):
             self._ended.popitem(last=False)
 
     async def _keep_ended(self, replicas: Replicas, name: str, task: Json) -> bool:
-        return await _put(replicas, _TASKS, name, {"by": replicas.id, "task": task}, _ENDED_SECONDS)
+        return await _put(replicas, _TASKS, name, {"by": replicas.id, "task": task}, self._seconds)
 
     async def _store_again(self) -> None:
         """Store the tasks of this replica in a store that may have lost them."""

@@ -17,6 +17,7 @@ import anyio.abc
 
 from toolweave.errors import RequestError
 from toolweave.gateway._replicas.replicas import ReplicaGone, Replicas, UnknownToReplica
+from toolweave.jobs.retention import TASK_SECONDS, milliseconds
 from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS
 from toolweave.protocol.tasks import ENDED, failed
 from toolweave.serve._changes import Changes, nothing_to_end
@@ -38,6 +39,7 @@ class SlowTasks:
         changes: Notifies listening clients.
         store: Keeps how tasks began and ended; by default that of the replicas, else this process.
         replicas: The other replicas; None if no store is shared.
+        seconds: Seconds from the start of a task until it is cancelled, and its result may be deleted.
 
     Attributes:
         feature: Answers the requests of callers about them.
@@ -45,7 +47,13 @@ class SlowTasks:
     """
 
     def __init__(
-        self, *, runner: HandlerRunner, changes: Changes, store: Store | None = None, replicas: Replicas | None = None
+        self,
+        *,
+        runner: HandlerRunner,
+        changes: Changes,
+        store: Store | None = None,
+        replicas: Replicas | None = None,
+        seconds: float = TASK_SECONDS,
     ) -> None:
         self.store = store
         self._replicas = replicas
@@ -54,7 +62,9 @@ class SlowTasks:
         else:
             kept = store
         self._local = LocalTasks(runner=runner, changes=changes, store=kept, seal=replicas)
-        self.feature: TasksFeature = TasksFeature({}, runner=runner, backend=self, always=True, new_id=self._new_id)
+        self.feature: TasksFeature = TasksFeature(
+            {}, runner=runner, backend=self, ttl_ms=milliseconds(seconds), always=True, new_id=self._new_id
+        )
 
     def _new_id(self) -> str:
         own = secrets.token_urlsafe(24)

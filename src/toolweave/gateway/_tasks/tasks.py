@@ -27,6 +27,7 @@ from toolweave.gateway._tasks.places import kept_until
 from toolweave.gateway._tasks.slow_tasks import SlowTasks
 from toolweave.hub import Hub
 from toolweave.hub._hub import caller_servers
+from toolweave.jobs.retention import TASK_SECONDS
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
 from toolweave.protocol.eras import legacy_result, modern_result, question_for
@@ -85,6 +86,7 @@ class UpstreamTasks:
         groups: The task groups in which tasks are followed for other replicas.
         replicas: The other replicas, or None.
         own: Knows the tasks that slow calls of this gateway have become; None where none does.
+        seconds: Seconds for which results are kept.
 
     Attributes:
         processes: The tasks of upstreams that other replicas cannot ask.
@@ -102,14 +104,15 @@ class UpstreamTasks:
         groups: ServingGroups,
         replicas: Replicas | None = None,
         own: SlowTasks | None = None,
+        seconds: float = TASK_SECONDS,
     ) -> None:
         self._hub = hub
         self._relay = relay
         self._names = names
         self._own = own
-        self._ended = EndedCalls(replicas)
+        self._ended = EndedCalls(replicas, seconds=seconds)
         self.until = -math.inf
-        self.processes = ProcessTasks(replicas, groups, self._act_here)
+        self.processes = ProcessTasks(replicas, groups, self._act_here, seconds=seconds)
 
     def methods(self, *, modern: bool) -> Mapping[str, Method]:
         """Return the methods about tasks."""

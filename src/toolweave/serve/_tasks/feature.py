@@ -17,7 +17,7 @@ import anyio.abc
 
 from toolweave._json_types import as_integer, object_or_empty
 from toolweave.errors import RequestError, StoreError
-from toolweave.jobs.retention import RetainingBackend, Retention
+from toolweave.jobs.retention import RetainingBackend, Retention, milliseconds
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS
 from toolweave.protocol.input_required import INPUT_RESPONSES
@@ -234,7 +234,7 @@ def tasks_kept_by(
         retention = keeper.retention
     if retention is None:
         retention = Retention()
-    return TasksFeature(rules, runner=runner, backend=backend, ttl_ms=max(1, round(1000 * retention.task_seconds)))
+    return TasksFeature(rules, runner=runner, backend=backend, ttl_ms=milliseconds(retention.task_seconds))
 
 
 async def _reached(asked: Awaitable[T]) -> T:
