@@ -20,7 +20,7 @@ LONG_MODULES: dict[str, int] = {  # by decision 146: statements that do one thin
     "toolweave.compose._agent": 613,
     "toolweave.connect._requester": 643,
     "toolweave.connect._supervisor": 603,
-    "toolweave.gateway._admin.manager": 642,
+    "toolweave.gateway._admin.manager": 641,
     "toolweave.gateway._relay.relay": 606,
     "toolweave.http._client": 642,
     "toolweave.protocol.client_requests": 614,
@@ -33,7 +33,7 @@ MANY_PARAMETERS: dict[str, int] = {
     "toolweave.agent._stored.durable.__init__": 9,  # keyword-only: what keeps the runs of one agent
     "toolweave.compose._agent.begin": 10,  # keyword-only: who a run is, and what is given to it alone
     "toolweave.agent._workers.resume.begin": 9,  # the same, as a recorded run is begun again
-    "toolweave.gateway._gateway.create_gateway": 18,  # keyword-only: what a gateway is, in one call
+    "toolweave.gateway._gateway.create_gateway": 19,  # keyword-only: what a gateway is, in one call
     "toolweave.models._anthropic.__init__": 10,  # what a model's endpoint is, in one call
     "toolweave.models._openai.__init__": 9,  # keyword-only: the same
     "toolweave.serve._server.create_mcp_server": 22,  # keyword-only: what a server is, in one call

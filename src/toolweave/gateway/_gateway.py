@@ -279,16 +279,7 @@ class Gateway(ServerRunners):
     def _made_features(self, local: Tools, instructions: str | None) -> list[Feature]:
         parts = self._parts
         hub = self.hub
-        own = None if parts.slow is None else parts.slow.tasks
-        tasks = self._tasks = UpstreamTasks(
-            hub,
-            self.relay,
-            parts.secrets.tasks,
-            groups=parts.groups,
-            replicas=parts.replicas,
-            own=own,
-            seconds=parts.task_seconds,
-        )
+        tasks = self._tasks = UpstreamTasks(hub, self.relay, parts)
         self._lists = Lists(
             hub,
             self.perspectives,

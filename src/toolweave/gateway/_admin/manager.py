@@ -408,9 +408,7 @@ class GatewayManager:
             return config, rules
         except ConfigError:
             raise
-        except (
-            Exception
-        ) as error:  # boundary: a file can make the readers raise anything, and the gateway keeps its config
+        except Exception as error:  # boundary: a file can make its readers raise anything
             raise ConfigError(f"it cannot be read: {type(error).__name__}") from error
 
     def _kept(self, error: ConfigError, trigger: ReloadTrigger) -> ConfigChange:

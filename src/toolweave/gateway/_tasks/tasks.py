@@ -18,16 +18,14 @@ import anyio
 from toolweave._json_types import as_object, as_text, object_or_empty, without_members
 from toolweave.connect import McpConnection
 from toolweave.errors import RequestError
+from toolweave.gateway._parts import GatewayParts
 from toolweave.gateway._relay.relay import PIPED, Relay
 from toolweave.gateway._relay.routes import Route
-from toolweave.gateway._replicas.replicas import Replicas
 from toolweave.gateway._tasks.kept_tasks import NO_REPLY_CHANNEL, EndedCalls, ProcessTasks
-from toolweave.gateway._tasks.names import TaskNames, is_upstreams
+from toolweave.gateway._tasks.names import is_upstreams
 from toolweave.gateway._tasks.places import kept_until
-from toolweave.gateway._tasks.slow_tasks import SlowTasks
 from toolweave.hub import Hub
 from toolweave.hub._hub import caller_servers
-from toolweave.jobs.retention import TASK_SECONDS
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
 from toolweave.protocol.eras import legacy_result, modern_result, question_for
@@ -52,7 +50,6 @@ from toolweave.protocol.tasks import (
 from toolweave.protocol.versions import MODERN_VERSIONS, TASKS_VERSION
 from toolweave.serve import Request
 from toolweave.serve._changes import nothing_to_end
-from toolweave.serve._task_spawner import ServingGroups
 from toolweave.serve._tasks.rules import declared, named_task, undeclared
 from toolweave.serve.request import Json, Method
 from toolweave.tools import ToolSpec
@@ -82,11 +79,7 @@ class UpstreamTasks:
     Args:
         hub: The upstreams.
         relay: Sends the requests.
-        names: Makes and reads the ids.
-        groups: The task groups in which tasks are followed for other replicas.
-        replicas: The other replicas, or None.
-        own: Knows the tasks that slow calls of this gateway have become; None where none does.
-        seconds: Seconds for which results are kept.
+        parts: The parts of the gateway.
 
     Attributes:
         processes: The tasks of upstreams that other replicas cannot ask.
@@ -95,24 +88,15 @@ class UpstreamTasks:
 
     method = methods.NOTIFICATIONS_TASKS
 
-    def __init__(
-        self,
-        hub: Hub,
-        relay: Relay,
-        names: TaskNames,
-        *,
-        groups: ServingGroups,
-        replicas: Replicas | None = None,
-        own: SlowTasks | None = None,
-        seconds: float = TASK_SECONDS,
-    ) -> None:
+    def __init__(self, hub: Hub, relay: Relay, parts: GatewayParts) -> None:
         self._hub = hub
         self._relay = relay
-        self._names = names
-        self._own = own
-        self._ended = EndedCalls(replicas, seconds=seconds)
+        self._names = parts.secrets.tasks
+        self._own = None if parts.slow is None else parts.slow.tasks
+        seconds = parts.task_seconds
+        self._ended = EndedCalls(parts.replicas, seconds=seconds)
         self.until = -math.inf
-        self.processes = ProcessTasks(replicas, groups, self._act_here, seconds=seconds)
+        self.processes = ProcessTasks(parts.replicas, parts.groups, self._act_here, seconds=seconds)
 
     def methods(self, *, modern: bool) -> Mapping[str, Method]:
         """Return the methods about tasks."""
