@@ -408,7 +408,7 @@ async def test_odd_entries_of_other_lists_are_passed_over_and_odd_parts_are_read
         assert [(message.role, message.content.text) for message in messages] == [("user", "plain"), ("user", "{}")]
         assert [c.text for c in await connection.read_resource("a:")] == ["fine", "", "5"]
         values = await connection.complete({"type": "ref/prompt", "name": "p"}, "x", "", context={"y": "1"})
-        assert (values.values, values.total, values.has_more) == (("a",), None, False)
+        assert (values.values, values.total, values.has_more) == (("a", "1"), None, False)
     assert server.received[-1]["params"]["context"] == {"arguments": {"y": "1"}}
 
 

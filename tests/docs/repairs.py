@@ -16,6 +16,7 @@ from toolweave.models._tool_repairs import TOOL_REPAIRS
 from toolweave.openapi._operations import UNDECLARED_PARAMETER
 from toolweave.openapi._results import UNPROMISED
 from toolweave.openapi._schema_size import LARGE_INPUT, UNCHECKED_PATTERN
+from toolweave.protocol.lenient_answers import ANSWER_REPAIRS
 from toolweave.protocol.lenient_handshake import HANDSHAKE_REPAIRS
 from toolweave.protocol.lenient_notifications import NOTIFICATION_REPAIRS
 from toolweave.protocol.lenient_offers import OFFER_REPAIRS
@@ -32,7 +33,13 @@ __all__ = ["REPAIRS", "RESULTS", "argument_examples", "as_received", "repair_row
 
 REPAIRS: Mapping[str, Sequence[Repair]] = {
     "repairs of results": RESULT_REPAIRS,
-    "repairs of messages": (*MESSAGE_REPAIRS, *HANDSHAKE_REPAIRS, *QUESTION_REPAIRS, *NOTIFICATION_REPAIRS),
+    "repairs of messages": (
+        *MESSAGE_REPAIRS,
+        *HANDSHAKE_REPAIRS,
+        *ANSWER_REPAIRS,
+        *QUESTION_REPAIRS,
+        *NOTIFICATION_REPAIRS,
+    ),
     "repairs of lists": OFFER_REPAIRS,
     "repairs of arguments": ARGUMENT_REPAIRS,
     "repairs of schemas": SCHEMA_REPAIRS,

@@ -26,9 +26,9 @@ NOT_JSON = Repair(
     problem="it sent text that is not JSON (half a character, NaN, a number out of range): replaced by U+FFFD or null",
 )
 NULL_ERROR = Repair(
-    given='`"error": null` beside a result',
+    given='`"error": null`, or an empty error, beside a result',
     read_as="the result",
-    limit="an error object stays an error",
+    limit="an error with a code or a message stays an error",
     switch=_SWITCH,
     problem="its answers have 'error': null beside the result",
 )

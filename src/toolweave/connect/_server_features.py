@@ -216,7 +216,8 @@ class ServerFeatures:
         `ref` is `{"type": "ref/prompt", "name": ...}` or `{"type": "ref/resource", "uri": ...}`.
         """
         params = completion_params(ref, argument, value, context=context)
-        return read_completion(await self._requester.request(methods.COMPLETION_COMPLETE, params, timeout))
+        raw = await self._requester.request(methods.COMPLETION_COMPLETE, params, timeout)
+        return read_completion(raw, note=self._catalog.repairs.of_answer(methods.COMPLETION_COMPLETE))
 
     async def offered_definitions(self, *, timeout: float | None = None) -> OfferedDefinitions:
         """Return the definitions beside tools that pins cover, as the server has them now, withheld ones included.

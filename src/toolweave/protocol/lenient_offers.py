@@ -23,13 +23,24 @@ from toolweave._json_types import (
     as_array,
     as_object,
     as_text,
+    object_entries,
     object_or_empty,
     text_or_empty,
     without_members,
 )
 from toolweave._repairs import Repair
-from toolweave.protocol.lenient_results import BareResult
-from toolweave.protocol.spellings import MEDIA_NAMES, PAGE_NAMES, spelled, spelled_block
+from toolweave._text import one_line
+from toolweave.protocol.lenient_bytes import base64_in
+from toolweave.protocol.lenient_results import BareResult, readable_result
+from toolweave.protocol.spellings import (
+    CONTENTS_NAMES,
+    MEDIA_NAMES,
+    MESSAGE_NAMES,
+    MESSAGES_NAMES,
+    PAGE_NAMES,
+    spelled,
+    spelled_block,
+)
 
 __all__ = [
     "BARE_RESULT",
@@ -101,14 +112,14 @@ _ARGUMENT = Repair(
     problem="has 'arguments' that are not as the specification has them",
 )
 _MESSAGE = Repair(
-    given="a message of a prompt that is a text, or has a text, several blocks or no role",
+    given="a message of a prompt that is a text, or has a text, several blocks, no role, or one in capitals",
     read_as="text blocks, one message for each block, the role `user`",
     limit="null is left out",
     switch=_SWITCH,
     problem="has a message that is not a role and a block",
 )
 _CONTENTS = Repair(
-    given="contents of a resource that are a text, have no URI, or whose text is data or null",
+    given="contents of a resource that are a text, data or a block, have no URI, or whose text is data or null",
     read_as="a text, the URI that was read, its JSON, or an empty text",
     limit="null is left out",
     switch=_SWITCH,
@@ -127,6 +138,9 @@ OFFER_REPAIRS = (
 )
 """Every repair of lists, prompts and resources."""
 
+_DESCRIBING = ("mimeType", "type", "name", "title", "size", "annotations", "_meta")
+"""The members of contents that are not their data."""
+_MAX_WORDS = 300
 _IDENTITIES: Mapping[str, str] = {"resources": "uri", "resourceTemplates": "uriTemplate"}
 """The identifying members of entries that have no name, by the member that holds the list."""
 
@@ -214,8 +228,23 @@ def _argument(given: Any) -> Any:
 
 
 def readable_messages(result: JsonObject, note: NoteChange) -> JsonObject:
-    """Return a result of `prompts/get` whose messages are malformed with those that are meant."""
-    return _readable(result, "messages", _messages, _named_message, _MESSAGE, note, ("role", "content"))
+    """Return a result of `prompts/get` whose messages are malformed with those that are meant.
+
+    Raises:
+        ValueError: It reports a failure.
+    """
+    result = spelled(result, MESSAGES_NAMES, note)
+    _refuse_failure(result, "messages")
+    return _readable(result, "messages", _messages, _named_message, _MESSAGE, note, ("role", "content", "text"))
+
+
+def _refuse_failure(result: JsonObject, key: str) -> None:
+    """Raise the failure that a result reports as that of a tool does."""
+    if not result.get("isError") or result.get(key):
+        return
+    made, _ = readable_result(result)
+    texts = [text_or_empty(block.get("text")) for block in object_entries(made.get("content"))]
+    raise ValueError(f"reports a failure: {one_line(' '.join(texts), _MAX_WORDS)}")
 
 
 def _readable(
@@ -265,7 +294,8 @@ def _under_names(
 
 
 def _named_message(message: JsonObject, note: NoteChange) -> JsonObject:
-    """Return a message whose blocks have their members under their names."""
+    """Return a message, and its blocks, with their members under their names."""
+    message = spelled(message, MESSAGE_NAMES, note)
     content: object = message.get("content")
     blocks = as_array(content)
     block = as_object(content)
@@ -288,8 +318,8 @@ def _messages(given: object) -> Iterator[Json]:
         yield {"role": "user", "content": readable_block(given)}
         return
     role = text_or_empty(message.get("role"))
-    if not role:
-        role = "user"
+    if role.lower() in ("", "user", "assistant"):
+        role = role.lower() or "user"
     content = message.get("content", message.get("text"))
     blocks = as_array(content)
     if blocks is None:
@@ -315,7 +345,16 @@ def readable_block(given: object) -> JsonObject:
 
 
 def readable_contents(result: JsonObject, uri: str, note: NoteChange) -> JsonObject:
-    """Return a result of `resources/read` whose contents are malformed with those that are meant."""
+    """Return a result of `resources/read` whose contents are malformed with those that are meant.
+
+    Raises:
+        ValueError: It reports a failure.
+    """
+    result = spelled(result, CONTENTS_NAMES, note)
+    _refuse_failure(result, "contents")
+    if "contents" not in result and "content" in result:
+        note(BARE_RESULT.problem.format("contents"))
+        result = {**without_members(result, "content"), "contents": result["content"]}
     return _readable(result, "contents", partial(_contents, uri), _named_contents, _CONTENTS, note, ("text", "blob"))
 
 
@@ -331,11 +370,20 @@ def _contents(uri: str, given: object) -> Iterator[Json]:
     if item is None:
         yield {"uri": uri, "text": _words(given)}
         return
+    inner = as_object(item.get("resource"))
+    if inner is not None and item.get("type") == "resource":  # a block in place of its contents
+        item = inner
     made = dict(item)
     if not isinstance(made.get("uri"), str):
         made["uri"] = uri
-    if as_text(made.get("blob")) is None:
-        made["text"] = _words(made.get("text"))
+    data = base64_in(made.get("blob"))
+    if data is not None:
+        made["blob"] = data
+    elif as_text(made.get("blob")) is None:
+        said = without_members(made, "uri", "blob", *_DESCRIBING)
+        if "text" in made or not said:
+            said = made.get("text")
+        made["text"] = _words(said)
     yield made
 
 

@@ -22,9 +22,18 @@ from toolweave._json_types import (
     without_members,
 )
 from toolweave._repairs import Repair
+from toolweave.protocol.lenient_bytes import base64_in
 from toolweave.protocol.spellings import MISSPELLED, RESULT_NAMES, spelled, spelled_block
 
-__all__ = ["ODD_FLAG", "RESULT_REPAIRS", "BareResult", "has_odd_outcome", "readable_outcome", "readable_result"]
+__all__ = [
+    "ODD_DATA",
+    "ODD_FLAG",
+    "RESULT_REPAIRS",
+    "BareResult",
+    "has_odd_outcome",
+    "readable_outcome",
+    "readable_result",
+]
 
 _SWITCH = '`"repair_messages": false`'
 _BARE = Repair(
@@ -91,7 +100,7 @@ ODD_FLAG = Repair(
     problem="has 'isError' that is not a boolean",
 )
 ODD_DATA = Repair(
-    given="data of an image or a file as a data URL, with line breaks, or in the URL-safe alphabet",
+    given="data of an image or a file as a data URL, with line breaks, in the URL-safe alphabet, or as a list of bytes",
     read_as="plain base64",
     limit="other data stay as they are",
     switch=_SWITCH,
@@ -234,6 +243,7 @@ def _block(item: Any, changes: dict[str, None], result: Json) -> Any:
         changes[_NO_BLOCK.problem] = None
         return _text(item if isinstance(item, str) else _json(item))
     block = spelled_block(block, partial(_add, changes))
+    block = _with_bytes(block, changes)
     kind = block.get("type")
     if kind == "error":
         changes[_ERROR_BLOCK.problem] = None
@@ -246,6 +256,20 @@ def _block(item: Any, changes: dict[str, None], result: Json) -> Any:
         changes[_NO_TYPE.problem] = None
         return {**_shared(block), **_text(_words(block, "text", "content"))}
     return block
+
+
+def _with_bytes(block: JsonObject, changes: dict[str, None]) -> JsonObject:
+    """Return a block whose data is base64 in place of a list of bytes."""
+    data = base64_in(block.get("data"))
+    if data is not None:
+        changes[ODD_DATA.problem] = None
+        return {**block, "data": data}
+    resource = object_or_empty(block.get("resource"))
+    blob = base64_in(resource.get("blob"))
+    if blob is None:
+        return block
+    changes[ODD_DATA.problem] = None
+    return {**block, "resource": {**resource, "blob": blob}}
 
 
 def _words(block: JsonObject, *names: str) -> str:

@@ -26,8 +26,10 @@ from toolweave._json_types import (
 )
 from toolweave._value import Value
 from toolweave.protocol.component_meta import tags_in, version_in
-from toolweave.protocol.content import ContentBlock, EmbeddedResource, content_block
+from toolweave.protocol.content import ContentBlock, EmbeddedResource, content_block, has_odd_data
+from toolweave.protocol.lenient_answers import readable_completion
 from toolweave.protocol.lenient_offers import NoteChange, readable_contents, readable_messages
+from toolweave.protocol.lenient_results import ODD_DATA
 from toolweave.protocol.uris import safe_icons
 
 __all__ = [
@@ -227,6 +229,8 @@ def read_resource_contents(
     read: list[EmbeddedResource] = []
     for item in contents:
         block = content_block({"type": "resource", "resource": item})
+        if has_odd_data(block):
+            note(ODD_DATA.problem)
         if isinstance(block, EmbeddedResource):
             # Of the content, around which there is not a block.
             meta = as_object(item.get("_meta"))
@@ -266,12 +270,16 @@ def read_prompt_result(result: JsonObject, *, note: NoteChange = _ignore) -> Pro
     Raises:
         ValueError: It has no list of messages.
     """
-    messages = as_array(readable_messages(result, note).get("messages"))
+    read = readable_messages(result, note)
+    messages = as_array(read.get("messages"))
     if messages is None:
         raise ValueError("has no list 'messages'")
+    made = tuple(map(_prompt_message, _with(messages, "role")))
+    if any(has_odd_data(message.content) for message in made):
+        note(ODD_DATA.problem)
     return PromptResult(
-        description=text_or_empty(result.get("description")),
-        messages=tuple(map(_prompt_message, _with(messages, "role"))),
+        description=text_or_empty(read.get("description")),
+        messages=made,
         raw=result,
     )
 
@@ -334,12 +342,16 @@ def completion_json(values: Iterable[str], *, total: int | None, has_more: bool)
     return {"completion": made}
 
 
-def read_completion(result: JsonObject) -> Completion:
-    """Return a result of `completion/complete`; a malformed one completes nothing."""
-    found = object_or_empty(result.get("completion"))
-    total = found.get("total")
+def read_completion(result: JsonObject, *, note: NoteChange = _ignore) -> Completion:
+    """Return a result of `completion/complete`; a malformed one is read as it is plainly meant, or completes nothing.
+
+    Args:
+        result: The result as it came.
+        note: Called with each part that had to be read so, as a phrase.
+    """
+    found = readable_completion(result, note)
     return Completion(
         values=tuple(text_entries(found.get("values"))),
-        total=total if isinstance(total, int) else None,
+        total=as_integer(found.get("total")),
         has_more=found.get("hasMore") is True,
     )

@@ -13,8 +13,13 @@ from toolweave._json_types import Json, JsonObject, as_object, as_text
 from toolweave._repairs import Repair
 
 __all__ = [
+    "COMPLETION_NAMES",
+    "CONTENTS_NAMES",
+    "ERROR_NAMES",
     "FORM_NAMES",
     "MEDIA_NAMES",
+    "MESSAGES_NAMES",
+    "MESSAGE_NAMES",
     "MISSPELLED",
     "PAGE_NAMES",
     "PROGRESS_NAMES",
@@ -22,6 +27,7 @@ __all__ = [
     "RESULT_NAMES",
     "SAMPLING_NAMES",
     "SERVER_NAMES",
+    "TASK_NAMES",
     "TEMPLATE_NAMES",
     "TOOL_NAMES",
     "MemberNames",
@@ -86,11 +92,20 @@ TOOL_NAMES: MemberNames = MemberNames(
     others=("name", "title", "description", "annotations", "icons", "execution", "_meta"),
 )
 MEDIA_NAMES: MemberNames = MemberNames(
-    "mimeType",
-    others=(
-        *("type", "uri", "name", "title", "description", "text", "data", "blob", "size", "resource"),
-        *("annotations", "icons", "_meta"),
-    ),
+    *("type", "text", "data", "blob", "mimeType", "resource"),
+    others=("uri", "name", "title", "description", "size", "annotations", "icons", "_meta"),
+)
+COMPLETION_NAMES: MemberNames = MemberNames("completion", "values", "total", "hasMore", others=("_meta", "resultType"))
+MESSAGES_NAMES: MemberNames = MemberNames("messages", "description", "isError", others=("_meta", "resultType"))
+MESSAGE_NAMES: MemberNames = MemberNames("role", "content", others=("_meta",))
+CONTENTS_NAMES: MemberNames = MemberNames(
+    "contents", "isError", "ttlMs", "cacheScope", others=("_meta", "resultType", *MEDIA_NAMES.exact)
+)
+ERROR_NAMES: MemberNames = MemberNames("code", "message", "data")
+TASK_NAMES: MemberNames = MemberNames(
+    *("status", "statusMessage", "createdAt", "lastUpdatedAt", "ttl", "ttlMs", "pollInterval", "pollIntervalMs"),
+    *("inputRequests", "result", "error"),
+    others=("taskId", "_meta", "resultType"),
 )
 PROMPT_NAMES: MemberNames = MemberNames("arguments", others=("name", "title", "description", "icons", "_meta"))
 TEMPLATE_NAMES: MemberNames = MemberNames(

@@ -191,6 +191,10 @@ class ServerRequestHandler:
     def _note_request(self, method: str, change: str) -> None:
         self._note(f"its request {method} {change}")
 
+    def note_result(self, change: str) -> None:
+        """Report a part of the result of a call that is outside of the specification and is read."""
+        self._note(f"its result {change}")
+
     def refusal(self, code: int, message: str) -> ProtocolError:
         """Make the error of a request that is not answered."""
         return ProtocolError(message, server=self._server, code=code)

@@ -21,6 +21,7 @@ from toolweave.errors import ErrorKind, RequestTimeoutError, ServerError, ToolEr
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.protocol.input_required import INPUT_REQUIRED, INPUT_RESPONSES
+from toolweave.protocol.lenient_answers import readable_task
 from toolweave.protocol.tasks import TASK_ID, TaskDocument, needs_task, read_task
 from toolweave.tools import ToolSpec
 
@@ -140,7 +141,7 @@ class ClientTask:
 
     def _read(self, raw: JsonObject) -> TaskDocument:
         try:
-            task = read_task(raw, modern=self._MODERN)
+            task = read_task(readable_task(raw, self._asked.note_result), modern=self._MODERN)
         except ValueError as exc:
             raise self._asked.refusal(INTERNAL_ERROR, f"its task has {exc}") from None
         self._move_bound(task)

@@ -13,11 +13,16 @@ from toolweave.errors import ProtocolError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.protocol.jsonrpc import value_of
+from toolweave.protocol.lenient_answers import is_empty_error, readable_error
 from toolweave.protocol.lenient_messages import LenientMessage, MendedMessage
 from toolweave.protocol.lenient_offers import BARE_RESULT
 from toolweave.protocol.lenient_results import BareResult, has_odd_outcome, readable_outcome, readable_result
 
-_MEMBER_OF: Mapping[str, str] = {methods.PROMPTS_GET: "messages", methods.RESOURCES_READ: "contents"}
+_MEMBER_OF: Mapping[str, str] = {
+    methods.PROMPTS_GET: "messages",
+    methods.RESOURCES_READ: "contents",
+    methods.COMPLETION_COMPLETE: "values",
+}
 """The list that the result of a request holds, by its method."""
 
 
@@ -40,9 +45,9 @@ def result_of(message: LenientMessage, server: str, note: Callable[[str], None] 
         note(NOT_JSON.problem)
     if message.error is not msgspec.UNSET:
         # Serializers of JSON-RPC 1 write both members.
-        is_null = bytes(message.error).strip() == b"null"
-        if not is_null or message.result is msgspec.UNSET:
-            raise _peer_error(message.error, server)
+        has_result = message.result is not msgspec.UNSET and message.result is not None
+        if not has_result or not _is_no_error(message.error):
+            raise _peer_error(message.error, server, note)
         note(NULL_ERROR.problem)
     result: Any = message.result
     if isinstance(result, msgspec.Raw):
@@ -94,7 +99,14 @@ def _plain_outcome(result: Json, note: Callable[[str], None]) -> Json:
     return made
 
 
-def _peer_error(raw: msgspec.Raw, server: str) -> ProtocolError:
+def _is_no_error(raw: msgspec.Raw) -> bool:
+    try:
+        return is_empty_error(value_of(raw))
+    except ValueError:
+        return False
+
+
+def _peer_error(raw: msgspec.Raw, server: str, note: Callable[[str], None]) -> ProtocolError:
     try:
         value = value_of(raw)
     except ValueError as exc:
@@ -102,9 +114,13 @@ def _peer_error(raw: msgspec.Raw, server: str) -> ProtocolError:
     error = as_object(value)
     if error is None:
         return invalid(server, f"its 'error' is not an object: {str(value)[:100]}")
-    code = as_integer(error.get("code"))
+    try:
+        code, message = readable_error(error, lambda change: note(f"its answer {change}"))
+    except ProtocolError:  # its owner wants no repairs
+        code = as_integer(error.get("code"))
+        message = as_text(error.get("message"))
     return ProtocolError(
-        as_text(error.get("message")) or "an error without a message",
+        message or "an error without a message",
         server=server,
         code=INTERNAL_ERROR if code is None else code,
         data=error.get("data"),
