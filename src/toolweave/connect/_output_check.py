@@ -105,9 +105,6 @@ async def result_in(
     raw: JsonObject, server: str, note: Callable[[str], None], redact: Callable[[str], str]
 ) -> ToolResult:
     """Return the result of a call, its texts masked if it is an error."""
-    is_masked = raw.get("isError") is True or raw.get("status") == "failed"
-    if is_masked:
-        raw = masked(raw, redact)
     read = partial(tool_result, server=server, note=note)
     content: Any = raw.get("content")
     if type(content) is list and len(content) > 1:  # pyright: ignore[reportUnknownArgumentType]
@@ -115,7 +112,7 @@ async def result_in(
     else:
         result = read(raw)
     # By the reading: a flag that is not a boolean, or a block of the type `error`, also makes it an error.
-    if result.is_error and not is_masked:
+    if result.is_error or raw.get("status") == "failed":
         # What is odd in it was noted by the first reading.
         return tool_result(masked(raw, redact), server=server, note=_noted_already)
     return result
