@@ -232,10 +232,10 @@ async def test_workers_apply_deadlines_once_and_continue_the_run(place: str, red
 @pytest.mark.parametrize(
     ("options", "error", "words"),
     [
-        ({"seconds": 0}, ValueError, "seconds is more than 0 seconds, not 0"),
-        ({"seconds": -1.5}, ValueError, "seconds is more than 0 seconds, not -1.5"),
-        ({"remind_seconds": float("nan")}, ValueError, "remind_seconds is more than 0 seconds, not nan"),
-        ({"seconds": float("inf")}, ValueError, "seconds is more than 0 seconds, not inf"),
+        ({"seconds": 0}, ValueError, "seconds is a number of seconds, finite and more than 0, not 0"),
+        ({"seconds": -1.5}, ValueError, "seconds is a number of seconds, finite and more than 0, not -1.5"),
+        ({"remind_seconds": float("nan")}, ValueError, "remind_seconds is a number of seconds, finite and more than 0"),
+        ({"seconds": float("inf")}, ValueError, "seconds is a number of seconds, finite and more than 0, not inf"),
         ({"seconds": "3 days"}, TypeError, "seconds is a number of seconds, not str"),
         ({"seconds": True}, TypeError, "seconds is a number of seconds, not bool"),
         ({"when_due": "approve"}, ValueError, "when_due is 'deny' or 'cancel', not 'approve'"),

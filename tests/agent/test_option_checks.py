@@ -35,7 +35,7 @@ def agent(**options: Any) -> Agent[Any]:
         ({"limits": {"tokens": 3}}, r"limits is Limits\(...\), not dict"),
         ({"settings": {"temperature": 1}}, r"settings is ModelSettings\(...\), not"),
         ({"result_policy": {"most": 1}}, r"result_policy is ResultPolicy\(...\), not"),
-        ({"history": "short"}, "history is a function of the messages, not str"),
+        ({"history": "short"}, "history is a function of the messages, or None, not str"),
         ({"store": "runs.sqlite"}, r"store is a store, such as .*open_store\(url\), not str"),
         ({"system": 3}, "system is a text, not int"),
         ({"confirm": ["add"]}, r"confirm= is .* or a function of the call and the tool, not \['add'\]"),

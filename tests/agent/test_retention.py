@@ -127,11 +127,11 @@ async def test_a_run_that_waits_again_and_again_is_kept_whole_until_it_ends() ->
 @pytest.mark.parametrize(
     ("options", "error", "words"),
     [
-        ({"run_seconds": 0}, ValueError, "run_seconds is more than 0 seconds, not 0"),
-        ({"run_seconds": -DAY}, ValueError, "run_seconds is more than 0 seconds"),
-        ({"run_seconds": float("nan")}, ValueError, "run_seconds is more than 0 seconds, not nan"),
+        ({"run_seconds": 0}, ValueError, "run_seconds is a number of seconds, finite and more than 0, not 0"),
+        ({"run_seconds": -DAY}, ValueError, "run_seconds is a number of seconds, finite and more than 0"),
+        ({"run_seconds": float("nan")}, ValueError, "run_seconds is a number of seconds, finite and more than 0"),
         ({"run_seconds": None}, TypeError, "run_seconds is a number of seconds, not NoneType"),
-        ({"conversation_seconds": -1}, ValueError, "conversation_seconds is more than 0 seconds, not -1"),
+        ({"conversation_seconds": -1}, ValueError, "conversation_seconds is a number of seconds, finite"),
         ({"conversation_seconds": "60"}, TypeError, "conversation_seconds is a number of seconds, not str"),
         ({"audit_seconds": 5}, TypeError, "unexpected keyword argument"),
     ],

@@ -24,6 +24,7 @@ ARROWS: dict[str, set[str]] = {
     "_files": set(),
     "_masking": set(),
     "_repairs": set(),
+    "_option_checks": set(),
     "errors": set(),
     "version": set(),
     "_lazy": set(),
@@ -109,6 +110,7 @@ FOR_ALL = {
     "_files",
     "_masking",
     "_repairs",
+    "_option_checks",
 }
 
 

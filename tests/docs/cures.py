@@ -87,7 +87,7 @@ CURES = (
         "Tools, arguments and results",
         "A tool has no such name, its arguments do not fit, or its result cannot be used. See [A call "
         "fails](troubleshooting.md#a-call-fails), [what is repaired](forgiveness.md) and [Read results](results.md).",
-        ("tools", "_repairs", "_value"),
+        ("tools", "_repairs", "_value", "_option_checks"),
     ),
     Cure(
         "Schemas",

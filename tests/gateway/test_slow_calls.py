@@ -281,7 +281,7 @@ async def test_a_slow_call_is_cancelled_when_the_time_of_its_task_is_over() -> N
 
 
 def test_seconds_that_are_none_are_refused() -> None:
-    with pytest.raises(ValueError, match="task_seconds is more than 0 seconds"):
+    with pytest.raises(ValueError, match="task_seconds is a number of seconds, finite and more than 0"):
         before(Held(), task_seconds=0)
     with pytest.raises(ConfigError, match=r"'gateway\.task_seconds' must be more than 0 seconds"):
         load_gateway_config({"mcpServers": {}, "gateway": {"task_seconds": 0}})

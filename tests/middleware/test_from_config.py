@@ -125,7 +125,7 @@ WRONG: list[tuple[Any, str, str]] = [
     (
         [{"name": "rate_limit", "calls": 0}],
         "gateway.middleware[0]",
-        "RateLimit.calls is a finite number of at least 0.001, not 0",
+        "RateLimit.calls is a number, finite and at least 0.001, not 0",
     ),
     (
         [{"name": "rate_limit", "calls": 1, "by": ["user"]}],

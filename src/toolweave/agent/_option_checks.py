@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import get_args
 
+from toolweave._option_checks import choice_error
 from toolweave.agent._journal import OnUnknown
-from toolweave.tools.option_checks import choice_error
 
 UNKNOWN_POLICIES: tuple[str | None, ...] = (*get_args(OnUnknown), None)
 """Policies for calls with an unknown outcome; None is that of the agent or of the submission."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Literal, TypedDict
 
+from toolweave._option_checks import FUNCTION, OptionKind, check_choice, check_kind, check_type
 from toolweave.agent import Confirm, History, Limits, OnUnknown, WaitingPolicy
 from toolweave.agent._loop.agent_tools import ToolLike
 from toolweave.agent._option_checks import UNKNOWN_POLICIES
@@ -12,9 +13,8 @@ from toolweave.agent.approval import Attended
 from toolweave.jobs import Retention, WorkBackend
 from toolweave.models import Model, ModelSettings
 from toolweave.state import Store
-from toolweave.state.checks import check_store
+from toolweave.state.checks import STORE
 from toolweave.tools import CallContext, ResultPolicy
-from toolweave.tools.option_checks import check_choice, check_type
 
 
 class AgentOptions(TypedDict, total=False):
@@ -63,6 +63,7 @@ _TYPES: dict[str, tuple[type[object], str]] = {
     "max_steps": (int, "a number of turns"),
     "defer_tools": (int, "a number of tokens"),
 }
+_HISTORY: OptionKind = FUNCTION._replace(shown="a function of the messages").or_none
 
 
 def check_options(*given: AgentOptions) -> None:
@@ -78,10 +79,9 @@ def check_options(*given: AgentOptions) -> None:
     if options["max_steps"] < 1:
         raise ValueError(f"max_steps is at least 1, not {options['max_steps']}")
     if options["store"] is not None:
-        check_store("store", options["store"])
+        check_kind("store", options["store"], STORE)
     check_type("backend", options["backend"], WorkBackend, "a backend, such as Backend(url)")
-    if options["history"] is not None and not callable(options["history"]):
-        raise TypeError(f"history is a function of the messages, not {type(options['history']).__name__}")
+    check_kind("history", options["history"], _HISTORY)
     check_choice("on_unknown", options["on_unknown"], UNKNOWN_POLICIES[:-1])
     check_choice("on_transport_error", options["on_transport_error"], ("result", "raise"))
     check_choice("on_error", options["on_error"], ("skip", "raise"))

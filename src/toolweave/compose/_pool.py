@@ -14,11 +14,11 @@ from typing import Self, TypeAlias
 
 import anyio
 
+from toolweave._option_checks import check_type
 from toolweave.config import ServerConfig
 from toolweave.errors import AuthRequiredError, ConfigError, ConnectionClosedError, RequestTimeoutError
 from toolweave.hub import Hub
 from toolweave.hub._hub import McpConnection
-from toolweave.tools.option_checks import check_type
 
 _Identity: TypeAlias = tuple[str, tuple[str, ...], ServerConfig]
 """The principal, the scopes and the settings of a connection: the first two distinguish those of one server quickly."""

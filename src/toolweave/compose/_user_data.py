@@ -17,6 +17,7 @@ from typing import TypeVar
 
 import anyio
 
+from toolweave._option_checks import check_kind, check_kinds, list_of
 from toolweave.agent._stored.deletion import delete_sessions, sessions_with_runs
 from toolweave.errors import ConfigError, StoreError
 from toolweave.middleware._store_limits import COLLECTION as LIMITS
@@ -28,10 +29,9 @@ from toolweave.serve._sessions import SESSIONS
 from toolweave.serve._user_documents import task_owners, user_documents
 from toolweave.serve.request import issuer_of, principal_name, principal_of
 from toolweave.state import Delete, Document, Store, iter_documents
-from toolweave.state.checks import check_store
+from toolweave.state.checks import STORE
 from toolweave.state.deletions import deletions, write_deletions
 from toolweave.state.store import CompactableStore, ListableStore
-from toolweave.tools.option_checks import check_kinds, list_of
 
 T = TypeVar("T")
 
@@ -107,7 +107,7 @@ class UserData:
         token_stores: Collection[TokenStore] = (),
         audit_logs: Collection[str | Path] = (),
     ) -> None:
-        check_store("UserData.store", store)
+        check_kind("UserData.store", store, STORE)
         check_kinds({"token_stores": token_stores, "audit_logs": audit_logs}, _KINDS, owner="UserData")
         if not principal:
             raise ConfigError("the principal is empty: name the user")

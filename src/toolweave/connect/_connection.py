@@ -12,6 +12,7 @@ from typing import Any, Literal
 import anyio
 
 from toolweave._json_types import Json, JsonObject
+from toolweave._option_checks import check_type, type_error
 from toolweave._text import counted
 from toolweave.config import Auth, ServerConfig, Timeouts, server_config
 from toolweave.config._auth import AuthFlow
@@ -60,7 +61,6 @@ from toolweave.tools import (
     Unsubscribe,
 )
 from toolweave.tools.names import unknown_tool
-from toolweave.tools.option_checks import check_type, type_error
 
 _SHOWN_PROBLEMS = 20
 

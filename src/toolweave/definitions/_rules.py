@@ -12,13 +12,13 @@ from typing import Any, cast
 
 import msgspec
 
+from toolweave._option_checks import decided
 from toolweave._value import Value
 from toolweave.config import ArgumentRule, ShapeRule, reveal
 from toolweave.definitions._schema_rules import ArgumentChange, declared_arguments, reshaped
 from toolweave.errors import SchemaError, shortened
 from toolweave.schema.problems import nearest
 from toolweave.tools import AppliedRule, ToolSpec, aliases
-from toolweave.tools.option_checks import decided
 from toolweave.tools.selection import fits, hinted, names_of, tags_of
 
 _MAX_NAME = 128

@@ -9,13 +9,13 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from toolweave._json_types import Json
+from toolweave._option_checks import check_type
 from toolweave.agent import WaitingPolicy
 from toolweave.agent._stored.durable import make_durable
 from toolweave.durability._durable_agent import DurableAgent, Framework, UnknownPolicy, check_policy
 from toolweave.errors import ConfigError
 from toolweave.jobs import Retention, WorkBackend
 from toolweave.state import Store
-from toolweave.tools.option_checks import check_type
 
 if TYPE_CHECKING:
     from agents import Agent as OpenAiAgent

@@ -12,6 +12,7 @@ import anyio.lowlevel
 import anyio.to_thread
 
 from toolweave._json_types import as_number
+from toolweave._option_checks import choice_error, type_error
 from toolweave._text import counted
 from toolweave.config import LoadedConfig, ServerConfig, load_config, server_config
 from toolweave.connect import Callbacks, ConnectionState, McpConnection, StateChanged
@@ -31,7 +32,6 @@ from toolweave.hub._starting import FAILED, OVER, STARTING, ServerStarts, Wait, 
 from toolweave.hub._tools import HubTools, missing_tool
 from toolweave.hub._warnings import HubWarnings, log_failure, lost_pins
 from toolweave.tools import CallContext, ToolCall, ToolResult, ToolsChanged, ToolSnapshot, Unsubscribe, aliases, expose
-from toolweave.tools.option_checks import choice_error, type_error
 from toolweave.tools.owner_loop import OwnerLoop
 from toolweave.tools.toolset import Listeners
 

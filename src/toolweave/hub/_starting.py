@@ -11,9 +11,9 @@ from typing import Literal
 import anyio
 
 from toolweave._json_types import as_number
+from toolweave._option_checks import check_type
 from toolweave.connect import ConnectionState, McpConnection, StateChanged
 from toolweave.connect._activity import ActivityMonitor
-from toolweave.tools.option_checks import check_type
 
 _log = logging.getLogger("toolweave.hub")
 

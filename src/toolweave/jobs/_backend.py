@@ -11,11 +11,12 @@ from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from toolweave._option_checks import check_kind, check_number, check_type
 from toolweave.errors import StoreError
 from toolweave.jobs.retention import Retention
 from toolweave.state import MemoryStore, Store
 from toolweave.state._redis_address import REDIS_SCHEMES, RedisAddress, split_name
-from toolweave.state.checks import check_amount, check_store
+from toolweave.state.checks import STORE
 
 if TYPE_CHECKING:
     from toolweave.jobs._queue import WorkQueue
@@ -61,12 +62,11 @@ class Backend:
         redelivery_seconds: float | None = None,
         retention: Retention | None = None,
     ) -> None:
-        if retention is not None and not isinstance(retention, Retention):  # pyright: ignore[reportUnnecessaryIsInstance] - callers pass anything
-            raise TypeError(f"retention is Retention(...), not {type(retention).__name__}")
+        check_type("retention", retention, Retention, "Retention(...)")
         if store is not None:
-            check_store("Backend.store", store)
+            check_kind("Backend.store", store, STORE)
         if redelivery_seconds is not None:
-            check_amount("Backend.redelivery_seconds", redelivery_seconds, "a number of seconds")
+            check_number("Backend.redelivery_seconds", redelivery_seconds, noun="a number of seconds")
         place, found, address = _read(url)
         self.name: str = name or found or "toolweave"
         self.where: str = "memory://" if address is None else address.public_url

@@ -24,10 +24,11 @@ from pathlib import Path
 import anyio
 
 from toolweave._json_types import Json, JsonObject
+from toolweave._option_checks import check_number, type_error
 from toolweave.errors import StoreError
 from toolweave.jobs._backoff import Sleep
 from toolweave.state import Change, Delete, Document, Put, Store, listening, signal
-from toolweave.state.checks import check_amount, check_store
+from toolweave.state.checks import STORE
 
 LEASE_SECONDS = 15.0
 """Lifetime of a lease without renewal, in seconds; the lease of a dead process of this machine ends at once."""
@@ -79,8 +80,9 @@ class Lease:
         sleep: Sleep = anyio.sleep,
         strict: bool = False,
     ) -> None:
-        check_store("Lease.store", store)
-        check_amount("Lease.seconds", seconds, "a number of seconds")
+        if not STORE.fits(store):  # in place: a lease is made for each run
+            raise type_error("Lease.store", store, STORE.shown)
+        check_number("Lease.seconds", seconds, noun="a number of seconds")
         self._store = store
         self._collection = collection
         self._key = key

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from toolweave._json_types import as_number
+from toolweave._option_checks import check_duration
 
-__all__ = ["KEEP_SECONDS", "TASK_SECONDS", "RetainingBackend", "Retention", "check_duration", "milliseconds"]
+__all__ = ["KEEP_SECONDS", "TASK_SECONDS", "RetainingBackend", "Retention", "milliseconds", "retention_of"]
 
 KEEP_SECONDS = 30 * 86_400.0
 """Seconds that a run is kept after its last change by default."""
@@ -56,18 +55,11 @@ class RetainingBackend(Protocol):
         ...
 
 
-def check_duration(name: str, value: object) -> None:
-    """Check a number of seconds.
-
-    Raises:
-        TypeError: It is not a number.
-        ValueError: It is not more than 0, or not finite.
-    """
-    seconds = as_number(value)
-    if seconds is None:
-        raise TypeError(f"{name} is a number of seconds, not {type(value).__name__}")
-    if not 0 < seconds < math.inf:
-        raise ValueError(f"{name} is more than 0 seconds, not {value!r}")
+def retention_of(backend: object) -> Retention:
+    """Return the retention of the data of a backend: its own, or the default."""
+    if isinstance(backend, RetainingBackend):
+        return backend.retention or Retention()
+    return Retention()
 
 
 def milliseconds(seconds: float) -> int:

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Literal, TypeAlias, cast
 import msgspec
 
 from toolweave._json_types import as_array, only_members, without_members
+from toolweave._option_checks import FLAG, TEXT, TEXTS, OptionKind, list_of
 from toolweave._value import Value
 from toolweave.errors import ConfigError, ErrorKind, RequestError, ToolError
 from toolweave.middleware._options import as_tuples, of_kinds, one_of
@@ -32,7 +33,6 @@ from toolweave.serve.request import Json, OfferKind
 from toolweave.tools import ToolResult
 from toolweave.tools._scopes import scope_list
 from toolweave.tools.mcp import call_result
-from toolweave.tools.option_checks import FLAG, TEXT, TEXTS, OptionKind, list_of
 from toolweave.tools.selection import fits, member_of
 
 Claim: TypeAlias = str | int | bool | Sequence[str | int | bool]

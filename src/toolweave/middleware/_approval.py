@@ -15,6 +15,7 @@ import anyio
 import msgspec
 
 from toolweave._json_types import without_members
+from toolweave._option_checks import TEXT
 from toolweave._value import Value
 from toolweave.errors import ErrorKind, RequestError, ToolError, printable, shortened
 from toolweave.middleware._options import as_tuples, at_least, of_kinds
@@ -36,7 +37,6 @@ from toolweave.serve._request_state import TTL_SECONDS, StateSigner
 from toolweave.serve.request import Json
 from toolweave.tools import Elicitation, ToolResult
 from toolweave.tools.mcp import call_result
-from toolweave.tools.option_checks import TEXT
 
 _QUESTION_KEY = "toolweave.approval"
 _TOOL_STATE = "state"

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Literal, cast
 
 import msgspec
 
+from toolweave._option_checks import COUNT, FLAG, FUNCTION, MAPPING, TEXTS, OptionKind
 from toolweave._value import Value
 from toolweave.errors import RequestError
 from toolweave.middleware._audit_file import AppendedFile
@@ -28,7 +29,6 @@ from toolweave.protocol.jsonrpc import encode_value
 from toolweave.schema.problems import nearest
 from toolweave.serve import CallNext, Request
 from toolweave.serve.request import Json
-from toolweave.tools.option_checks import COUNT, FLAG, FUNCTION, MAPPING, TEXTS, OptionKind
 from toolweave.tools.selection import fits
 
 _log = logging.getLogger("toolweave.middleware")

@@ -15,6 +15,7 @@ import msgspec
 
 from toolweave._json import decode_json
 from toolweave._json_types import as_number, without_members
+from toolweave._option_checks import FUNCTION
 from toolweave._value import Value
 from toolweave.middleware._options import as_tuples, at_least, of_kinds
 from toolweave.middleware._outcome import is_failed
@@ -25,7 +26,6 @@ from toolweave.protocol.jsonrpc import encode_value
 from toolweave.serve import CallNext, Client, OfferLookup, Request
 from toolweave.serve._request_context import forwarded_meta
 from toolweave.serve.request import Json
-from toolweave.tools.option_checks import FUNCTION
 
 _UNCACHED = frozenset({INPUT_RESPONSES, REQUEST_STATE, "task"})
 _PUBLIC = b""

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 import msgspec
 
+from toolweave._option_checks import OptionKind, instance_of
 from toolweave._value import Value
 from toolweave.errors import RequestError
 from toolweave.middleware._limit_store import LimitStore, MemoryLimits
@@ -20,7 +21,6 @@ from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.serve import CallNext, Request
 from toolweave.serve.request import Json
-from toolweave.tools.option_checks import OptionKind, instance_of
 
 LimitKey: TypeAlias = Literal["principal", "tool", "server"]
 _KINDS: Mapping[str, OptionKind] = {

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import msgspec
 
-from toolweave.tools.option_checks import OptionKind, check_choice, check_kinds, check_number, type_error
+from toolweave._option_checks import OptionKind, check_choice, check_kinds, check_number, type_error
 
 
 def as_tuples(value: msgspec.Struct, *names: str) -> None:

@@ -11,6 +11,7 @@ import msgspec
 
 from toolweave._json import decode_json
 from toolweave._json_types import as_object, as_sequence
+from toolweave._option_checks import FLAG, TEXT
 from toolweave._value import Value
 from toolweave.errors import RequestError
 from toolweave.middleware._options import as_tuples, of_kinds
@@ -20,7 +21,6 @@ from toolweave.protocol.input_required import REQUEST_STATE
 from toolweave.protocol.tasks import TASK_ID
 from toolweave.serve import CallNext, ReplyChannel, Request
 from toolweave.serve.request import Json
-from toolweave.tools.option_checks import FLAG, TEXT
 
 PATTERNS: Mapping[str, str] = {
     "email": r"[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){1,8}",

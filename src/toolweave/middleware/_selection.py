@@ -13,6 +13,7 @@ from urllib.parse import unquote
 
 import msgspec
 
+from toolweave._option_checks import MAPPING, TEXTS, OptionKind, list_of
 from toolweave._value import Value
 from toolweave.middleware._options import as_tuples, of_kinds
 from toolweave.protocol import methods
@@ -21,7 +22,6 @@ from toolweave.protocol.server_features import read_reference
 from toolweave.serve import OfferLookup, Request
 from toolweave.serve.request import OfferKind
 from toolweave.tools import ToolSpec
-from toolweave.tools.option_checks import MAPPING, TEXTS, OptionKind, list_of
 from toolweave.tools.selection import check_hints, fits, glob_pattern, hinted
 
 _KINDS: Mapping[str, OptionKind] = {"names": TEXTS, "servers": TEXTS, "annotations": MAPPING}

@@ -15,10 +15,11 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import anyio
 
+from toolweave._option_checks import check_kind
 from toolweave.errors import StoreError
 from toolweave.middleware._limit_store import MemoryLimits
 from toolweave.state import Store
-from toolweave.state.checks import check_store
+from toolweave.state.checks import STORE
 from toolweave.state.store import BoundedStore
 
 _log = logging.getLogger("toolweave.middleware")
@@ -78,7 +79,7 @@ class StoreLimits:
         clock: Callable[[], float] = time.time,
         watch: StoreWatch | None = None,
     ) -> None:
-        check_store("StoreLimits.store", store)
+        check_kind("StoreLimits.store", store, STORE)
         if isinstance(store, BoundedStore):
             self._store = store.within(_ASK_SECONDS)
         else:

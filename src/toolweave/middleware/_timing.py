@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from typing import ClassVar
 
+from toolweave._option_checks import FUNCTION
 from toolweave._value import Value
 from toolweave.errors import RequestError, printable, shortened
 from toolweave.middleware._options import at_least, of_kinds
@@ -14,7 +15,6 @@ from toolweave.middleware._outcome import outcome_of, subject_of
 from toolweave.protocol import methods
 from toolweave.serve import CallNext, Request
 from toolweave.serve.request import Json
-from toolweave.tools.option_checks import FUNCTION
 
 _log = logging.getLogger("toolweave.middleware")
 

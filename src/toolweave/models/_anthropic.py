@@ -10,6 +10,7 @@ from typing import Any, Literal, cast
 from urllib.parse import urlsplit
 
 from toolweave._json_types import Json, JsonObject, text_or_empty, without_none
+from toolweave._option_checks import check_choice
 from toolweave.errors import ConfigError, ModelError, SchemaError
 from toolweave.models._anthropic_messages import CONTAINER, PROVIDER, container_id, tools_used, wire_messages
 from toolweave.models._anthropic_turn import TurnReader
@@ -25,7 +26,6 @@ from toolweave.providers._refused_tools import RefusedTools
 from toolweave.providers._tool_schemas import ToolSchemas, schemas_for
 from toolweave.providers._wire_tools import ToolWriter
 from toolweave.tools import ToolSpec
-from toolweave.tools.option_checks import check_choice
 
 BASE_URL = "https://api.anthropic.com"
 API_VERSION = "2023-06-01"

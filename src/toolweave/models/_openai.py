@@ -11,6 +11,7 @@ from contextlib import aclosing
 from typing import Literal, TypeAlias
 
 from toolweave._json_types import Json, JsonObject
+from toolweave._option_checks import check_choice
 from toolweave.errors import SchemaError
 from toolweave.models._base import ModelEvent, ModelRequest
 from toolweave.models._http import ProviderApi, SecretLike, until_end
@@ -27,7 +28,6 @@ from toolweave.providers._refused_tools import RefusedTools
 from toolweave.providers._tool_schemas import schemas_for
 from toolweave.providers._wire_tools import ToolWriter
 from toolweave.tools import ToolSpec
-from toolweave.tools.option_checks import check_choice
 
 OPENAI_URL = "https://api.openai.com/v1"
 """OpenAI's own API."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, Field, fields, is_dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any, TypeVar, cast
 
 import msgspec
@@ -166,7 +166,7 @@ def usage_from_json(data: Json) -> Usage:
     Raises:
         StoreError: This version cannot read it.
     """
-    return _read("usage", lambda one: _made(Usage, one), data)
+    return _read("usage", partial(_made, Usage), data)
 
 
 def plain(value: Any, *, levels: int = _LEVELS) -> Any:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
+from toolweave._option_checks import COUNT, instance_of
 from toolweave.config import Secret
-from toolweave.state import Store
-from toolweave.state.checks import STORE_TYPE
-from toolweave.tools.option_checks import COUNT, instance_of
 
-STORE = instance_of(Store, STORE_TYPE)
 SECRET_TEXT = instance_of((str, Secret), "a string or a Secret")
 PAGE_SIZE = COUNT.or_none._replace(shown="a whole number, or None for one page")

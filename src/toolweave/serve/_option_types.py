@@ -5,12 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import get_args
 
-from toolweave.jobs import WorkBackend
-from toolweave.serve._option_kinds import PAGE_SIZE, STORE
-from toolweave.serve._sampling import AnswersSampling
-from toolweave.serve._sessions import SessionRules
-from toolweave.serve._tools import ExposeErrors
-from toolweave.tools.option_checks import (
+from toolweave._option_checks import (
     COUNT,
     FLAG,
     SECRETS,
@@ -22,6 +17,12 @@ from toolweave.tools.option_checks import (
     instance_of,
     type_error,
 )
+from toolweave.jobs import WorkBackend
+from toolweave.serve._option_kinds import PAGE_SIZE
+from toolweave.serve._sampling import AnswersSampling
+from toolweave.serve._sessions import SessionRules
+from toolweave.serve._tools import ExposeErrors
+from toolweave.state.checks import STORE
 
 _KINDS: Mapping[str, OptionKind] = {
     "instructions": TEXT.or_none,

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Protocol
 
+from toolweave._option_checks import COUNT, check_kinds, check_number
 from toolweave.errors import ToolError
 from toolweave.serve.request import Client, Json
 from toolweave.state import Document, MemoryStore, Store
 from toolweave.state.store import to_json
 from toolweave.tools import CallerSession
-from toolweave.tools.option_checks import COUNT, check_kinds, check_number
 
 SESSIONS = "sessions:"
 """The collection of a server's sessions is this and the server's name."""

@@ -20,9 +20,10 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
 
+from toolweave._option_checks import check_kind, check_number
 from toolweave.errors import StoreError
 from toolweave.state._signals import SignalListener, SignalListeners
-from toolweave.state.checks import check_amount, check_clock
+from toolweave.state.checks import CLOCK
 from toolweave.state.store import Change, Document, Put, to_json
 
 
@@ -86,9 +87,9 @@ class MemoryStore:
         max_bytes: int = 256 * 1024 * 1024,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        check_amount("MemoryStore.max_documents", max_documents, "a number of documents")
-        check_amount("MemoryStore.max_bytes", max_bytes, "a number of bytes")
-        check_clock("MemoryStore.clock", clock)
+        check_number("MemoryStore.max_documents", max_documents, noun="a number of documents")
+        check_number("MemoryStore.max_bytes", max_bytes, noun="a number of bytes")
+        check_kind("MemoryStore.clock", clock, CLOCK)
         self._max_documents = max_documents
         self._max_bytes = max_bytes
         self._clock = clock

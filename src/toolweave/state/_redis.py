@@ -18,12 +18,13 @@ from typing import Any, Self
 
 import anyio
 
+from toolweave._option_checks import TEXT, check_kind, check_number
 from toolweave.errors import StoreError
 from toolweave.state._redis_address import RedisAddress
 from toolweave.state._redis_connections import RedisConnections
 from toolweave.state._redis_scripts import COMPACT, READ, SCAN, SIGNAL, WRITE, RedisScript
 from toolweave.state._signals import SignalListener
-from toolweave.state.checks import check_amount, check_clock
+from toolweave.state.checks import CLOCK
 from toolweave.state.store import Change, Delete, Document, Put, to_json
 
 _SWEEP_EACH = 8
@@ -65,11 +66,10 @@ class RedisStore:
         clock: Callable[[], float] | None = None,
         wait_seconds: float = 10.0,
     ) -> None:
-        check_amount("RedisStore.wait_seconds", wait_seconds, "a number of seconds")
-        check_clock("RedisStore.clock", clock)
+        check_number("RedisStore.wait_seconds", wait_seconds, noun="a number of seconds")
+        check_kind("RedisStore.clock", clock, CLOCK)
         for name, value in (("url", url), ("prefix", prefix)):
-            if not isinstance(value, str):  # pyright: ignore[reportUnnecessaryIsInstance] - callers pass anything
-                raise TypeError(f"RedisStore.{name} is a text, not {type(value).__name__}")
+            check_kind(f"RedisStore.{name}", value, TEXT)
         if not prefix or "{" in prefix or "}" in prefix:
             raise ValueError(f"a prefix is a text without braces, not {prefix!r}")
         self._address = RedisAddress(url)

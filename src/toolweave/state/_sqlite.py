@@ -23,10 +23,11 @@ from typing import Any, Self, TypeVar
 
 import anyio
 
+from toolweave._option_checks import check_kind, check_number, check_type
 from toolweave.errors import StoreError
 from toolweave.state._migrations import CheckedFile, open_database, savepoint, writing
 from toolweave.state._signals import SignalListener, SignalListeners
-from toolweave.state.checks import check_amount, check_clock
+from toolweave.state.checks import CLOCK
 from toolweave.state.store import Change, Document, Put, to_json
 
 T = TypeVar("T")
@@ -74,10 +75,9 @@ class SqliteStore:
         clock: Callable[[], float] = time.time,
         busy_seconds: float = 10.0,
     ) -> None:
-        if path is not None and not isinstance(path, (str, Path)):  # pyright: ignore[reportUnnecessaryIsInstance] - callers pass anything
-            raise TypeError(f"SqliteStore.path is a path, or None, not {type(path).__name__}")
-        check_amount("SqliteStore.busy_seconds", busy_seconds, "a number of seconds")
-        check_clock("SqliteStore.clock", clock)
+        check_type("SqliteStore.path", path, (str, Path), "a path, or None")
+        check_number("SqliteStore.busy_seconds", busy_seconds, noun="a number of seconds")
+        check_kind("SqliteStore.clock", clock, CLOCK)
         if str(path) == ":memory:":
             raise ValueError("a SqliteStore is a file; use MemoryStore() for a store in memory")
         # independent of later changes of the working directory

@@ -13,6 +13,7 @@ from pathlib import PurePath
 from typing import Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack, get_args, overload
 
 from toolweave._json_types import Json, JsonObject
+from toolweave._option_checks import COUNT, MAPPING, TEXT, OptionKind, check_kinds, instance_of, list_of
 from toolweave.errors import ErrorKind, SchemaError, ToolError, as_tool_error
 from toolweave.protocol.component_meta import component_meta
 from toolweave.protocol.content import ContentBlock
@@ -26,7 +27,6 @@ from toolweave.tools._scopes import scope_list
 from toolweave.tools._wrappers import BaseToolset, route_of
 from toolweave.tools.media import BINARY_TYPES, File
 from toolweave.tools.names import unknown_tool
-from toolweave.tools.option_checks import COUNT, MAPPING, TEXT, OptionKind, check_kinds, instance_of, list_of
 from toolweave.tools.result import ToolResult, invalid_input, typed
 from toolweave.tools.selection import check_hints
 from toolweave.tools.spec import ToolSpec

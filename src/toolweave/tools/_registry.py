@@ -14,6 +14,7 @@ from datetime import UTC, date, datetime
 from typing import Any, Literal, TypeAlias, cast, get_args
 
 from toolweave._json_types import Json, only_members
+from toolweave._option_checks import check_choice, type_error
 from toolweave.errors import DuplicateToolError, ErrorKind, SchemaError
 from toolweave.protocol.component_meta import DEPRECATED, version_key, versioned, with_versions
 from toolweave.tools._call import CallContext, ToolCall
@@ -21,7 +22,6 @@ from toolweave.tools._function import check_tool, is_unbound
 from toolweave.tools._function import tool as function_tool
 from toolweave.tools._wrappers import RoutingToolset, route_of
 from toolweave.tools.names import free_name, unknown_tool
-from toolweave.tools.option_checks import check_choice, type_error
 from toolweave.tools.result import ToolResult
 from toolweave.tools.spec import ToolSpec
 from toolweave.tools.toolset import Listeners, Tool, ToolList, ToolsChanged, Toolset, ToolSnapshot, Unsubscribe

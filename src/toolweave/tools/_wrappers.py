@@ -15,12 +15,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 
 from toolweave._json_types import JsonObject
+from toolweave._option_checks import check_choice, check_predicate, decided
 from toolweave.errors import DuplicateToolError, ErrorKind, as_tool_error, printable
 from toolweave.protocol.component_meta import versioned, with_versions
 from toolweave.tools._call import NO_CONTEXT, CallContext, ToolCall
 from toolweave.tools._tool_span import in_tool_span
 from toolweave.tools.names import ANY_TOOL, AssignedNames, aliases, given_names, unknown_tool
-from toolweave.tools.option_checks import check_choice, check_predicate, decided
 from toolweave.tools.result import ToolResult
 from toolweave.tools.spec import ToolSpec
 from toolweave.tools.toolset import (

@@ -13,11 +13,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from toolweave._option_checks import check_choice, check_duration
 from toolweave.agent._stored.run_index import WAITING, agent_prefix, run_id_of
 from toolweave.agent.approval import WaitingCall
-from toolweave.jobs.retention import check_duration
 from toolweave.state import Store, iter_documents
-from toolweave.tools.option_checks import check_choice
 
 NOTICES = "run-notices"
 """The notices that were given of runs that wait, below their ids."""

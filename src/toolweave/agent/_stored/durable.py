@@ -10,6 +10,7 @@ from copy import copy
 import anyio
 
 from toolweave._json_types import Json
+from toolweave._option_checks import check_kind
 from toolweave.agent._journal import OnUnknown
 from toolweave.agent._option_checks import UNKNOWN_POLICIES, unknown_policy_error
 from toolweave.agent._stored.deadlines import WAITING_SECONDS, WaitingPolicy
@@ -28,14 +29,14 @@ from toolweave.agent.approval import definition_digest
 from toolweave.jobs import Retention, WorkBackend, WorkQueue
 from toolweave.jobs._kind import JobTopic
 from toolweave.jobs._lease import LEASE_SECONDS
-from toolweave.jobs.retention import RetainingBackend
+from toolweave.jobs.retention import retention_of
 from toolweave.models import Message
 from toolweave.models._serialization import (
     messages_from_json,
     messages_to_json,
 )
 from toolweave.state import Document, Put, Store, iter_documents
-from toolweave.state.checks import check_store
+from toolweave.state.checks import STORE
 from toolweave.tools import ToolSpec
 
 _log = logging.getLogger("toolweave.agent")
@@ -78,7 +79,7 @@ class Durable:
         waiting: WaitingPolicy | None = None,
         queue: WorkQueue | None = None,
     ) -> None:
-        check_store("Durable.store", store)
+        check_kind("Durable.store", store, STORE)
         self.store = store
         self.queue = queue
         kept = retention or Retention()
@@ -148,9 +149,7 @@ def make_durable(
     else:
         store = backend.store
         queue = backend.queue
-        if retention is None and isinstance(backend, RetainingBackend):
-            retention = backend.retention
-    kept = retention or Retention()
+    kept = retention or retention_of(backend)
     if waiting is None:
         # A run has to reach its deadline before it is deleted.
         waiting = WaitingPolicy(seconds=min(WAITING_SECONDS, kept.run_seconds / 2))

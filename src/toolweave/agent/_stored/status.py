@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias, cast
 
+from toolweave._option_checks import check_kind
 from toolweave.agent._questions import GivenAnswer
 from toolweave.agent._stored.deadlines import DueNotice, WaitingNotice, due_notices
 from toolweave.agent._stored.deletion import delete_run, delete_session
@@ -39,7 +40,7 @@ from toolweave.jobs._lease import is_held, is_living
 from toolweave.jobs._queued import queued_jobs
 from toolweave.protocol.client_requests import ElicitationResult
 from toolweave.state import Document, Store, iter_documents
-from toolweave.state.checks import check_store
+from toolweave.state.checks import STORE
 
 _log = logging.getLogger("toolweave.agent")
 
@@ -114,7 +115,7 @@ class RunStatuses:
     """
 
     def __init__(self, store: Store, *, clock: Callable[[], float] = time.time, queue: WorkQueue | None = None) -> None:
-        check_store("RunStatuses.store", store)
+        check_kind("RunStatuses.store", store, STORE)
         self._store = store
         self._clock = clock
         self._queue = queue

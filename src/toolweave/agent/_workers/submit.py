@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import anyio
 
+from toolweave._option_checks import choice_error
 from toolweave.agent._idempotency import run_id_of
 from toolweave.agent._journal import OnUnknown, RunStart
 from toolweave.agent._option_checks import UNKNOWN_POLICIES, unknown_policy_error
@@ -24,7 +25,6 @@ from toolweave.agent.approval import WaitingCall
 from toolweave.errors import RunError
 from toolweave.jobs._backoff import until
 from toolweave.jobs._kind import JobTopic
-from toolweave.tools.option_checks import choice_error
 
 _FIRST_LOOK = 0.05
 """Seconds between polls of a run whose end may not be signalled."""

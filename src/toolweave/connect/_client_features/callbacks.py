@@ -12,6 +12,7 @@ from typing import ClassVar, TypeAlias, cast
 import msgspec
 
 from toolweave._json_types import Json, JsonObject
+from toolweave._option_checks import FLAG, check_kinds
 from toolweave._value import Value
 from toolweave.protocol.client_requests import (
     Askable,
@@ -24,7 +25,6 @@ from toolweave.protocol.client_requests import (
 )
 from toolweave.protocol.logs import LogLevel, LogMessage, check_level
 from toolweave.tools import ToolSpec
-from toolweave.tools.option_checks import FLAG, check_kinds
 
 
 class SamplingRequest(Value, frozen=True, kw_only=True):

@@ -8,28 +8,29 @@ from typing import TYPE_CHECKING, cast
 
 import msgspec
 
-from toolweave._value import DeferredTypes
-from toolweave.errors import ConfigError, StoreError
-from toolweave.gateway._config.config import GatewayConfig
-from toolweave.gateway._replicas.replicas import Replicas, shared_redis
-from toolweave.jobs.retention import check_duration
-from toolweave.oauth import TokenStore
-from toolweave.serve import Middleware
-from toolweave.serve._middleware import checked
-from toolweave.serve._option_kinds import PAGE_SIZE, STORE
-from toolweave.serve._option_types import check_auth
-from toolweave.tools import Toolset
-from toolweave.tools.option_checks import (
+from toolweave._option_checks import (
     FLAG,
     NUMBER,
     SECRETS,
     TEXT,
     TEXTS,
     OptionKind,
+    check_duration,
     check_kinds,
     check_number,
     instance_of,
 )
+from toolweave._value import DeferredTypes
+from toolweave.errors import ConfigError, StoreError
+from toolweave.gateway._config.config import GatewayConfig
+from toolweave.gateway._replicas.replicas import Replicas, shared_redis
+from toolweave.oauth import TokenStore
+from toolweave.serve import Middleware
+from toolweave.serve._middleware import checked
+from toolweave.serve._option_kinds import PAGE_SIZE
+from toolweave.serve._option_types import check_auth
+from toolweave.state.checks import STORE
+from toolweave.tools import Toolset
 
 if TYPE_CHECKING:
     from toolweave.gateway._observe.runs import RunsPlace, StoredRuns

@@ -38,15 +38,15 @@ import anyio.abc
 import msgspec
 
 from toolweave._json import decode_json
+from toolweave._option_checks import SECRETS, TEXT, check_kind, check_kinds
 from toolweave.errors import RequestError, StoreError
 from toolweave.gateway._replicas.sealing import SealingKeys
 from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.serve.request import Json
 from toolweave.state import Delete, Put, Store, iter_documents, listening
 from toolweave.state._redis_address import RedisAddress, split_name
-from toolweave.state.checks import check_store
+from toolweave.state.checks import STORE
 from toolweave.state.store import MovingStore
-from toolweave.tools.option_checks import SECRETS, TEXT, check_kinds
 
 ActT = TypeVar("ActT")
 
@@ -168,7 +168,7 @@ class Replicas:
     """
 
     def __init__(self, store: Store, keys: Sequence[str | bytes], *, group: str = "") -> None:
-        check_store("Replicas.store", store)
+        check_kind("Replicas.store", store, STORE)
         check_kinds({"keys": keys, "group": group}, _KINDS, owner="Replicas")
         self.id: str = secrets.token_hex(8)
         self.name: str = f"{socket.gethostname()}/{os.getpid()}"

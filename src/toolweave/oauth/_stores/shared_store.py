@@ -9,13 +9,14 @@ from contextlib import asynccontextmanager
 
 import anyio
 
+from toolweave._option_checks import check_kind
 from toolweave.config import Secret
 from toolweave.errors import StoreError
 from toolweave.oauth._records import TokenKey, TokenRecord
 from toolweave.oauth._stores.records import digest, name_of, newest_first, read_record, write_record
 from toolweave.oauth._stores.sealing import KEY_VARIABLE, configured_key
 from toolweave.state import Document, Store, iter_documents
-from toolweave.state.checks import check_store
+from toolweave.state.checks import STORE
 
 _log = logging.getLogger("toolweave.oauth")
 TOKENS = "oauth-tokens"
@@ -42,7 +43,7 @@ class SharedTokenStore:
     """
 
     def __init__(self, store: Store, *, key: str | Secret | None = None) -> None:
-        check_store("SharedTokenStore.store", store)
+        check_kind("SharedTokenStore.store", store, STORE)
         cipher = configured_key(key)
         if cipher is None:
             raise StoreError(f"tokens in a shared store are always encrypted: give a key, or set {KEY_VARIABLE}")

@@ -15,12 +15,12 @@ from typing import Any
 
 from toolweave._json_types import JsonObject
 from toolweave._masking import MASK
+from toolweave._option_checks import MAPPING, TEXT, check_kinds, check_number, type_error
 from toolweave.config import Secret
 from toolweave.errors import ConfigError
 from toolweave.serve._option_kinds import SECRET_TEXT
 from toolweave.serve.request import Identity
 from toolweave.tools._scopes import scope_list
-from toolweave.tools.option_checks import MAPPING, TEXT, check_kinds, check_number, type_error
 
 _MIN_LENGTH = 16
 _YEAR_10000 = 253_402_300_800

@@ -17,14 +17,14 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from toolweave._json_types import Json, JsonObject, as_object
+from toolweave._option_checks import FLAG, TEXTS, check_kinds, check_number, list_of
 from toolweave.errors import ConfigError, StoreError
 from toolweave.http import DEFAULT_PORTS
 from toolweave.oauth._encoding import base64url
 from toolweave.serve._auth.issuer_keys import is_weak
 from toolweave.serve._auth.refusal import IssuerUnavailable
-from toolweave.serve._option_kinds import STORE
 from toolweave.state import MemoryStore, Store
-from toolweave.tools.option_checks import FLAG, TEXTS, check_kinds, check_number, list_of
+from toolweave.state.checks import STORE
 
 _ASYMMETRIC = frozenset({"ES256", "ES384", "ES512", "EdDSA", "RS256", "RS384", "RS512", "PS256", "PS384", "PS512"})
 _PRIVATE = frozenset({"d", "p", "q", "dp", "dq", "qi", "oth", "k"})

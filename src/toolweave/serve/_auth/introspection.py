@@ -20,6 +20,7 @@ from typing import Literal, TypeVar, Unpack
 from urllib.parse import quote_plus
 
 from toolweave._json_types import Json, JsonObject
+from toolweave._option_checks import TEXT, check_kinds, check_number
 from toolweave.config import Secret
 from toolweave.errors import ConfigError
 from toolweave.oauth._single_flight import SingleFlight
@@ -38,7 +39,6 @@ from toolweave.serve._auth.refusal import IssuerUnavailable
 from toolweave.serve._auth.token_auth import IssuerOptions, TokenAuth, own_metadata, text_list
 from toolweave.serve._option_kinds import SECRET_TEXT
 from toolweave.serve.request import Identity
-from toolweave.tools.option_checks import TEXT, check_kinds, check_number
 
 _log = logging.getLogger("toolweave.serve._auth")
 

@@ -13,6 +13,7 @@ from typing import Any, Literal, Unpack
 
 from toolweave._json import JsonDecoder
 from toolweave._json_types import JsonObject
+from toolweave._option_checks import check_kinds, check_number, instance_of, type_error
 from toolweave._value import Value
 from toolweave.config._oauth import ALGORITHMS
 from toolweave.config.validation import suggestion
@@ -30,7 +31,6 @@ from toolweave.serve._auth.claims import (
 from toolweave.serve._auth.issuer_keys import GivenKey, PublishedKeys, VerificationKeys, check_public_key
 from toolweave.serve._auth.token_auth import IssuerOptions, TokenAuth, own_metadata, text_list
 from toolweave.serve.request import Identity
-from toolweave.tools.option_checks import check_kinds, check_number, instance_of, type_error
 
 _MIN_SECRET = 32
 """Bytes of a secret (RFC 7518, 3.2)."""

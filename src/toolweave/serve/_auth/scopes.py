@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 from urllib.parse import unquote
 
+from toolweave._option_checks import FLAG, MAPPING, check_kinds, check_predicate, type_error
 from toolweave.errors import ConfigError
 from toolweave.serve.request import OfferKind
 from toolweave.tools._scopes import scope_list
-from toolweave.tools.option_checks import FLAG, MAPPING, check_kinds, check_predicate, type_error
 
 _Needs: TypeAlias = Mapping[str, Sequence[str]]
 _REMEMBERED = 256

@@ -13,6 +13,13 @@ from typing import Protocol, Self, TypeAlias, TypedDict, Unpack, runtime_checkab
 
 import msgspec
 
+from toolweave._option_checks import (
+    TEXT,
+    OptionKind,
+    check_kinds,
+    instance_of,
+    type_error,
+)
 from toolweave.config.validation import suggestion
 from toolweave.errors import ConfigError
 from toolweave.serve._auth.api_keys import ApiKey, ApiKeys, digest_of
@@ -26,13 +33,6 @@ from toolweave.serve._auth.scopes import Access, ScopeRules
 from toolweave.serve._http.asgi import App
 from toolweave.serve.request import Identity, MayUse
 from toolweave.tools._scopes import scope_list
-from toolweave.tools.option_checks import (
-    TEXT,
-    OptionKind,
-    check_kinds,
-    instance_of,
-    type_error,
-)
 
 _log = logging.getLogger("toolweave.serve._auth")
 

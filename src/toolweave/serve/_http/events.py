@@ -16,12 +16,12 @@ from typing import Any, Literal, Protocol, TypeAlias, TypedDict, runtime_checkab
 
 import anyio
 
+from toolweave._option_checks import check_number
 from toolweave.protocol.jsonrpc import RequestId, encode_notification
 from toolweave.serve._http.response import event_of
 from toolweave.serve._http.session_peers import SharedEvent, SharedEvents
 from toolweave.serve._request_state import from_base64url, to_base64url
 from toolweave.serve._task_spawner import SpawnsTasks
-from toolweave.tools.option_checks import check_number
 
 _log = logging.getLogger("toolweave.serve._http.app")
 

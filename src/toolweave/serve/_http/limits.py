@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from toolweave._json_types import as_number
+from toolweave._option_checks import COUNT, NUMBER, type_error
 from toolweave.errors import ConfigError
-from toolweave.tools.option_checks import COUNT, NUMBER, type_error
 
 _COUNTS = frozenset({"body_bytes", "header_bytes", "header_count", "connections", "sessions"})
 

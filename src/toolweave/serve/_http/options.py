@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypedDict, cast
 
+from toolweave._option_checks import COUNT, FLAG, TEXT, TEXTS, OptionKind, check_kinds, check_number, instance_of
 from toolweave.config.validation import suggestion
 from toolweave.errors import ConfigError
 from toolweave.protocol.uris import web_address_problem
@@ -13,7 +14,6 @@ from toolweave.serve._http.asgi import App
 from toolweave.serve._http.events import EventStore
 from toolweave.serve._http.limits import HttpLimits
 from toolweave.serve._option_types import check_auth
-from toolweave.tools.option_checks import COUNT, FLAG, TEXT, TEXTS, OptionKind, check_kinds, check_number, instance_of
 
 if TYPE_CHECKING:
     from toolweave.serve._auth.token_auth import TokenAuth

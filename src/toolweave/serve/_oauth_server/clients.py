@@ -20,16 +20,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from toolweave._json_types import Json, JsonObject, array_or_empty, text_entries
-from toolweave._value import Value
-from toolweave.config import is_loopback
-from toolweave.errors import StoreError, printable
-from toolweave.oauth._single_flight import SingleFlight
-from toolweave.oauth.fetch import FetchFailed, GuardedFetch
-from toolweave.serve._auth.refusal import IssuerUnavailable
-from toolweave.serve._oauth_server.keys import digest, new_secret
-from toolweave.serve._oauth_server.redirect_uris import redirect_problem
-from toolweave.state import Store
-from toolweave.tools.option_checks import (
+from toolweave._option_checks import (
     COUNT,
     FLAG,
     TEXT,
@@ -40,6 +31,15 @@ from toolweave.tools.option_checks import (
     decided,
     list_of,
 )
+from toolweave._value import Value
+from toolweave.config import is_loopback
+from toolweave.errors import StoreError, printable
+from toolweave.oauth._single_flight import SingleFlight
+from toolweave.oauth.fetch import FetchFailed, GuardedFetch
+from toolweave.serve._auth.refusal import IssuerUnavailable
+from toolweave.serve._oauth_server.keys import digest, new_secret
+from toolweave.serve._oauth_server.redirect_uris import redirect_problem
+from toolweave.state import Store
 
 _CLIENTS = "toolweave.oauth.clients"
 _QUOTAS = "toolweave.oauth.quotas"

@@ -9,6 +9,7 @@ from typing import TypeAlias, Unpack
 from urllib.parse import urlsplit
 
 from toolweave._json_types import Json, JsonObject
+from toolweave._option_checks import FUNCTION, TEXT, check_kinds, instance_of
 from toolweave.errors import ConfigError
 from toolweave.serve._auth.claims import TokenProblem, identity_of_claims, plain_resource
 from toolweave.serve._auth.resource_metadata import JsonDocument
@@ -23,10 +24,9 @@ from toolweave.serve._oauth_server.keys import ServerKeys
 from toolweave.serve._oauth_server.tokens import TokenPages
 from toolweave.serve._oauth_server.upstream import Upstream
 from toolweave.serve._oauth_server.upstream_client import UpstreamClient
-from toolweave.serve._option_kinds import STORE
 from toolweave.serve.request import Identity
 from toolweave.state import Store
-from toolweave.tools.option_checks import FUNCTION, TEXT, check_kinds, instance_of
+from toolweave.state.checks import STORE
 
 _log = logging.getLogger("toolweave.serve._oauth_server")
 

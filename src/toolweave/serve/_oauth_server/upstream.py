@@ -10,11 +10,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
+from toolweave._option_checks import MAPPING, TEXT, TEXTS, check_choice, check_kinds
 from toolweave.config import Secret
 from toolweave.errors import ConfigError
 from toolweave.serve._auth.documents import check_issuer_url
 from toolweave.serve._option_kinds import SECRET_TEXT
-from toolweave.tools.option_checks import MAPPING, TEXT, TEXTS, check_choice, check_kinds
 
 _SHARED_TENANTS = frozenset({"common", "organizations", "consumers"})
 _TEXTS = ("client_id", "issuer", "authorization_endpoint", "token_endpoint", "userinfo_endpoint", "subject")

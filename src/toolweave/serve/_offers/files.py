@@ -14,6 +14,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from toolweave._files import is_directory
+from toolweave._option_checks import COUNT, FLAG, check_kinds
 from toolweave.errors import ToolError
 from toolweave.protocol.server_features import Resource, ResourceTemplate, definition
 from toolweave.serve._offers.conversion import resource_contents
@@ -23,7 +24,6 @@ from toolweave.serve._offers.templates import Template
 from toolweave.serve.request import Json
 from toolweave.tools import CallContext, File, Unsubscribe
 from toolweave.tools.media import named_type
-from toolweave.tools.option_checks import COUNT, FLAG, check_kinds
 
 MAX_FILES = 10_000
 """Maximum number of listed files, by default."""

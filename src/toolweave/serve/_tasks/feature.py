@@ -17,7 +17,7 @@ import anyio.abc
 
 from toolweave._json_types import as_integer, object_or_empty
 from toolweave.errors import RequestError, StoreError
-from toolweave.jobs.retention import RetainingBackend, Retention, milliseconds
+from toolweave.jobs.retention import milliseconds, retention_of
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS
 from toolweave.protocol.input_required import INPUT_RESPONSES
@@ -229,12 +229,8 @@ def tasks_kept_by(
     keeper: object, rules: Mapping[str, TaskSupport | TaskRule], *, runner: HandlerRunner, backend: TaskBackend
 ) -> TasksFeature:
     """Return the tasks of a server, kept as long as the retention of its work backend, if it has one, wants it."""
-    retention = None
-    if isinstance(keeper, RetainingBackend):
-        retention = keeper.retention
-    if retention is None:
-        retention = Retention()
-    return TasksFeature(rules, runner=runner, backend=backend, ttl_ms=milliseconds(retention.task_seconds))
+    ttl_ms = milliseconds(retention_of(keeper).task_seconds)
+    return TasksFeature(rules, runner=runner, backend=backend, ttl_ms=ttl_ms)
 
 
 async def _reached(asked: Awaitable[T]) -> T:

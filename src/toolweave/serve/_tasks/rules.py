@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
+from toolweave._option_checks import FLAG, check_kinds
 from toolweave.errors import RequestError
 from toolweave.protocol.codes import HEADER_MISMATCH, METHOD_NOT_FOUND, MISSING_CAPABILITY
 from toolweave.protocol.input_required import INPUT_RESPONSES
@@ -17,7 +18,6 @@ from toolweave.protocol.tasks import TASK_ID, capabilities, declares_tasks, supp
 from toolweave.protocol.versions import TASKS_VERSION
 from toolweave.serve.request import Json, Request
 from toolweave.tools import RESUMABLE, ToolSpec
-from toolweave.tools.option_checks import FLAG, check_kinds
 
 TaskSupport: TypeAlias = Literal["optional", "required"]
 """Whether a client that has no tasks may call the tool."""

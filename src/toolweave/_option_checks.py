@@ -10,28 +10,6 @@ from typing import Any, NamedTuple, cast
 from toolweave._json_types import as_number
 from toolweave.errors import ConfigError
 
-__all__ = [
-    "COUNT",
-    "FLAG",
-    "FUNCTION",
-    "MAPPING",
-    "NUMBER",
-    "SECRETS",
-    "TEXT",
-    "TEXTS",
-    "OptionKind",
-    "check_choice",
-    "check_kinds",
-    "check_number",
-    "check_predicate",
-    "check_type",
-    "choice_error",
-    "decided",
-    "instance_of",
-    "list_of",
-    "type_error",
-]
-
 
 class OptionKind(NamedTuple):
     """The type that an option has.
@@ -126,18 +104,51 @@ def check_kinds(options: object, kinds: Mapping[str, OptionKind], *, owner: str 
             raise type_error(_named(owner, name), value, kind.shown)
 
 
-def check_number(name: str, value: object, least: float = 0.0) -> None:
+def check_kind(name: str, value: object, kind: OptionKind) -> None:
+    """Check the type of one option.
+
+    Raises:
+        TypeError: It has another type. The error names it and shows no value.
+    """
+    if not kind.fits(value):
+        raise type_error(name, value, kind.shown)
+
+
+def check_number(
+    name: str, value: object, least: float = 0.0, *, noun: str = "a number", exclusive: bool = False
+) -> None:
     """Check a number that is finite and not below a bound.
+
+    Args:
+        name: The option, and the class that has it.
+        value: The value.
+        least: The bound.
+        noun: The type in words, such as `a number of seconds`.
+        exclusive: Whether the bound itself is too low.
 
     Raises:
         ConfigError: It is lower, infinite, or not a number (NaN), which every comparison would let through.
         TypeError: It has another type.
     """
-    number = as_number(value)
-    if number is None:
-        raise type_error(name, value, "a number")
-    if not least <= number < math.inf:
-        raise ConfigError(f"{name} is a finite number of at least {least:g}, not {value!r}", field=name)
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise type_error(name, value, noun)
+    fits = value >= least
+    bound = "at least"
+    if exclusive:
+        fits = value > least
+        bound = "more than"
+    if not fits or value == math.inf:
+        raise ConfigError(f"{name} is {noun}, finite and {bound} {least:g}, not {value!r}", field=name)
+
+
+def check_duration(name: str, value: object) -> None:
+    """Check a number of seconds that is finite and more than 0.
+
+    Raises:
+        ConfigError: It is 0 or less, infinite, or not a number (NaN).
+        TypeError: It has another type.
+    """
+    check_number(name, value, noun="a number of seconds", exclusive=True)
 
 
 def check_predicate(name: str, value: object) -> None:
