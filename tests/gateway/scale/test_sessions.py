@@ -376,6 +376,10 @@ class MeetingStore(MemoryStore):
         return found
 
 
+def subscription(uri: str) -> StrictMessage:
+    return StrictMessage(jsonrpc="2.0", id=1, method="resources/subscribe", params={"uri": uri})
+
+
 async def test_what_two_replicas_note_of_a_session_at_once_is_both_known() -> None:
     store = MeetingStore()
     uris = {"state://one", "state://two"}
@@ -385,12 +389,37 @@ async def test_what_two_replicas_note_of_a_session_at_once_is_both_known() -> No
             session_id = sessions[0].issue(Client(version="2025-11-25", conversation="one"), "/mcp")
             async with anyio.create_task_group() as tasks:
                 for replica, uri in zip(sessions, uris, strict=True):
-                    request = StrictMessage(jsonrpc="2.0", id=1, method="resources/subscribe", params={"uri": uri})
-                    tasks.start_soon(replica.remember, session_id, request)
+                    tasks.start_soon(replica.remember, session_id, subscription(uri))
             restored = await sessions[0].restore(session_id, None, "/mcp")
 
     assert restored is not None
     assert {one.params["uri"] for one in restored.memory if isinstance(one.params, dict)} == uris
+
+
+async def test_a_session_that_has_ended_is_not_revived_by_a_replica_that_does_not_know_it() -> None:
+    async with MemoryStore() as store:
+        here, there, later = (SealedSessions(KEYS, Replicas(store, KEYS)) for _ in range(3))
+        session_id = here.issue(Client(version="2025-11-25", conversation="one"), "/mcp")
+        assert await later.restore(session_id, None, "/mcp") is not None
+        await here.end(session_id)
+        await there.remember(session_id, subscription("state://one"))
+        restored = await later.restore(session_id, None, "/mcp")
+
+    assert restored is None
+
+
+@pytest.mark.slow
+async def test_of_more_subscriptions_than_a_session_may_have_the_newest_are_known_to_every_replica() -> None:
+    async with MemoryStore() as store:
+        here, there = (SealedSessions(KEYS, Replicas(store, KEYS)) for _ in range(2))
+        session_id = here.issue(Client(version="2025-11-25", conversation="one"), "/mcp")
+        for number in range(1_001):
+            await here.remember(session_id, subscription(f"state://{number}"))
+        restored = await there.restore(session_id, None, "/mcp")
+
+    assert restored is not None
+    uris = [one.params["uri"] for one in restored.memory if isinstance(one.params, dict)]
+    assert (len(uris), uris[0], uris[-1]) == (1_000, "state://1", "state://1000")
 
 
 def test_replicas_that_share_a_store_need_keys() -> None:
