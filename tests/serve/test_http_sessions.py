@@ -297,6 +297,17 @@ async def test_a_question_to_a_client_that_left_fails_when_its_session_ends() ->
         assert (await exchange(url, headers=session, body=called("hopeless"))).status == 404
 
 
+async def test_a_question_is_not_withdrawn_from_a_client_that_has_ended_its_session() -> None:
+    async with served_http(create_mcp_server("s", tools=[survey])) as url:
+        session = await asking_session(url)
+        async with opened(url, "POST", session, called("survey")) as stream:
+            await read_until(stream, b'"requestedSchema"')
+            assert (await exchange(url, "DELETE", headers=session)).status == 200
+            rest = await read_until(stream, b"0\r\n\r\n")
+
+    assert [one.get("id") for one in events(rest)] == [2]
+
+
 async def test_a_client_without_a_stream_cannot_be_asked() -> None:
     async with served_http(create_mcp_server("s", tools=[survey]), json_response=True) as url:
         session = await asking_session(url)
