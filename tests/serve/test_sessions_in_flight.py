@@ -131,3 +131,21 @@ async def test_a_cancellation_that_crosses_the_answer_on_its_way_does_not_cut_it
             status, _, answer = await anyio.to_thread.run_sync(client.answer)
 
     assert (status, answer["result"]["content"][0]["text"]) == (200, "the answer")
+
+
+@pytest.mark.parametrize("wraps", [[], [long_way]], ids=["short", "long"])
+async def test_a_request_with_the_id_of_one_that_runs_in_its_session_is_refused(wraps: list[Any]) -> None:
+    held = Held()
+    with anyio.fail_after(SECONDS):
+        async with served_http(held.server(), middleware=wraps) as url, plain(url, REVISION) as client:
+            client.send(*client.call("hold", {}, key=7))
+            await held.running.wait()
+            async with again(client, url) as second:
+                status, _, refused = await second.ask(*second.call("hold", {}, key=7))
+                held.released.set()
+                first = await anyio.to_thread.run_sync(client.answer)
+                reused = await second.ask(*second.call("hold", {}, key=7))
+
+    assert (status, refused["error"]["code"]) == (400, -32600)
+    assert "still running" in refused["error"]["message"]
+    assert [one[2]["result"]["content"][0]["text"] for one in (first, reused)] == ["held", "held"]
