@@ -50,7 +50,7 @@ MODERN_SERVER = """
 import json, sys
 NODE = {"anyOf": [{"type": "object"}, {"type": "array"}]}
 LINK = {"type": "resource_link", "uri": "https://one.example", "name": "one"}
-TOOLS = [{"name": name, "inputSchema": {"type": "object"}} for name in ("who", "link")]
+TOOLS = [{"name": name, "inputSchema": {"type": "object"}} for name in ("who", "link", "list")]
 TOOLS.append({"name": "node", "inputSchema": {"type": "object"}, "outputSchema": NODE})
 def result_of(method, params):
     if method == "server/discover":
@@ -59,6 +59,8 @@ def result_of(method, params):
         return {"tools": TOOLS, "ttlMs": 1, "cacheScope": "public"}
     if params["name"] == "node":
         return {"content": [], "structuredContent": {"a": 1}}
+    if params["name"] == "list":
+        return {"content": [], "structuredContent": [1]}
     if params["name"] == "link":
         return {"content": [LINK]}
     name = params["_meta"]["io.modelcontextprotocol/clientInfo"]["name"]
@@ -381,16 +383,22 @@ async def test_a_caller_of_an_older_revision_gets_results_in_its_form_on_the_sho
         async with served_http(gateway) as url:
             for version in ("2025-03-26", "2025-06-18", MODERN):
                 async with plain(url, version) as client:
-                    answers = [(await client.ask(*client.call(name, {})))[2]["result"] for name in ("link", "node")]
-                    found.append({"block": answers[0]["content"][0], "node": answers[1]["structuredContent"]})
+                    answers = [
+                        (await client.ask(*client.call(name, {})))[2]["result"] for name in ("link", "node", "list")
+                    ]
+                    link, node, listed = answers
+                    structured = listed.get("structuredContent", listed["content"])
+                    found.append({"block": link["content"][0], "node": node["structuredContent"], "list": structured})
 
     link = {"type": "resource_link", "uri": "https://one.example", "name": "one"}
+    text = [{"type": "text", "text": "[1]"}]
     assert found == [
-        {"block": {"type": "text", "text": "one: https://one.example"}, "node": {"result": {"a": 1}}},
-        {"block": link, "node": {"result": {"a": 1}}},
-        {"block": link, "node": {"a": 1}},
+        {"block": {"type": "text", "text": "one: https://one.example"}, "node": {"result": {"a": 1}}, "list": text},
+        {"block": link, "node": {"result": {"a": 1}}, "list": text},
+        {"block": link, "node": {"a": 1}, "list": [1]},
     ]
-    assert (ways.fast, ways.long) == (["link", "link", "link", "node"], ["node", "node"])
+    assert ways.fast == ["link", "list", "link", "list", "link", "node", "list"]
+    assert ways.long == ["node", "node"]
 
 
 async def test_names_clients_and_metadata_that_callers_and_servers_make_up_are_forgotten() -> None:
