@@ -94,6 +94,25 @@ for line in sys.stdin:
     answer = {"error": {"code": -32601, "message": "no"}} if result is None else {"result": result}
     print(json.dumps({"jsonrpc": "2.0", "id": message["id"], **answer}), flush=True)
 """
+TASKS_ALONE = """
+import json, sys
+TIMES = {"createdAt": "2026-01-01T00:00:00Z", "lastUpdatedAt": "2026-01-01T00:00:00Z", "ttl": None, "pollInterval": 10}
+for line in sys.stdin:
+    message = json.loads(line)
+    if "id" not in message: continue
+    params = message.get("params") or {}
+    result = {
+        "initialize": {"protocolVersion": "2025-11-25", "serverInfo": {"name": "x", "version": "1"},
+                       "capabilities": {"tools": {}, "tasks": {"requests": {"tools": {"call": {}}}}}},
+        "tools/list": {"tools": [{"name": "long", "inputSchema": {"type": "object"},
+                                  "execution": {"taskSupport": "required"}}]},
+        "tools/call": {"task": {"taskId": "t", "status": "working", **TIMES}} if "task" in params else None,
+        "tasks/get": {"taskId": "t", "status": "completed", **TIMES},
+        "tasks/result": {"content": [{"type": "text", "text": "done"}]},
+    }.get(message["method"])
+    answer = {"error": {"code": -32601, "message": "as a task alone"}} if result is None else {"result": result}
+    print(json.dumps({"jsonrpc": "2.0", "id": message["id"], **answer}), flush=True)
+"""
 RESULT: Json = {"content": [{"type": "text", "text": "of ann"}]}
 
 
@@ -471,3 +490,13 @@ async def test_a_task_that_an_upstream_begins_unasked_has_an_id_of_the_gateway(v
     assert task["status"] == "working"
     assert task["taskId"] not in ("t", "")
     assert "content" not in result
+
+
+@pytest.mark.parametrize("version", [MODERN, LEGACY])
+async def test_a_plain_call_of_a_tool_that_runs_as_a_task_alone_is_made_as_one(version: str) -> None:
+    config = {"command": sys.executable, "args": ["-c", TASKS_ALONE], "tool_prefix": ""}
+    with anyio.fail_after(60):
+        async with served_http(create_gateway({"up": config})) as url, plain(url, version) as client:
+            _, _, answer = await client.ask(*client.call("long", {}))
+
+    assert answer["result"]["content"][0]["text"] == "done"
