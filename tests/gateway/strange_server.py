@@ -217,7 +217,7 @@ def called(params: Json) -> Any:
     """Return the result of a call."""
     if params["name"] in ("echo", "typed"):
         return {"content": [], "structuredContent": {"arguments": params.get("arguments"), "meta": kept(params)}}
-    results = RESULTS | BROKEN_RESULTS | ODD_RESULTS
+    results = RESULTS | BROKEN_RESULTS | ODD_RESULTS | dict.fromkeys(("full", "headers"), RESULTS["empty"])
     if params["name"] in results:
         return results[params["name"]]
     raise RefusedRequest(ERRORS[params["name"]])
