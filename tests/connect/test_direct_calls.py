@@ -310,6 +310,7 @@ async def test_a_call_from_another_event_loop_ends_as_one_from_that_of_the_conne
     async with connected(server(tmp_path / "log", era), seconds=60) as connection:
 
         async def use() -> Any:
+            assert posted(connection, "text", {}) is None  # whose answer could not be awaited in this loop
             with anyio.fail_after(20):
                 return await outcome_of(connection, "text", "awaited")
 

@@ -319,8 +319,6 @@ class FastPath:
         if message["type"] != "http.request" or message.get("more_body"):
             return None
         body = message.get("body", b"")
-        if len(body) > self._bounds.body_bytes:
-            return None
         session: HttpSession | None = None
         modern, named = asked
         if modern:
