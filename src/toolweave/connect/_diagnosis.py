@@ -10,7 +10,7 @@ from typing import cast
 
 from toolweave._json_types import object_or_empty
 from toolweave.config import ServerConfig
-from toolweave.connect._report import Report
+from toolweave.connect._report import ProcessOutput, Report
 from toolweave.connect._stdio.process import ServerProcess
 from toolweave.errors import (
     LAST_WORDS,
@@ -28,24 +28,15 @@ from toolweave.protocol.codes import METHOD_NOT_FOUND, UNSUPPORTED_VERSION
 async def explained(error: Exception, config: ServerConfig, report: Report, *, refused: str, used: bool) -> Exception:
     """Return the error that ended a connection, with the process's last output.
 
-    `refused` is the refusal of an earlier transport; `used` says whether the connection had been ready.
+    Args:
+        error: The error as the session or its transport raised it.
+        config: The server.
+        report: The record of the attempt to connect.
+        refused: The refusal of an earlier transport, or nothing.
+        used: Whether the connection had been ready.
     """
-    name = config.name
     if isinstance(error, ConnectionLostError) and report.process is not None:
-        code, stderr = await report.process.last_words()
-        stderr = config.redact(stderr)
-        if not used:
-            text = "its process ended while connecting"
-            hint = f"run {config.endpoint} by hand to see more"
-            if not stderr:
-                text += _output_of(config, report)
-                hint = f"run {config.endpoint} by hand to see why"
-            return ConnectError(text, server=name, exit_code=code, stderr=stderr, hint=hint)
-        if code is not None:
-            text = "its process ended"
-        else:
-            text = error.message
-        return ConnectionLostError(text, server=name, sent=False, exit_code=code, stderr=stderr)
+        return await _explained_end(error, config, report, report.process, used=used)
     # An error of a session that was in use is raised as it is; one of connecting becomes a `ConnectError`.
     is_final = isinstance(error, (ConnectError, TimeoutError, ConfigError))
     if isinstance(error, ServerError) and (used or is_final):
@@ -53,19 +44,39 @@ async def explained(error: Exception, config: ServerConfig, report: Report, *, r
         return error
     if is_final:
         return error
-    text = config.redact(error.message if isinstance(error, ServerError) else f"{type(error).__name__}: {error}")
+    if isinstance(error, ServerError):
+        text = config.redact(error.message)
+    else:
+        text = config.redact(f"{type(error).__name__}: {error}")
     if refused:
         text = f"{refused}; nor does it answer as a server of the older HTTP+SSE transport: {text}"
-    made = ConnectError(text, server=name, status=_http_status(error))
-    if isinstance(error, ProtocolError) and made.status is None:
-        made.code = error.code
-    return made
+    connect_error = ConnectError(text, server=config.name, status=_http_status(error))
+    if isinstance(error, ProtocolError) and connect_error.status is None:
+        connect_error.code = error.code
+    return connect_error
+
+
+async def _explained_end(
+    error: ConnectionLostError, config: ServerConfig, report: Report, process: ProcessOutput, *, used: bool
+) -> ServerError:
+    """Return the error of a connection whose process ended or closed its output."""
+    code, stderr = await process.last_words()
+    stderr = config.redact(stderr)
+    if used:
+        text = error.message if code is None else "its process ended"
+        return ConnectionLostError(text, server=config.name, sent=False, exit_code=code, stderr=stderr)
+    text = "its process ended while connecting"
+    hint = f"run {config.endpoint} by hand to see more"
+    if not stderr:
+        text += _output_of(config, report)
+        hint = f"run {config.endpoint} by hand to see why"
+    return ConnectError(text, server=config.name, exit_code=code, stderr=stderr, hint=hint)
 
 
 def connect_timeout_error(config: ServerConfig, report: Report, *, silent: bool) -> RequestTimeoutError:
     """Return the error of a handshake that took too long, with the server's output that was not MCP.
 
-    `silent`: it was given up for lack of any sign of life.
+    `silent` says whether it was ended early because the server showed no sign of life.
     """
     if silent:
         seconds = config.connect_silence
@@ -90,11 +101,10 @@ async def explained_loss(
     """
     if process is None:
         return error
+    when = ""
     if error.sent:
         when = " while the call ran"
-    else:
-        when = ""
-    if stopping:  # the process did not fail: the words that it left explain nothing
+    if stopping:  # the process did not fail: its last output explains nothing
         return ConnectionLostError(f"the connection was closed{when}", server=error.server, sent=error.sent)
     code, stderr = await process.last_words()
     if code is None:

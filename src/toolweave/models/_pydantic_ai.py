@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from pydantic_ai import messages as wire
     from pydantic_ai import models as wire_models
     from pydantic_ai.settings import ModelSettings as WireSettings
+    from pydantic_ai.usage import RequestUsage
 
 PROVIDER = "pydantic_ai"
 """Marker of the parts of a conversation that only this library understands."""
@@ -453,30 +454,42 @@ def _text(args: object) -> str:
 
 def _finished(response: wire.ModelResponse, tools: WireTools) -> Finished:
     message = our_message(response.parts, tools)
-    used = response.usage
+    usage = _usage(response.usage)
+    if response.state == "suspended":
+        return Finished(message=message, usage=usage, stop_reason="pause")
+    details = response.provider_details or {}
+    provider_reason = str(details.get("finish_reason") or response.finish_reason or "")
+    reason = _stop_reason(response.finish_reason, provider_reason)
+    if message.tool_calls and reason == "end":
+        reason = "tool_calls"
+    # The provider does not report which call is incomplete. Only the last one can be.
+    if message.parts and reason in ("max_tokens", "other", "malformed_call"):
+        last = message.parts[-1]
+        if isinstance(last, ToolCallPart):
+            message = replace(message, parts=(*message.parts[:-1], replace(last, cut=True)))
+    detail = None
+    if reason in ("other", "malformed_call"):
+        detail = short(provider_reason)
+    return Finished(message=message, usage=usage, stop_reason=reason, stop_detail=detail)
+
+
+def _usage(used: RequestUsage) -> Usage:
     usage = Usage(
         input_tokens=used.input_tokens,
         output_tokens=used.output_tokens,
         cached_tokens=used.cache_read_tokens,
         cache_written_tokens=used.cache_write_tokens,
-        cost=float(used.cost) if used.cost is not None else None,
     )
-    if response.state == "suspended":
-        return Finished(message=message, usage=usage, stop_reason="pause")
-    details = response.provider_details or {}
-    own = str(details.get("finish_reason") or response.finish_reason or "")
-    reason = _STOPS.get(response.finish_reason, "other" if response.finish_reason else "end")
-    if reason == "other" and MALFORMED.search(own):
-        reason = "malformed_call"
-    if message.tool_calls and reason == "end":
-        reason = "tool_calls"
-    last = message.parts[-1] if message.parts else None
-    # The provider does not report which of the calls are whole: all except the last.
-    may_be_cut = reason in ("max_tokens", "other", "malformed_call")
-    if may_be_cut and isinstance(last, ToolCallPart):
-        message = replace(message, parts=(*message.parts[:-1], replace(last, cut=True)))
-    if reason in ("other", "malformed_call"):
-        detail = short(own)
-    else:
-        detail = None
-    return Finished(message=message, usage=usage, stop_reason=reason, stop_detail=detail)
+    if used.cost is not None:
+        return replace(usage, cost=float(used.cost))
+    return usage
+
+
+def _stop_reason(finish_reason: str | None, provider_reason: str) -> StopReason:
+    """Return our reason for that of Pydantic AI; some malformed calls show only in the provider's own reason."""
+    if not finish_reason:
+        return "end"
+    reason = _STOPS.get(finish_reason, "other")
+    if reason == "other" and MALFORMED.search(provider_reason):
+        return "malformed_call"
+    return reason

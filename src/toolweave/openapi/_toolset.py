@@ -447,11 +447,12 @@ class OpenApiToolset(BaseToolset):
             return ToolResult.failure(unknown_tool(call.name, self._snapshot.by_name), kind=ErrorKind.NOT_FOUND)
         arguments = dict(call.arguments)
         if not operation.arguments.is_valid(arguments):
-            repairs = self._settings.options.repair_arguments
-            found = fitted(operation.arguments, arguments) if repairs else None
-            if found is None:
+            repaired = None
+            if self._settings.options.repair_arguments:
+                repaired = fitted(operation.arguments, arguments)
+            if repaired is None:
                 return invalid_input(call.name, operation.arguments.problems(arguments))
-            arguments = dict(found[0])
+            arguments = dict(repaired[0])
         secrets = tuple(value for name, value in self._settings.headers.items() if looks_secret(name))
         try:
             placed = await api.credentials.apply(operation.security)

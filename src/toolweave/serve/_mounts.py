@@ -50,7 +50,7 @@ from toolweave.tools import (
     WrapperToolset,
     prefixed,
 )
-from toolweave.tools._growing import GrowingToolset
+from toolweave.tools._growing_toolset import GrowingToolset
 from toolweave.tools.mcp import call_result, tool_result
 
 _NAMESPACE = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}")

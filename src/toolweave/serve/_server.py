@@ -33,7 +33,6 @@ from toolweave.errors import DuplicateToolError
 from toolweave.jobs import WorkBackend
 from toolweave.protocol.subscriptions import TASK_IDS
 from toolweave.serve._changes import Changes
-from toolweave.serve._chosen_tools import chosen_tools
 from toolweave.serve._endpoint import Endpoint
 from toolweave.serve._folder.served_folder import FolderLike, joined_prompts, joined_resources, joined_tools, parts_of
 from toolweave.serve._logs import Logs
@@ -42,7 +41,7 @@ from toolweave.serve._offers.decorators import ServerContent
 from toolweave.serve._offers.pagination import DEFAULT_PAGE_SIZE
 from toolweave.serve._offers.prompts import PromptLike
 from toolweave.serve._offers.resources import ResourceLike
-from toolweave.serve._offers.selection import ChosenOffers
+from toolweave.serve._offers.selection import ChosenOffers, chosen_tools
 from toolweave.serve._operations import Operations
 from toolweave.serve._option_types import check_auth, check_offers, check_option_types
 from toolweave.serve._plain_calls import PlainCalls

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from toolweave._json_types import Json, as_text
@@ -66,7 +69,7 @@ def doctor(
         if boxes:
             return await conformance(target, as_json=as_json, strict=strict, bold=bold)
         if through:
-            from toolweave.cli._through import through_gateway  # late, as below
+            from toolweave.cli._gateway_comparison import through_gateway  # late, as below
 
             return await through_gateway(target, gateway=gateway, as_json=as_json, strict=strict)
         from toolweave.cli._findings import examine_all, exit_code_of_findings  # imports are late: --help imports this
@@ -115,7 +118,6 @@ def _of_entry(selection: LoadedConfig, name: str) -> Json:
 
 
 async def _examine(config: ServerConfig) -> Json:
-    from toolweave.cli._install.editor_path import remarks_on_path  # late, as above
     from toolweave.cli._sign_in import sign_in_json
     from toolweave.connect import McpConnection
     from toolweave.connect._hints import hint_of
@@ -137,7 +139,7 @@ async def _examine(config: ServerConfig) -> Json:
             for step in connection.report.steps
         ],
         "tools": len(connection.snapshot()),
-        "problems": [*remarks_on_path(config), *connection.problems],
+        "problems": [*_remarks_on_path(config), *connection.problems],
         "skipped_by_server": [
             {"tool": one.name, "part": one.part, "reason": one.reason} for one in connection.skipped_by_server
         ],
@@ -226,6 +228,44 @@ def _card_lines(card: Json | None) -> list[str]:
 def _skipped_line(one: Json) -> str:
     part = "" if one["part"] == "tool" else f" ({one['part']})"
     return f"    {one['tool'] or '-'}{part}: {one['reason']}"
+
+
+def _remarks_on_path(config: ServerConfig) -> list[str]:
+    """Return remarks about programs that only the PATH of this shell has, for a server of an editor's file.
+
+    If the server is a gateway of ours, the servers that it starts are included.
+    """
+    from toolweave.config import editor_config_files  # late, as above
+    from toolweave.install._programs import programs_of
+
+    if config.source is None:
+        return []
+    place = Path(config.source.path).resolve()
+    if all(file.path.resolve() != place for file in editor_config_files()):
+        return []
+    servers = [config]
+    if "PATH" not in config.env:
+        servers += _served_by(config.args)
+    remarks = [program.remark("the program of this file") for program in programs_of(servers)]
+    return [f"{remark}; write the full path, or PATH into its variables" for remark in remarks if remark]
+
+
+def _served_by(args: Sequence[str]) -> list[ServerConfig]:
+    """Return the servers of the configs that a command of ours serves; none for another command."""
+    from toolweave.config import load_config  # late, as above
+    from toolweave.errors import ConfigError
+
+    if not ("toolweave" in args and {"gateway", "serve"} & set(args)):
+        return []
+    found: list[ServerConfig] = []
+    for option, value in pairwise(args):
+        if option != "--config":
+            continue
+        try:
+            found += load_config(value).servers.values()
+        except ConfigError:
+            continue  # the server says so itself when it is started
+    return found
 
 
 COMMAND = Command(doctor, examples=_EXAMPLES)

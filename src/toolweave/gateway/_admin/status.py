@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
+from msgspec.structs import replace
 
 from toolweave.connect import ConnectionState
 from toolweave.connect._hints import hint_of
@@ -182,37 +183,45 @@ def upstream_statuses(
         restarts: Each returns the number of reconnections to an upstream on connections beside that of the hub.
         only_here: Those that are in this worker alone.
     """
-    found: list[UpstreamStatus] = []
     states = hub.states()
-    pending = changes.pending
+    as_callers = caller_servers(hub).configs
     counts = tuple(restarts)
-    as_callers = caller_servers(hub).configs  # these lack nothing: callers bring what they need
-    for name in dict.fromkeys([*states, *pending]):
+    statuses: list[UpstreamStatus] = []
+    for name in dict.fromkeys([*states, *changes.pending]):
+        config = as_callers.get(name)
+        error: Exception | None = hub.errors.get(name)
+        tools = 0
+        protocol = None
+        reconnections = sum(count(name) for count in counts)
         client = hub.clients.get(name)
-        if client is None:
-            config = as_callers.get(name)
-        else:
+        if client is not None:
             config = client.config
-        error = hub.errors.get(name) or (None if client is None else client.error)
-        state = states.get(name, ConnectionState.IDLE)
-        failed = changes.not_applied.get(name)
-        found.append(
-            UpstreamStatus(
-                name=name,
-                state=state.value,
-                transport="" if config is None else config.transport,
-                endpoint="" if config is None else config.endpoint,
-                added=name in added,
-                required=name in required,
-                tools=0 if client is None else len(client.snapshot()),
-                protocol=None if client is None else client.protocol_version,
-                restarts=sum(count(name) for count in counts) + (0 if client is None else client.restarts),
-                error=None if error is None else str(error),
-                hint=None if error is None or name in as_callers else hint_of(config, error, in_service=True),
-                pending=pending.get(name),
-                not_applied=None if failed is None else str(failed.error),
-                not_applied_hint=None if failed is None else hint_of(failed.config, failed.error, in_service=True),
-                only_here=name in only_here,
-            )
+            error = error or client.error
+            tools = len(client.snapshot())
+            protocol = client.protocol_version
+            reconnections += client.restarts
+        hint = None
+        # A server that is called as its callers has no credentials until one of them calls: nothing has to be done.
+        if error is not None and name not in as_callers:
+            hint = hint_of(config, error, in_service=True)
+        status = UpstreamStatus(
+            name=name,
+            state=states.get(name, ConnectionState.IDLE).value,
+            transport="" if config is None else config.transport,
+            endpoint="" if config is None else config.endpoint,
+            added=name in added,
+            required=name in required,
+            tools=tools,
+            protocol=protocol,
+            restarts=reconnections,
+            error=None if error is None else str(error),
+            hint=hint,
+            pending=changes.pending.get(name),
+            only_here=name in only_here,
         )
-    return tuple(found)
+        failed = changes.not_applied.get(name)
+        if failed is not None:
+            failed_hint = hint_of(failed.config, failed.error, in_service=True)
+            status = replace(status, not_applied=str(failed.error), not_applied_hint=failed_hint)
+        statuses.append(status)
+    return tuple(statuses)

@@ -8,7 +8,7 @@ import anyio
 import msgspec
 
 from toolweave._json_types import text_or_empty
-from toolweave.config import ServerConfig
+from toolweave.config import OAuth, ServerConfig
 from toolweave.connect import McpConnection
 from toolweave.definitions import PinChange, lock_path
 from toolweave.errors import StoreError
@@ -128,42 +128,55 @@ class TrustPages:
 
     async def sign_ins(self, asked: ConsoleRequest, receive: Receive) -> ConsoleReply:
         """Show the stored sign-ins; no token is shown, and none is renewed."""
-        names: dict[str, list[str]] = {}
-        default = default_token_store()
-        callers = self._gateway.server.callers.hubs
-        used: list[TokenStore] = []
-        for client in self._gateway.hub.clients.values():
-            if client.config.url:
-                names.setdefault(resource_of(client.config.url), []).append(client.name)
-            if client.config.auth is None:
-                settings = None
-            else:
-                settings = client.config.auth.oauth
-            if settings is not None:
-                used.append(settings.store or default)
-        for config in callers.configs.values():
-            names.setdefault(resource_of(config.url), []).append(config.name)
-            settings = None if config.auth is None else config.auth.oauth
-            used.append((None if settings is None else settings.store) or callers.store)
-        found: dict[TokenKey, SignInStatus] = {}
+        sign_ins: dict[TokenKey, SignInStatus] = {}
         problems: list[str] = []
-        for store in {id(one): one for one in used or [default]}.values():
+        for store in self._token_stores():
             try:
                 with anyio.fail_after(_STORE_SECONDS):
-                    found |= {record.key: SignInStatus.of(record) for record in await store.records()}
+                    for record in await store.records():
+                        sign_ins[record.key] = SignInStatus.of(record)
             except (StoreError, TimeoutError) as error:
                 problems.append(str(error) or "the store of sign-ins did not answer in time")
-        rows = [
-            (", ".join(names.get(one.resource, ())), principal_name(one.principal), one)
-            for one in list(found.values())[:_MAX_SHOWN]
-        ]
+        names = self._names_by_resource()
+        rows: list[tuple[str, str, SignInStatus]] = []
+        for sign_in in list(sign_ins.values())[:_MAX_SHOWN]:
+            servers = ", ".join(names.get(sign_in.resource, ()))
+            rows.append((servers, principal_name(sign_in.principal), sign_in))
+        caller_configs = self._gateway.server.callers.hubs.configs.values()
         return self._pages.page(
             asked,
             "sign-ins.html",
             rows=rows,
             problems=problems,
-            callers=list(map(_as_callers, callers.configs.values())),
+            callers=list(map(_as_callers, caller_configs)),
         )
+
+    def _names_by_resource(self) -> dict[str, list[str]]:
+        """Return the names of the servers that have a URL, by the resource that tokens for them name."""
+        configs = [client.config for client in self._gateway.hub.clients.values() if client.config.url]
+        configs += self._gateway.server.callers.hubs.configs.values()
+        names: dict[str, list[str]] = {}
+        for config in configs:
+            names.setdefault(resource_of(config.url), []).append(config.name)
+        return names
+
+    def _token_stores(self) -> list[TokenStore]:
+        """Return the stores of the sign-ins at upstreams, each once; the default store if there is no other."""
+        default = default_token_store()
+        callers = self._gateway.server.callers.hubs
+        stores: list[TokenStore] = []
+        for client in self._gateway.hub.clients.values():
+            settings = _oauth_of(client.config)
+            if settings is not None:
+                stores.append(settings.store or default)
+        for config in callers.configs.values():
+            settings = _oauth_of(config)
+            if settings is not None and settings.store is not None:
+                stores.append(settings.store)
+            else:
+                stores.append(callers.store)
+        # By identity: a store need not be hashable.
+        return list({id(store): store for store in stores or [default]}.values())
 
 
 def _pinned(client: McpConnection) -> PinnedView:
@@ -185,6 +198,12 @@ def _shown(change: PinChange) -> ShownChange:
         after="" if change.after is None else as_json(change.after),
         seen=change_digest(change),
     )
+
+
+def _oauth_of(config: ServerConfig) -> OAuth | None:
+    if config.auth is None:
+        return None
+    return config.auth.oauth
 
 
 def _as_callers(config: ServerConfig) -> tuple[str, str, str]:

@@ -35,7 +35,7 @@ from toolweave.serve._http.guard import AppRoute, Guard, Paths
 from toolweave.serve._http.layered import ResponseMaker
 from toolweave.serve._http.legacy import LegacyHttp
 from toolweave.serve._http.limits import HttpLimits
-from toolweave.serve._http.mirrored import MirroredArguments
+from toolweave.serve._http.mirrored_headers import MirroredArguments
 from toolweave.serve._http.options import CompleteHttpOptions, HttpOptions, check_option_names
 from toolweave.serve._http.origins import Origins
 from toolweave.serve._http.response import ResponseLimits

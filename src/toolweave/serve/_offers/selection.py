@@ -1,11 +1,11 @@
-"""The choice among the tools, prompts and resources of a server by their tags and versions."""
+"""The choice among the tools, prompts and resources of a server: by `include` and `exclude`, by tags and versions."""
 
 from __future__ import annotations
 
 import logging
 import operator
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
@@ -13,7 +13,8 @@ from toolweave.errors import printable
 from toolweave.protocol.component_meta import tags_in, version_in, version_key
 from toolweave.schema.problems import nearest
 from toolweave.serve.request import Json
-from toolweave.tools import Toolset
+from toolweave.tools import Toolset, filtered
+from toolweave.tools.names import ANY_TOOL, unknown_tool
 
 _Comparison: TypeAlias = Callable[[Any, Any], bool]
 _COMPARISONS: Mapping[str, _Comparison] = {
@@ -164,3 +165,34 @@ def _conditions(versions: str | None) -> list[tuple[_Comparison, str]]:
             raise ValueError(f"versions: {versions!r} is not a range; write it as '<2' or '>=1.2,<2'")
         found.append((_COMPARISONS[condition[1]], condition[2]))
     return found
+
+
+def chosen_tools(
+    toolset: Toolset, include: frozenset[str], exclude: frozenset[str], agents: Collection[str]
+) -> Toolset:
+    """Return the tools to offer, without those of agents, whose names may be in `exclude`.
+
+    Raises:
+        ValueError: A tool of this name is missing, and no toolset could add it later.
+    """
+    if not include and not exclude:
+        return toolset
+    snapshot = toolset.snapshot()
+    # tools of servers come and go: `filtered` warns
+    if all(spec.server is None for spec in snapshot):
+        known: set[str] = set()
+        for spec in snapshot:
+            known.update((spec.name, spec.original_name, *spec.aliases))
+        # An empty list may still be filled by a toolset, and a wrong name is only found out with something to compare
+        # it with.
+        if known:
+            _check_known("include", include, known)
+        if known or agents:
+            _check_known("exclude", exclude, {*known, *agents})
+        exclude = exclude.difference({*agents} - known)
+    return filtered(toolset, include, exclude)
+
+
+def _check_known(field: str, names: frozenset[str], known: Collection[str]) -> None:
+    for name in sorted(names.difference(known, {ANY_TOOL})):
+        raise ValueError(f"{field}: {unknown_tool(name, known)}")
