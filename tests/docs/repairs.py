@@ -10,7 +10,7 @@ from toolweave._repairs import Repair
 from toolweave.agent._output import JSON_AMONG_PROSE
 from toolweave.connect._repairs import MESSAGE_REPAIRS
 from toolweave.models._chat_calls import ODD_PIECES
-from toolweave.models._http import OPEN_TURN
+from toolweave.models._http import NEARLY_JSON, OPEN_TURN, OTHER_TYPE
 from toolweave.models._inline_thoughts import INLINE_THOUGHT
 from toolweave.models._tool_repairs import TOOL_REPAIRS
 from toolweave.openapi._operations import UNDECLARED_PARAMETER
@@ -44,7 +44,15 @@ REPAIRS: Mapping[str, Sequence[Repair]] = {
     "repairs of arguments": ARGUMENT_REPAIRS,
     "repairs of schemas": SCHEMA_REPAIRS,
     "repairs of tools": (*TOOL_REPAIRS, RENAMED_ARGUMENT),
-    "repairs of models": (ODD_PIECES, MARKED_NAME, OPEN_TURN, INLINE_THOUGHT, JSON_AMONG_PROSE),
+    "repairs of models": (
+        ODD_PIECES,
+        MARKED_NAME,
+        OPEN_TURN,
+        NEARLY_JSON,
+        OTHER_TYPE,
+        INLINE_THOUGHT,
+        JSON_AMONG_PROSE,
+    ),
     "repairs of documents": (UNPROMISED, UNCHECKED_PATTERN, LARGE_INPUT, UNDECLARED_PARAMETER),
 }
 """The rows of each table."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import anyio
@@ -140,6 +141,10 @@ async def test_arguments_that_only_the_pieces_tell_are_not_lost() -> None:
 
     assert error is None
     assert calls(told) == [("f", {"n": 1})]
+
+
+def encoded(value: Any) -> bytes:
+    return json.dumps(value).encode() + b"\n\n"
 
 
 ONE_ID = {
@@ -331,3 +336,134 @@ async def test_a_chain_whose_first_model_stops_in_mid_sentence_asks_the_next() -
                 finished = await complete(chain, ModelRequest(messages=HELLO))
 
     assert (asked, finished.message.text) == (["first", "second"], "whole")
+
+
+def text_event(api: str, text: bytes) -> bytes:
+    """Return an event with a piece of text, whose JSON is given."""
+    match api:
+        case "chat":
+            return b'data: {"choices": [{"index": 0, "delta": {"content": ' + text + b"}}]}\n\n"
+        case "anthropic":
+            start = b'data: {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}'
+            delta = b'{"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": '
+            return start + b"\n\ndata: " + delta + text + b"}}\n\n"
+        case _:
+            return b'data: {"type": "response.output_text.delta", "output_index": 0, "delta": ' + text + b"}\n\n"
+
+
+def ending(api: str, usage: bytes = b"{}") -> bytes:
+    """Return the last event of a turn, with the JSON of its usage."""
+    match api:
+        case "chat":
+            return (
+                b'data: {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}], "usage": ' + usage + b"}\n\n"
+            )
+        case "anthropic":
+            return b'data: {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": ' + usage + b"}\n\n"
+        case _:
+            response = b'{"status": "completed", "output": [], "usage": ' + usage + b"}"
+            return b'data: {"type": "response.completed", "response": ' + response + b"}\n\n"
+
+
+def said_in(events: list[ModelEvent]) -> str:
+    last = events[-1]
+    assert isinstance(last, Finished)
+    return last.message.text
+
+
+@pytest.mark.parametrize("api", ["chat", "responses", "anthropic"])
+@pytest.mark.parametrize(
+    ("text", "usage", "expected"),
+    [
+        (b'"so \\ud83d"', b"{}", "so \ufffd"),
+        (b'"so \x01"', b"{}", "so \x01"),
+        (b'"so"', b'{"output_tokens": NaN, "cost": Infinity}', "so"),
+        (b'"so"', b'{"output_tokens": 1e999}', "so"),
+    ],
+)
+async def test_an_event_that_is_nearly_json_costs_no_turn(api: str, text: bytes, usage: bytes, expected: str) -> None:
+    events, error, asked = await turn(api, stream_answer([text_event(api, text), ending(api, usage)]), timeout=1)
+
+    assert (error, asked) == (None, 1)
+    assert said_in(events) == expected
+
+
+@pytest.mark.parametrize(
+    ("api", "event"),
+    [
+        ("chat", b'{"choices": [{"delta": {"tool_calls": [{"function": {"name": "f", "arguments": "\\ud83d"}}]}}]}'),
+        (
+            "anthropic",
+            b'{"type": "content_block_delta", "delta": {"partial_json": "\\ud83d"}}',
+        ),
+        ("responses", b'{"type": "response.function_call_arguments.delta", "delta": "\\ud83d"}'),
+    ],
+)
+async def test_half_a_character_in_the_arguments_of_a_call_is_an_error(api: str, event: bytes) -> None:
+    _, error, _ = await turn(api, stream_answer([b"data: " + event + b"\n\n", ending(api)]))
+
+    assert error is not None
+    assert "is not JSON" in error.message
+
+
+WHOLE: dict[str, list[Any]] = {
+    "chat": [
+        {"choices": [{"index": 0, "message": {"role": "assistant", "content": "so"}, "finish_reason": None}]},
+        {"choices": [{"message": {"content": {"type": "text", "text": "so"}}, "finish_reason": "stop"}]},
+    ],
+    "anthropic": [
+        {"type": "message", "content": "so", "stop_reason": "end_turn"},
+        {"type": "message", "content": [{"type": "text", "text": "so"}], "stop_reason": "end_turn"},
+    ],
+    "responses": [
+        {"status": "completed", "output": [{"type": "message", "content": "so"}]},
+        {"status": "completed", "output": [], "output_text": "so"},
+    ],
+}
+
+
+@pytest.mark.parametrize("kind", ["application/json", "text/plain", "text/json; charset=utf-8"])
+@pytest.mark.parametrize(("api", "number"), [(api, number) for api in WHOLE for number in (0, 1)])
+async def test_an_answer_that_was_not_streamed_is_read_under_any_type_of_json(api: str, number: int, kind: str) -> None:
+    made = json_answer(WHOLE[api][number])
+    events, error, asked = await turn(api, Answer(200, {**made.headers, "content-type": kind}, made.pieces))
+
+    assert (error, asked) == (None, 1)
+    assert said_in(events) == "so"
+
+
+@pytest.mark.parametrize("api", ["chat", "responses", "anthropic"])
+async def test_an_event_stream_under_the_type_of_a_text_is_one(api: str) -> None:
+    made = stream_answer([text_event(api, b'"so"'), ending(api)])
+    events, error, _ = await turn(api, Answer(200, {**made.headers, "content-type": "text/plain"}, made.pieces))
+
+    assert error is None
+    assert said_in(events) == "so"
+
+
+@pytest.mark.parametrize("text", [b"the gateway is down", b"<html>", b""])
+async def test_a_text_that_is_no_answer_stays_an_error(text: bytes) -> None:
+    _, error, _ = await turn("chat", Answer(200, {"content-type": "text/plain"}, [text]))
+
+    assert error is not None
+    assert "expected an event stream" in error.message
+
+
+async def test_events_of_responses_that_only_their_names_describe_are_events() -> None:
+    item = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
+    events: list[Any] = [
+        b"event: response.output_item.done\ndata: " + encoded({"output_index": 0, "item": item}),
+        b"event: response.completed\ndata: " + encoded({"response": {"status": "completed", "output": [item]}}),
+    ]
+    told, error, _ = await turn("responses", stream_answer(events))
+
+    assert error is None
+    assert calls(told) == [("f", {})]
+
+
+async def test_one_call_in_place_of_a_list_of_calls_is_that_call() -> None:
+    piece = {"tool_calls": {"index": 0, "id": "c", "function": {"name": "f", "arguments": '{"n": 1}'}}}
+    told, error, _ = await turn("chat", chat_turn(piece, finish="tool_calls"))
+
+    assert error is None
+    assert calls(told) == [("f", {"n": 1})]

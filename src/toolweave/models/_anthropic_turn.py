@@ -123,6 +123,8 @@ class TurnReader:
             ValueError: The answer is not a message.
         """
         content = message.get("content")
+        if isinstance(content, str):
+            content = [{"type": "text", "text": content}]
         if not isinstance(content, list):
             raise ValueError("the answer is not a message: it has no list `content`")
         events: list[ModelEvent] = []

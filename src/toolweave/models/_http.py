@@ -35,6 +35,7 @@ from toolweave.http import (
 )
 from toolweave.models._provider_errors import refusal, short
 from toolweave.models._retry import retry_after
+from toolweave.protocol.lenient_json import mended
 from toolweave.protocol.sse import EventParser, ServerSentEvent
 
 BODY = "body"
@@ -61,6 +62,21 @@ OPEN_TURN = Repair(
     limit=f"what follows within {_AFTER_END_SECONDS:g} s still counts; without a stop reason it is an error",
     switch="nothing: the turn is whole",
 )
+NEARLY_JSON = Repair(
+    given="an event of a model API with `NaN`, half of a surrogate pair, or control characters in a text",
+    read_as="null; U+FFFD; the character",
+    limit="half of a surrogate pair in arguments of a call is an error, and so is other text that is not JSON",
+    switch="nothing: the rest of the turn is whole",
+)
+OTHER_TYPE = Repair(
+    given="an answer of a model API in JSON or in events, under the content type `text/plain` or `text/json`",
+    read_as="the answer",
+    limit="other text is an error",
+    switch="nothing: the answer is whole",
+)
+_REPLACED = "\ufffd".encode()
+_ARGUMENTS = re.compile(rb'arguments|"partial_json"|"input"')
+_PLAIN_KINDS = frozenset({"text/plain", "text/json"})
 _PING = re.compile("ping|keepalive")
 """The types of events that only keep a connection open. Comments of a stream do so without being events."""
 _PING_DATA = re.compile(rb'\{\s*"type"\s*:\s*"(?:ping|keepalive)"')
@@ -161,7 +177,11 @@ class ProviderApi:
         try:
             value = decode_json(data)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
-            raise self.protocol(f"an event is not JSON: {self._beginning(data)}") from exc
+            readable = mended(data)
+            # Half of a character must not become another one in the arguments of a call, which has effects.
+            if readable is None or (_REPLACED in readable and _ARGUMENTS.search(data)):
+                raise self.protocol(f"an event is not JSON: {self._beginning(data)}") from exc
+            value = decode_json(readable)
         if not isinstance(value, dict):
             raise self.protocol(f"an event is not a JSON object: {self._beginning(data)}")
         return value  # pyright: ignore[reportUnknownVariableType] - any JSON object
@@ -218,6 +238,10 @@ class ProviderApi:
         if kind == "application/json":
             yield ServerSentEvent(BODY, await self._body(response, MAX_EVENT_BYTES, timeout))
             return
+        if kind in _PLAIN_KINDS:
+            for event in self._events_of(await self._body(response, MAX_EVENT_BYTES, timeout), kind):
+                yield event
+            return
         if kind not in ("text/event-stream", ""):
             text = self._beginning(await response.beginning(_MAX_ERROR_BYTES, timeout))
             raise self.protocol(f"expected an event stream from {self.url}, not {kind}: {text}")
@@ -240,6 +264,18 @@ class ProviderApi:
                 # After the reader is done with them: its time is not the provider's.
                 last_event = anyio.current_time()
             self._check_progress(last_event, timeout)
+
+    def _events_of(self, body: bytes, kind: str) -> list[ServerSentEvent]:
+        """Return the events of a whole answer that does not name its own content type."""
+        if body.lstrip().startswith(b"{"):
+            return [ServerSentEvent(BODY, body.strip())]
+        if not body.startswith((b"data:", b"event:", b":")):
+            text = self._beginning(body)
+            raise self.protocol(f"expected an event stream from {self.url}, not {kind}: {text}")
+        try:
+            return list(EventParser(MAX_EVENT_BYTES).feed(body))
+        except ValueError as exc:
+            raise self.protocol(str(exc)) from exc
 
     def _check_progress(self, last_event: float, timeout: float) -> None:
         """Raise `ModelError` if the provider has only kept the connection open for too long."""

@@ -14,7 +14,7 @@ from toolweave._json_types import Json, JsonObject
 from toolweave._option_checks import check_choice
 from toolweave.errors import SchemaError
 from toolweave.models._base import ModelEvent, ModelRequest
-from toolweave.models._http import ProviderApi, SecretLike, until_end
+from toolweave.models._http import BODY, ProviderApi, SecretLike, until_end
 from toolweave.models._http_model import HttpModel, call_ids
 from toolweave.models._openai_chat import ChatTurn, chat_messages, is_mistral
 from toolweave.models._openai_responses import ResponsesTurn, responses_input
@@ -196,7 +196,7 @@ class OpenAICompatibleModel(HttpModel):
                     for one in self._taken(turn, event):
                         yield one
                     # Of a chat the usage is still to come.
-                    done = turn.complete and isinstance(turn, ResponsesTurn)
+                    done = event.type == BODY or (turn.complete and isinstance(turn, ResponsesTurn))
                 if done:
                     await self._api.drain(events)
                     break
@@ -212,6 +212,8 @@ class OpenAICompatibleModel(HttpModel):
         is_error = event.type == "error" and chunk.keys().isdisjoint({"response", "choices"})
         if is_error or chunk.get("error"):
             raise self._api.refusal(chunk)
+        if "type" not in chunk and event.type.startswith("response."):
+            chunk = {**chunk, "type": event.type}
         yield from turn.take(chunk)
         if turn.failure is not None:
             raise self._api.refusal(turn.failure)

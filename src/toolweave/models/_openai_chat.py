@@ -327,7 +327,7 @@ class ChatTurn:
         self._refused = self._refused or bool(refused)
         for said in (delta.get("content"), refused):
             yield from self._take_content(said)
-        for number, piece in enumerate(array_or_empty(delta.get("tool_calls"))):
+        for number, piece in enumerate(_listed(delta.get("tool_calls"))):
             # in a whole message each entry is a call, whatever its index and id
             yield from self._calls.take(
                 object_or_empty(piece) if streamed else {**object_or_empty(piece), "index": number}
@@ -366,7 +366,7 @@ class ChatTurn:
         if isinstance(content, str) and content:
             self._text.append(content)
             yield StreamedText(text=content)
-        for part in map(object_or_empty, array_or_empty(content)):
+        for part in map(object_or_empty, _listed(content)):
             if part.get("type") == "text":
                 yield from self._take_content(text_or_empty(part.get("text")))
             elif part.get("type") == "thinking":
@@ -382,6 +382,14 @@ class ChatTurn:
             self._chunks[-1]["thinking"][0]["text"] += text
         else:
             self._chunks.append({**part, "thinking": [{"type": "text", "text": text}]})
+
+
+def _listed(value: object) -> list[Any]:
+    """Return a list, or a list of the one object in its place."""
+    found = as_object(value)
+    if found is None:
+        return array_or_empty(value)
+    return [found]
 
 
 def _is_same_block(begun: JsonObject, detail: JsonObject) -> bool:

@@ -52,6 +52,8 @@ _INCOMPLETE: Mapping[str, StopReason] = {
     "max_tokens": "max_tokens",
 }
 _CALL_MEMBERS = frozenset({"type", "id", "call_id", "name", "arguments", "status"})
+_WHOLE = frozenset({"output", "output_text"})
+"""The members that a response has, and no event."""
 _TEXT_MEMBERS = frozenset({"type", "id", "role", "content", "status"})
 
 
@@ -155,7 +157,7 @@ class ResponsesTurn:
             self.failure = event
         elif kind in _ENDS:
             self._end(object_or_empty(event.get("response")))
-        elif event.get("object") == "response":
+        elif event.get("object") == "response" or (not kind and not _WHOLE.isdisjoint(event)):
             # The whole of it, from a server that does not stream.
             self._end(event)
         elif step == "done":
@@ -202,6 +204,9 @@ class ResponsesTurn:
         if response.get("status") == "failed" or response.get("error"):
             self.failure = {"error": response.get("error")}
         self._items.merge(array_or_empty(response.get("output")))
+        text = text_or_empty(response.get("output_text"))
+        if text and not self._items:
+            self._items.merge([{"type": "message", "content": text}])
 
     def _reason(self, parts: list[AssistantPart], refused: bool) -> StopReason:
         if self._is_incomplete:
