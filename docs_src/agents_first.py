@@ -12,7 +12,7 @@ def area(width: float, height: float) -> float:
     return width * height
 
 
-# It says what it is told to. In its place: "anthropic:claude-sonnet-4-5", "openai:gpt-5.1", "ollama:qwen3"
+# This model follows a script. With a key: "anthropic:claude-sonnet-4-5", "openai:gpt-5.1", "ollama:qwen3"
 model = ScriptedModel(
     [
         [tool_call("area", {"width": 3, "height": 4}), tool_call("numbers_add", {"values": [1, 2, 39]})],

@@ -33,7 +33,7 @@ rules = AccessRules(
     rules=[
         AccessRule(effect="allow", annotations={"readOnlyHint": True}),
         AccessRule(effect="allow", scopes=["notes:write"]),
-        AccessRule(effect="allow", names=["wipe"], authenticated=False),  # whoever uses this machine
+        AccessRule(effect="allow", names=["wipe"], authenticated=False),  # anyone on this machine
         AccessRule(effect="deny", claims={"status": "suspended"}),
     ]
 )

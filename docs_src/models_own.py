@@ -10,7 +10,7 @@ from toolweave.models import AssistantMessage, Finished, ModelEvent, ModelReques
 
 
 class Echo:
-    """Says what it is told."""
+    """Repeats the message in capitals."""
 
     name = "echo"
 

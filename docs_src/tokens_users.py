@@ -19,7 +19,7 @@ pool = McpPool(max_connections=500)
 
 @tool
 async def my_notes(ctx: CallContext) -> str:
-    """List the notes of whoever calls."""
+    """List the notes of the caller."""
     async with pool.lease(notes, principal=ctx.principal) as api:
         return (await api.call_tool("list")).text
 

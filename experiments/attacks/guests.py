@@ -271,7 +271,7 @@ ROWS = (
         ours="403",
         play=lambda guest: judged(guest.hello(guest.token(), origin="https://evil.example")),
     ),
-    GuestAttack(attack="a session that another user has begun", ours="404", play=another_session),
+    GuestAttack(attack="a session that another user started", ours="404", play=another_session),
     GuestAttack(attack="a body of 30 MB", ours="413, and never held", play=long_body),
     GuestAttack(attack="a tool that fails, to read of its inside", ours="masked", play=crash),
 )

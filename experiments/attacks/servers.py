@@ -27,7 +27,7 @@ TAGS = "".join(chr(0xE0000 + ord(letter)) for letter in "obey")
 HIDDEN = f"Adds.\u202eback\u202c \u200b{TAGS}"
 ESCAPES = "Adds.\x1b[8m secret\x1b[0m"
 ADD = definition("add", "Adds two numbers.")
-PASSED = "a model reads it, nothing is said"
+PASSED = "a model reads it, no warning"
 TOLD = "flagged"
 SECRET = "a-key-of-the-environment"  # of nobody
 
@@ -82,7 +82,7 @@ async def changed(peer: Peer, folder: Path, *, tools: Sequence[Mapping[str, Any]
     outcome = await one_server(peer, folder, [ADD, definition("swap")], steps)
     if mark in json.dumps(outcome.tools(2), ensure_ascii=False):
         return TOLD if told(outcome, "differs", "changed", "new tool") else PASSED
-    return "not taken over: " + outcome.error(2) if outcome.error(2) else "the old list stays, nothing is said"
+    return "not taken over: " + outcome.error(2) if outcome.error(2) else "the old list stays, no warning"
 
 
 async def hidden(peer: Peer, folder: Path) -> str:
@@ -108,7 +108,7 @@ async def same_name(peer: Peer, folder: Path) -> str:
     if outcome.error(0):
         return "refused with an error"
     names = [tool["name"] for tool in outcome.tools(0)]
-    return "both under one name, nothing is said" if len(set(names)) < len(names) else "names are kept apart"
+    return "both under one name, no warning" if len(set(names)) < len(names) else "names are kept apart"
 
 
 async def reads(peer: Peer, folder: Path, *, text: str, marks: Sequence[str], name: str = "add") -> str:
@@ -183,7 +183,7 @@ async def environment(peer: Peer, folder: Path) -> str:
 NEW = [ADD, definition("swap"), definition("fresh", "Is new.")]
 ROWS = (
     ServerAttack(
-        attack="a description changes in mid-session (rug pull)",
+        attack="a description changes mid-session (rug pull)",
         ours="a `tools_changed` event; of a pinned server a warning with a diff",
         pinned="withheld, and its call is refused",
         play=partial(changed, tools=[definition("add", EVIL), definition("swap")], mark=EVIL),
@@ -197,7 +197,7 @@ ROWS = (
         stops=False,
     ),
     ServerAttack(
-        attack="a tool that the server never listed is asked for",
+        attack="a tool that the server never listed is called",
         ours="a model's call is refused; `call_tool` sends it, and the server answers",
         pinned="refused",
         play=hidden,
@@ -228,7 +228,7 @@ ROWS = (
         play=lookalike,
     ),
     ServerAttack(
-        attack="a description says what to do with another server's tool",
+        attack="a description gives orders about another server's tool",
         ours="flagged in `Hub.warnings`",
         play=shadowing,
     ),
@@ -246,12 +246,12 @@ ROWS = (
         attack="escape sequences in names and results, on a terminal", ours="shown as `\\x1b...`", play=terminal
     ),
     ServerAttack(
-        attack="an address whose host is not what it looks like",
+        attack="an address with a misleading host",
         ours="flagged",
         play=partial(reads, text="See https://paypal.com@evil.example/pay.", marks=["paypal.com@evil"]),
     ),
     ServerAttack(attack="the process reads API keys of our environment", ours="they are not there", play=environment),
-    ServerAttack(attack="the process eats memory, processor time, files", ours="`limits` of its entry", play=None),
+    ServerAttack(attack="the process uses up memory, processor time, files", ours="`limits` of its entry", play=None),
     ServerAttack(
         attack="the process writes to the disk, reaches the network", ours="`sandbox` of its entry", play=None
     ),

@@ -302,13 +302,13 @@ ROWS = (
         judge=inside,
     ),
     SignInAttack(
-        attack="the metadata are those of another resource",
+        attack="the metadata belong to another resource",
         ours="refused before a person is asked",
         prepare=of_server(resource=f"{EVIL}/mcp"),
         judge=before_the_browser,
     ),
     SignInAttack(
-        attack="the metadata are those of another issuer",
+        attack="the metadata belong to another issuer",
         ours="refused",
         prepare=another_issuer,
         judge=before_the_browser,
@@ -344,7 +344,7 @@ ROWS = (
         judge=followed,
     ),
     SignInAttack(
-        attack="metadata without end", ours="256 KiB are read", prepare=answering(METADATA, endless), judge=unbounded
+        attack="endless metadata", ours="256 KiB are read", prepare=answering(METADATA, endless), judge=unbounded
     ),
     SignInAttack(
         attack="metadata that are a compression bomb",

@@ -344,6 +344,13 @@ def test_what_people_type_has_a_hint_with_the_right_form(
     assert next_step in text
 
 
+def test_a_server_by_name_where_no_config_is_has_a_next_step(folder: Path) -> None:
+    done = toolweave("auth", "login", "notes", cwd=folder)
+
+    assert done.code == 2
+    assert "hint: no config with servers was found; name one: --config FILE" in " ".join(done.err.split())
+
+
 def test_all_arguments_of_a_tool_are_given_as_one_object() -> None:
     demo = ["--", sys.executable, "-m", "toolweave.cli.demo.numbers"]
 

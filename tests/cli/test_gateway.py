@@ -109,6 +109,21 @@ def test_the_status_of_a_gateway_shows_the_next_step_for_each_server_that_failed
 
 
 @pytest.mark.slow
+def test_a_gateway_without_the_package_of_its_console_prints_how_to_get_it(folder: Path) -> None:
+    config = write_config(folder, {"numbers": NUMBERS})
+    without_jinja = (
+        "import importlib.util as u, sys\n"
+        "found = u.find_spec\n"
+        "u.find_spec = lambda name, *rest: None if name == 'jinja2' else found(name, *rest)\n"
+        "from toolweave.cli.main import main\n"
+        "sys.exit(main(sys.argv[1:]))\n"
+    )
+    words = ("gateway", "--config", config, "--http", "127.0.0.1:0", "--drain", "0")
+    with on_terminal(*words, cwd=folder, program=(sys.executable, "-c", without_jinja)) as terminal:
+        assert terminal.wait_for(r"no console: pip install 'toolweave\[console\]' adds it")
+
+
+@pytest.mark.slow
 def test_a_terminal_shows_a_link_to_the_console_and_a_log_does_not(folder: Path) -> None:
     config = write_config(folder, {"numbers": NUMBERS})
     words = ("gateway", "--config", config, "--http", "127.0.0.1:0", "--drain", "0")

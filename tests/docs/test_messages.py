@@ -154,7 +154,10 @@ def test_a_message_has_one_row_with_all_its_classes() -> None:
         "its input schema has 300 kB; parts nested more than 5 levels deep are left open",  # of a conversion of OpenAPI
         "the token endpoint answers with a form, not with JSON",  # an oddity that is kept as a line
         "missing required property 'dish'",
-        "server 'b': toolweave.lock has its pins as 'a', so nothing is compared; rename them there, or run `x`",
+        (
+            "server 'b': toolweave.lock has its pins as 'a', so nothing is compared; rename them there, or run "
+            "`toolweave pin b`"
+        ),
     ],
 )
 def test_a_line_of_problems_and_a_hint_are_on_the_page(line: str) -> None:

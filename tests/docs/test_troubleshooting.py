@@ -98,7 +98,7 @@ PRODUCED: Mapping[str, Callable[[], Awaitable[None]]] = {
     "connect again": closed,
     "already in the registry": twice,
     "needs an API key": without_key,
-    "names no model": without_provider,
+    "is not a model": without_provider,
 }
 """What produces each message, by words of it that no other has."""
 

@@ -133,10 +133,10 @@ def test_a_server_on_this_machine_needs_no_key(spec: str) -> None:
 @pytest.mark.parametrize(
     ("spec", "words"),
     [
-        ("", "names no model; write PROVIDER:MODEL"),
-        ("gpt-5.1", "names no model"),
-        ("openai:", "names no model"),
-        ("http://localhost:8080/v1", "put it behind the URL: http://localhost:8080/v1#MODEL"),
+        ("", "is not a model; write PROVIDER:MODEL"),
+        ("gpt-5.1", "is not a model"),
+        ("openai:", "is not a model"),
+        ("http://localhost:8080/v1", "add it to the URL: http://localhost:8080/v1#MODEL"),
         ("http://#m", "http"),
         ("http://user:pw@localhost/v1#m", "credentials"),
     ],

@@ -222,7 +222,7 @@ def test_a_pattern_with_look_around_is_said_in_the_description(profile: SchemaPr
 
     assert "pattern" not in lowered.schema["properties"]["x"]
     assert "pattern: " in lowered.schema["properties"]["x"]["description"]
-    assert lowered.losses == ("/properties/x: pattern is said in the description",)
+    assert lowered.losses == ("/properties/x: pattern is stated in the description",)
 
 
 @pytest.mark.parametrize("profile", ["openai", "gpt-oss", "mistral"])
@@ -514,7 +514,7 @@ def test_what_sees_no_definitions_gets_them_in_place_and_one_within_itself_by_it
         "type": "object",
         "description": "($ref: the form of Node again)",
     }
-    assert "/properties/tree/properties/children/items: $ref is said in the description" in lowered.losses
+    assert "/properties/tree/properties/children/items: $ref is stated in the description" in lowered.losses
 
 
 def test_a_definition_that_is_used_twice_is_put_in_both_places_without_a_loss() -> None:
@@ -584,7 +584,7 @@ def test_strict_mode_is_told_of_look_around_in_words(pattern: str) -> None:
 
     assert "pattern" not in lowered.schema["properties"]["a"]
     assert "(pattern: " in lowered.schema["properties"]["a"]["description"]
-    assert lowered.losses == ("/properties/a: pattern is said in the description",)
+    assert lowered.losses == ("/properties/a: pattern is stated in the description",)
 
 
 @pytest.mark.parametrize("pattern", [r"^a(?:b|c)$", r"\(?=x", r"[a-z]{2,}\d+", ""])
@@ -608,7 +608,7 @@ def test_the_top_of_a_schema_for_bedrock_has_three_members_and_the_rest_is_said_
     assert lowered.description == "Own. (minProperties: 1)"
     assert lowered.losses == (
         "the arguments: additionalProperties is left out",
-        "the arguments: minProperties is said in the description",
+        "the arguments: minProperties is stated in the description",
     )
 
 

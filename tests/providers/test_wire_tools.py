@@ -167,4 +167,4 @@ def test_what_a_schema_may_not_say_at_its_top_is_said_of_the_tool() -> None:
         "description": "Does it.\nAt least one. (minProperties: 1)",
         "parameters": {"type": "object", "properties": {}},
     }
-    assert wire.losses == {"t": ("the arguments: minProperties is said in the description",)}
+    assert wire.losses == {"t": ("the arguments: minProperties is stated in the description",)}

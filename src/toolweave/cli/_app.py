@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _HELP = """Use the tools of any MCP server, from a terminal, and serve your own.
 
 Servers come from mcp.json, .mcp.json, [tool.toolweave] in pyproject.toml and your editors' files in this
-project, such as .vscode/mcp.json and .cursor/mcp.json; where it has none, from your editors' own files. Or
+project, such as .vscode/mcp.json and .cursor/mcp.json; if it has none, from your editors' own files. Or
 name files with --config, or one server with --url URL or after --. Servers of a project's files start after you
 confirm them, once for each version of a file. --trust skips the question.
 

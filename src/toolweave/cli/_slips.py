@@ -349,6 +349,8 @@ def repeated_option(name: str, values: Iterable[str]) -> list[str]:
 
 def server_hint(names: Sequence[str], known: Sequence[str]) -> str | None:
     """Return a hint for names of servers that a config does not have; None if none is likely."""
+    if names and not known:
+        return "no config with servers was found; name one: --config FILE"
     for name in names:
         if "," in name:
             several = shlex.join(repeated_option("--server", name.replace(" ", "").split(",")))

@@ -109,7 +109,7 @@ class Agent(Generic[OutT_co]):
         takes_questions: Whether its MCP servers may ask the user.
 
     Raises:
-        ConfigError: The text names no model.
+        ConfigError: The text does not name a model.
         DuplicateToolError: Two local tools have one name.
         SchemaError: A function or `output_type` cannot be described.
         TypeError: An option is of another type.

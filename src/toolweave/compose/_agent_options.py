@@ -91,7 +91,7 @@ def model_of(model: Model | str) -> Model:
     """Return a model; a text names one.
 
     Raises:
-        ConfigError: The text names no model.
+        ConfigError: The text does not name a model.
         TypeError: It is neither.
     """
     if isinstance(model, str):

@@ -83,7 +83,7 @@ def model_from(spec: str | Model) -> Model:
     ================================  =====================================================================
 
     Raises:
-        ConfigError: The string names no model, or a key or a package is missing; the text names it.
+        ConfigError: The string does not name a model, or a key or a package is missing.
     """
     if not isinstance(spec, str):
         return spec
@@ -101,14 +101,14 @@ def model_from(spec: str | Model) -> Model:
         return _command()
     may_be_empty = provider == "test"
     if not colon or not (model or may_be_empty):
-        raise ConfigError(f"{spec!r} names no model; write PROVIDER:MODEL, such as {_EXAMPLES}", field="model")
+        raise ConfigError(f"{spec!r} is not a model; write PROVIDER:MODEL, such as {_EXAMPLES}", field="model")
     return _BUILDERS.get(provider, _of_provider)(provider, model)
 
 
 def _at_url(spec: str) -> Model:
     url, _, model = spec.partition("#")
     if not model:
-        raise ConfigError(f"{_shown(url)!r} names no model; put it behind the URL: {_shown(url)}#MODEL", field="model")
+        raise ConfigError(f"{_shown(url)!r} has no model; add it to the URL: {_shown(url)}#MODEL", field="model")
     return _openai(url, model)
 
 

@@ -51,7 +51,7 @@ class SamplingModel:
         always: Answer also for clients that have a model of their own.
 
     Raises:
-        ConfigError: The string names no model, or its key or package is missing.
+        ConfigError: The string does not name a model, or its key or package is missing.
         ValueError: `max_tokens` is less than 1.
     """
 

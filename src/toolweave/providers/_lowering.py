@@ -282,7 +282,7 @@ class _Lowering:
             # A loss is a value that the API would accept and the original schema refuses. A hint that moves into the
             # text loses nothing. Phrases without a keyword were noted where they were lost.
             if keyword in KEYWORDS or keyword == "$ref":
-                self._note(where, f"{keyword} is said in the description", is_loss=keyword not in ANNOTATIONS)
+                self._note(where, f"{keyword} is stated in the description", is_loss=keyword not in ANNOTATIONS)
         # Back to the length at entry: `_inlined` pushed the targets of this schema, which its siblings may refer to
         # again without being recursive.
         del self._path[entered:]

@@ -44,7 +44,7 @@ class AgentTarget(Target):
     system: Annotated[str | None, Option("--system", metavar="TEXT", help="The system prompt.")] = None
     confirm: Annotated[
         ConfirmChoice,
-        Option("--confirm", help="Which calls you are asked about; where no one can be asked, they are refused."),
+        Option("--confirm", help="Which calls you are asked about. If no one can be asked, they are refused."),
     ] = ConfirmChoice.DESTRUCTIVE
 
 

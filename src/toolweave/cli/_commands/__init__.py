@@ -25,7 +25,7 @@ COMMANDS: Mapping[str, str] = {
     "chat": "Talk to a model that uses the servers' tools.",
     "serve": "Serve functions, apps, APIs, a folder or a config as one server.",
     "gateway": "Serve a config as one gateway that follows it while it runs.",
-    "worker": "Execute the runs and tasks that were submitted.",
+    "worker": "Execute submitted runs and tasks.",
     "init": "Write a first config file.",
     "search": "Find servers in the registry of MCP servers, or at an address.",
     "install": "Write a published server into a config; nothing is started.",
@@ -35,7 +35,7 @@ COMMANDS: Mapping[str, str] = {
     "components": "See, update and remove components that `toolweave add` copied.",
     "config": "Show the config files as they are read.",
     "pin": "Pin the definitions of servers, and see the differences.",
-    "runs": "Begin, list, resume, stop, answer and delete runs of agents.",
+    "runs": "Start, list, resume, stop, answer and delete runs of agents.",
     "sessions": "List and delete the conversations of agents.",
     "users": "Erase the data of a user.",
 }

@@ -31,7 +31,7 @@ def add(
 
     The code is yours from then on: edit it. `toolweave components update` brings the changes of later versions,
     beside your edits. The copied versions are recorded in toolweave-components.json and toolweave-components.lock;
-    keep both in your version control. Exits with 1 when a file is there that differs; nothing is changed then.
+    keep both in your version control. If a file exists and differs, nothing is changed, and the exit code is 1.
     """
     from toolweave.components import Project, component  # --help imports this module
 

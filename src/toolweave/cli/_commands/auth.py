@@ -80,11 +80,11 @@ def login(
     """Sign in to a server, in the browser or with a code.
 
     The token is kept in the keyring of this machine, else in a file that only you can read, and renewed when it is
-    used. It is shown nowhere.
+    used. It is never shown.
 
-    A server that asks for no token needs no sign-in, which is not an error.
+    If a server requires no token, nothing is done, and that is not an error.
 
-    Where no browser can be opened, the address to open is shown; with TOOLWEAVE_NO_BROWSER set none ever is.
+    If no browser can be opened, the command prints the address to open. Set TOOLWEAVE_NO_BROWSER to open none.
     """
 
     async def body() -> ExitCode:

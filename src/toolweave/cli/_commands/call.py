@@ -54,8 +54,8 @@ def call(
 ) -> ExitCode:
     """Call one tool and print its answer.
 
-    Words take the type that the tool's schema asks for. Required arguments that are not given are asked for on a
-    terminal. One stdio server may be named after all arguments: -- COMMAND ARGS...
+    Values are converted to the types of the tool's schema. On a terminal, the command asks for missing required
+    arguments. Name one stdio server after all arguments: -- COMMAND ARGS...
     """
     from toolweave.cli._arguments import read_arguments  # imports are late: --help imports this module
     from toolweave.cli._stdin import read_all

@@ -40,10 +40,10 @@ def chat(
 ) -> ExitCode:
     """Talk to a model that uses the servers' tools.
 
-    Without --model, it is that of TOOLWEAVE_MODEL, or of the provider whose API key is set. The model "command" needs
-    neither key nor network: it takes /call TOOL {JSON} and searches for other words. Piped input is one message,
-    like -m; that exits with 1 when the last calls were all refused or failed. You are asked before a tool runs that may
-    destroy something; where no one can be asked, it does not run.
+    Without --model, the model is that of TOOLWEAVE_MODEL or of the provider whose API key is set. The model "command"
+    needs no key and no network: it runs /call TOOL {JSON}, and searches tools for other words. Piped input is one
+    message, like -m. The exit code is 1 if its last calls were all refused or failed. You are asked before a tool
+    runs that may destroy something. If no one can be asked, it does not run.
     """
     if run_id is not None:
         return run(lambda: _spawned(options, run_id))

@@ -165,7 +165,7 @@ def remove(
 ) -> ExitCode:
     """Take components out of this project.
 
-    Files that you changed stay; then it exits with 1, and --force deletes them.
+    Files that you changed stay, and the exit code is 1. --force deletes them.
     """
     project, chosen = _chosen(names)
     jobs = [project.remove(name, force=force) for name in chosen]

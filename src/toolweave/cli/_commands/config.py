@@ -35,9 +35,9 @@ def show_config(
 ) -> ExitCode:
     """Show the config as it was read, server by server; nothing is started.
 
-    For each file: whose it is, by whose rules it is read, and whether it is trusted. For each server: its transport,
-    its command or URL with secrets masked, the names of its variables and headers, and what of its entry was ignored.
-    For an entry that does not start: why.
+    For each file: its program, the rules by which it is read, and whether it is trusted. For each server: its
+    transport, its command or URL with secrets masked, the names of its variables and headers, and the keys of its
+    entry that were ignored. For an entry that does not start: why.
     """
     from toolweave.config import default_config, load_config, merge_loaded  # imports are late: --help imports this
 

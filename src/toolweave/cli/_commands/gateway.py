@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from toolweave._json_types import Json, JsonObject
@@ -30,7 +31,7 @@ HTTP_END_SECONDS = 30.0
 _HELP = """Serve a config as one gateway that follows it while it runs.
 
 `toolweave gateway --config FILE` runs one, as `toolweave gateway run` does. `init` writes the config and `check` tries
-it; the other commands are for a gateway that runs.
+it; the other commands are for a running gateway.
 """
 _EXAMPLES = {
     "init": """
@@ -214,7 +215,10 @@ def _serve_http(
             facts = _facts(manager, base)
             if worker is None:
                 _announce(facts, as_json=options.as_json)
-                _announce_console(manager, base, as_json=options.as_json)
+                if manager.has_console:
+                    _announce_console(manager, base, as_json=options.as_json)
+                elif own and not options.no_ui:
+                    _offer_console(manager)
             else:
                 from toolweave.cli._serve.workers import say_ready
 
@@ -295,12 +299,18 @@ def _announce_console(manager: GatewayManager, base: str, *, as_json: bool) -> N
     """Print the address of the console; a link only where it does not end in a log, which others may read."""
     from toolweave.cli._streams import is_terminal  # late, as above
 
-    if as_json or not manager.has_console:
+    if as_json:
         return
     if is_terminal(sys.stderr):
         note(f"console: {base}{manager.console_link()}")
     else:
         note(f"console: {base}/ui/; toolweave gateway console --url {base} makes a link that signs in")
+
+
+def _offer_console(manager: GatewayManager) -> None:
+    """Print how to get the console, if only its package is missing."""
+    if manager.config.ui is not False and find_spec("jinja2") is None:
+        note("no console: pip install 'toolweave[console]' adds it")
 
 
 def _serve_with_workers(options: GatewayRunOptions, where: str) -> ExitCode:

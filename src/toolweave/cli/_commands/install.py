@@ -83,7 +83,7 @@ class InstallOptions:
         Option("--set-env", metavar="NAME=VAR", help="The same, out of an environment variable: for secrets."),
     ] = ()
     registry: RegistryOption = None
-    force: Annotated[bool, Option("--force", help="Replace an entry that is there.")] = False
+    force: Annotated[bool, Option("--force", help="Replace an existing entry.")] = False
     yes: Annotated[
         bool, Option("--yes", "-y", help="Write it without asking, with the defaults of optional values.")
     ] = False

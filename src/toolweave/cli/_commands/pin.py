@@ -74,8 +74,8 @@ def write_pins(
 ) -> ExitCode:
     """Write the definitions of servers into toolweave.lock: tools, prompts, resources, templates and instructions.
 
-    A server that is pinned already and differs is shown with the difference, and left as it is, unless --update is
-    given. Exits with 1 if any was left.
+    If a pinned server differs, the command shows the difference and keeps the pins, unless you give --update. Then
+    the exit code is 1.
     """
 
     async def body() -> ExitCode:
@@ -142,14 +142,14 @@ def allow(
     target: Target,
     names: Annotated[
         tuple[str, ...],
-        Positional("NAME", help="Which, as SERVER:TOOL; of a resource SERVER:URI; of instructions SERVER."),
+        Positional("NAME", help="SERVER:TOOL, SERVER:URI for a resource, or SERVER for instructions."),
     ],
     kind: Annotated[PinKind, Option("--kind", help="The kind of these definitions.")] = PinKind.TOOL,
     lock: _LockOption = None,
 ) -> ExitCode:
     """Pin single definitions as they are now: tools, or others with --kind.
 
-    A definition that is gone is unpinned; of a renamed one the old name is.
+    A definition that no longer exists is unpinned, like the old name of a renamed one.
     """
 
     async def body() -> ExitCode:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from toolweave.agent import RunInfo, RunRecord, RunStatuses, WaitingCall
     from toolweave.state import Store
 
-_HELP = "Begin, list, resume, stop, answer and delete runs of agents."
+_HELP = "Start, list, resume, stop, answer and delete runs of agents."
 _EXAMPLES = {
     "spawn": """
 toolweave runs spawn "Summarise the notes" --config mcp.json
@@ -66,8 +66,8 @@ toolweave runs delete --older-than 7 --yes
 
 _SHORT = 8
 _PROMPT = 60
-RunId = Annotated[str, Positional("RUN", help="The run's id, or how it begins.")]
-CallId = Annotated[str, Positional("CALL", help="The call's id, or how it begins.")]
+RunId = Annotated[str, Positional("RUN", help="The run's id, or its first characters.")]
+CallId = Annotated[str, Positional("CALL", help="The call's id, or its first characters.")]
 ReasonOption = Annotated[str | None, Option("--reason", metavar="TEXT", help="The reason for the answer.")]
 BackendOption = Annotated[
     str | None, Option("--backend", metavar="URL", help="Where the run is, and its workers; else TOOLWEAVE_BACKEND.")
@@ -106,11 +106,11 @@ def spawn(
     ] = None,
     as_json: JsonOption = False,
 ) -> ExitCode:
-    """Begin a run that continues without this terminal.
+    """Start a run that continues without this terminal.
 
-    Prints its id; `toolweave runs show` shows its result. It runs in a separate process. If a call needs a
-    yes it ends as waiting: `toolweave runs approve` answers, and then `toolweave runs resume` starts its process again.
-    With --backend, or a TOOLWEAVE_BACKEND with workers, it runs in one of those, with that worker's model and servers,
+    Prints its id; `toolweave runs show` shows its result. It runs in a separate process. If a call needs an approval,
+    the process ends and the run waits: use `toolweave runs approve`, then `toolweave runs resume`.
+    With --backend, or a TOOLWEAVE_BACKEND with workers, a worker executes it, with the worker's model and servers,
     and continues after the answer.
     """
     if not message.strip():
@@ -165,8 +165,8 @@ def _check_submitted(options: ChatOptions) -> None:
 def resume(options: AgentTarget, run_id: RunId, store: StoreOption = None, as_json: JsonOption = False) -> ExitCode:
     """Start the process of a spawned run again, after the answers that it waited for or after its process died.
 
-    Give the options of its spawn: the servers, the model and --confirm are not kept in the store. What is in its
-    journal is not done again. Exits with 1 when it has ended, runs already, or waits for an answer.
+    Repeat the options of `spawn`: the store does not have the servers, the model and --confirm. Finished steps are
+    not repeated. Exits with 1 if the run has ended, is running, or waits for an answer.
     """
 
     async def body(_: Store, statuses: RunStatuses) -> ExitCode:
@@ -214,7 +214,7 @@ def list_runs(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> ExitCode:
-    """List the runs that were begun last."""
+    """List the latest runs."""
 
     async def body(_: Store, statuses: RunStatuses) -> ExitCode:
         if which is RunFilter.ALL:
@@ -287,7 +287,7 @@ def show_run(run_id: RunId, store: StoreOption = None, as_json: JsonOption = Fal
 def cancel(run_id: RunId, store: StoreOption = None, as_json: JsonOption = False) -> ExitCode:
     """Stop a run and all that it started, wherever they run.
 
-    One that runs elsewhere is notified within seconds. Exits with 1 when it has ended already.
+    A run on another machine is notified within seconds. Exits with 1 if it has already ended.
     """
 
     async def body(_: Store, statuses: RunStatuses) -> ExitCode:
@@ -305,7 +305,7 @@ def cancel(run_id: RunId, store: StoreOption = None, as_json: JsonOption = False
 
 
 def delete(
-    run_ids: Annotated[tuple[str, ...], Positional("RUN", help="The id of a run, or how it begins.")] = (),
+    run_ids: Annotated[tuple[str, ...], Positional("RUN", help="The id of a run, or its first characters.")] = (),
     older_than: Annotated[
         float | None,
         Option("--older-than", metavar="DAYS", minimum=0, help="Also all runs that ended longer ago."),
@@ -314,10 +314,10 @@ def delete(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> ExitCode:
-    """Delete runs that have ended, and all that they started, for ever.
+    """Permanently delete runs that have ended, and all that they started.
 
     What they added to the conversation of a session stays there: `toolweave sessions delete` deletes it. Exits with 1
-    when one of the runs has not ended.
+    if one of the runs has not ended.
     """
     if not run_ids and older_than is None:
         raise CommandError("no run is named", hint="RUN ..., or --older-than DAYS")
@@ -345,10 +345,10 @@ def approve(
     backend: BackendOption = None,
     as_json: JsonOption = False,
 ) -> ExitCode:
-    """Allow a tool call that a run waits with; `toolweave runs show RUN` shows it whole.
+    """Approve a waiting tool call of a run; `toolweave runs show RUN` shows all of it.
 
     After the last answer a worker of the backend continues the run; without workers `toolweave runs resume` does.
-    Exits with 1 when no such call waits.
+    Exits with 1 if no such call waits.
     """
 
     async def answer_call(statuses: RunStatuses, run: str, call: str) -> bool:
@@ -365,9 +365,9 @@ def deny(
     backend: BackendOption = None,
     as_json: JsonOption = False,
 ) -> ExitCode:
-    """Refuse a tool call that a run waits with; the model reads the reason, and continues.
+    """Deny a waiting tool call of a run; the model reads the reason and continues.
 
-    Exits with 1 when no such call waits.
+    Exits with 1 if no such call waits.
     """
 
     async def answer_call(statuses: RunStatuses, run: str, call: str) -> bool:
@@ -404,7 +404,7 @@ def answer_question(
     backend: BackendOption = None,
     as_json: JsonOption = False,
 ) -> ExitCode:
-    """Answer a server's question in a tool call that a run waits with; `toolweave runs show RUN` shows the question.
+    """Answer a server's question to a waiting run; `toolweave runs show RUN` shows the question.
 
     Values are converted to the types of the form. Giving values accepts the form. Never send a secret in a form: the
     answer is stored and sent to the server. Exits with 1 if no such question waits, or the values do not fit.

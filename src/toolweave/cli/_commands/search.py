@@ -31,7 +31,9 @@ _MAX_PROBLEMS = 5
 
 
 def search(
-    words: Annotated[tuple[str, ...], Positional("WORDS", help="All of them are in the name or the description.")] = (),
+    words: Annotated[
+        tuple[str, ...], Positional("WORDS", help="Words that are all in the name or the description.")
+    ] = (),
     registry: RegistryOption = None,
     limit: Annotated[int, Option("--limit", metavar="COUNT", minimum=1, help="How many are looked for.")] = 30,
     cursor: Annotated[str, Option("--cursor", metavar="TEXT", help="Continue where a search ended.")] = "",
@@ -39,11 +41,11 @@ def search(
 ) -> ExitCode:
     """Find servers in the registry of MCP servers, or at an address.
 
-    For each: how it can be had (a package of npm, pypi, oci, nuget, an mcpb bundle; http or sse if it runs
-    elsewhere), and whether its publisher has withdrawn it. Without WORDS: all servers, page by page. The texts are the
-    publishers' own. Exits with 3 when the registry cannot be reached.
+    For each server: how to get it (a package of npm, pypi, oci, nuget, an mcpb bundle; http or sse if it runs
+    elsewhere), and whether its publisher has withdrawn it. Without WORDS, it lists all servers, page by page. The
+    texts are the publishers' own. Exits with 3 when the registry cannot be reached.
 
-    With a URL: the servers whose cards are there, of an endpoint or of a whole host. Nothing connects to them.
+    With a URL: the servers that an endpoint or a host publishes as cards. Nothing connects to them.
     """
     address = next((word for word in words if word.startswith(("https://", "http://"))), None)
     if address is not None:

@@ -30,7 +30,7 @@ toolweave sessions delete user-17 --agent researcher --store redis://localhost:6
 
 
 def list_sessions(store: StoreOption = None, as_json: JsonOption = False) -> ExitCode:
-    """List the conversations that are kept, by agent and session."""
+    """List the stored conversations, by agent and session."""
 
     async def body() -> ExitCode:
         from toolweave.agent import RunStatuses  # imports are late: --help imports this module
@@ -64,9 +64,9 @@ def delete_session(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> ExitCode:
-    """Delete the conversation of a session and its runs, for ever.
+    """Permanently delete the conversation of a session and its runs.
 
-    Exits with 1 when one of its runs has not ended, or the session does not exist.
+    Exits with 1 if one of its runs has not ended, or the session does not exist.
     """
 
     async def body() -> ExitCode:

@@ -34,17 +34,17 @@ def erase(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> ExitCode:
-    """Erase a user's conversations, runs, tasks, sessions, grants, limits and sign-ins, for ever.
+    """Permanently erase a user's conversations, runs, tasks, sessions, grants, limits and sign-ins.
 
     A conversation is theirs if its session is named PRINCIPAL, or begins with 'PRINCIPAL/' or 'PRINCIPAL:'.
 
     Audit logs stay as they are unless you name them: you may have to keep them. API keys are in your config: remove
     them there. A gateway or worker that is running may have tokens in its memory: restart it.
 
-    Tokens in the store and sessions at servers are found by the whole principal alone. If only the subject is known,
+    Tokens in the store and sessions at servers are found only by the whole principal. If only the subject is known,
     the command names the collections that may have more: give PRINCIPAL as '["CLIENT","ISSUER","SUBJECT"]'.
 
-    Exits with 1 when one of their runs has not ended, or other documents in the store still name them.
+    Exits with 1 if one of their runs has not ended, or other documents in the store still name them.
     """
 
     async def body() -> ExitCode:

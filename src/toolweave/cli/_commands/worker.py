@@ -70,7 +70,7 @@ def worker(
     options: WorkerOptions,
     targets: Annotated[tuple[str, ...], Positional("TARGET", help="FILE.py[:OBJECT] or MODULE:OBJECT.")] = (),
 ) -> ExitCode:
-    """Execute the runs and tasks that were submitted.
+    """Execute submitted runs and tasks.
 
     TARGET names agents and servers, or durable agents of other frameworks. Without OBJECT, the worker executes the runs
     of all in the file or module. Without TARGET, it executes those of `toolweave runs spawn`, with an agent made of

@@ -104,7 +104,7 @@ def remove(target: AdminTarget, name: Annotated[str, Positional("NAME", help="Th
 
 
 def list_servers(target: AdminTarget) -> ExitCode:
-    """List the servers of a gateway that runs, with their states."""
+    """List the servers of a running gateway, with their states."""
 
     async def body(admin: GatewayAdmin) -> ExitCode:
         found = (await admin.status()).upstreams
@@ -161,8 +161,8 @@ def reload(
 ) -> ExitCode:
     """Reload the config of a running gateway. A config with a mistake changes nothing, and the exit code is 2.
 
-    A config without more than half of the servers, the section gateway or its rules is refused in the same way, unless
-    you give --yes.
+    A config that loses more than half of the servers, the section gateway or its rules is also refused, unless you
+    give --yes.
     """
 
     async def body(admin: GatewayAdmin) -> ExitCode:
@@ -187,7 +187,7 @@ def reload(
 
 
 def keys(target: AdminTarget) -> ExitCode:
-    """List the API keys of a gateway that runs; of each key the first digits of its SHA-256 are shown."""
+    """List the API keys of a running gateway, with the first digits of their SHA-256."""
 
     async def body(admin: GatewayAdmin) -> ExitCode:
         found = await admin.keys()
@@ -217,7 +217,7 @@ def _expiry(key: KeyStatus) -> str:
 def revoke(
     target: AdminTarget, name: Annotated[str, Positional("NAME", help="The name of the client that has the key.")]
 ) -> ExitCode:
-    """Revoke the API keys of a client at a gateway that runs, and at every replica that shares its store.
+    """Revoke the API keys of a client at a running gateway, and at every replica that shares its store.
 
     The keys stay refused while the config has them. To give the client another key, replace it in the config.
     """
@@ -239,7 +239,7 @@ def revoke(
 
 
 def console(target: AdminTarget) -> ExitCode:
-    """Make a link that signs in to the console of a gateway that runs, once and within an hour.
+    """Make a link that signs in to the console of a running gateway, once and within an hour.
 
     A person who opens it can call every tool and start programs on that machine.
     """

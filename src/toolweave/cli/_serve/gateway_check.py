@@ -39,7 +39,7 @@ def check(
     """Start each server of a config as its gateway will, and show the tools of each caller.
 
     Serves nothing and calls no tool. For each server: whether it starts, its tools, its problems and the next step.
-    For each API key, at the gateway and at each virtual server: how many tools it is listed, and which are refused.
+    For each API key, at the gateway and at each virtual server: how many tools it sees, and which are refused.
 
     An editor or a service has another PATH than your shell: --path and --user check with those. Exit codes: 2
     the config is wrong, 3 a server does not start, 1 a caller gets nothing.

@@ -86,7 +86,7 @@ class GatewayRunOptions:
         ),
     ] = ()
     trusted_proxy: TrustedProxyOption = ()
-    name: Annotated[str | None, Option("--name", metavar="NAME", help="Its name. Default: that in the config.")] = None
+    name: Annotated[str | None, Option("--name", metavar="NAME", help="Its name. Default: the config's.")] = None
     rest: Annotated[
         bool, Option("--rest", help="Also offer each tool at POST /tools/NAME, with /openapi.json.", needs=["--http"])
     ] = False
@@ -111,11 +111,9 @@ class GatewayRunOptions:
         ),
     ] = None
     metrics: Annotated[
-        bool, Option("--metrics", help="Count and measure for Prometheus, at /metrics.", needs=["--http"])
+        bool, Option("--metrics", help="Serve metrics for Prometheus at /metrics.", needs=["--http"])
     ] = False
-    trace: Annotated[bool, Option("--trace", help="Make OpenTelemetry spans, by the provider that is configured.")] = (
-        False
-    )
+    trace: Annotated[bool, Option("--trace", help="Create OpenTelemetry spans with the configured provider.")] = False
     drain: Annotated[
         float,
         Option("--drain", metavar="SECONDS", minimum=0, help="How long requests are still accepted after SIGTERM."),

@@ -68,7 +68,7 @@ class InitOptions:
     editor: Annotated[
         tuple[InstallClient, ...], Option("--editor", help="Let this editor start the gateway; may be repeated.")
     ] = ()
-    force: Annotated[bool, Option("--force", help="Replace a file, or an editor's entry, that is there.")] = False
+    force: Annotated[bool, Option("--force", help="Replace an existing file or editor's entry.")] = False
     as_json: Annotated[bool, Option("--json", help="Print JSON instead of a readable view.")] = False
 
 

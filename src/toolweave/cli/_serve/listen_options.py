@@ -47,7 +47,7 @@ EventStoreOption = Annotated[
     EventStoreChoice | None,
     Option(
         "--event-store",
-        help="Keep the streams of older clients, which resume them after a broken connection.",
+        help="Keep the streams of older clients, so that they can resume after a broken connection.",
         needs=["--http"],
         excludes={"--stateless": "there are no sessions whose streams are kept"},
     ),
@@ -58,12 +58,12 @@ RetryOption = Annotated[
         "--retry-seconds",
         metavar="SECONDS",
         minimum=0.001,
-        help="How long they wait before that; by default 1.",
+        help="How long older clients wait before they resume; by default 1.",
         needs=["--http"],
     ),
 ]
 PrintOption = Annotated[bool, Option("--print", help="Show the entry, write nothing.", needs=["--install"])]
-ForceOption = Annotated[bool, Option("--force", help="Replace an entry that is there.", needs=["--install"])]
+ForceOption = Annotated[bool, Option("--force", help="Replace an existing entry.", needs=["--install"])]
 ServingJsonOption = Annotated[
     bool,
     Option(

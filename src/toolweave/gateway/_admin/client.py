@@ -72,11 +72,11 @@ class GatewayAdmin:
         if token is None and is_loopback(parts.hostname):
             token = kept_token(port)
         if token is None:
-            raise ConfigError(
-                "no admin token is known for this gateway: a gateway on this machine keeps one for its own user while "
-                "it runs; elsewhere it has one if it was started with --admin-token-env, and so has to be this command",
-                field="token",
-            )
+            if is_loopback(parts.hostname):
+                reason = f"your user runs no gateway on port {port} of this machine; check the port"
+            else:
+                reason = "start the gateway with --admin-token-env, and give its token here in the same way"
+            raise ConfigError(f"no admin token is known: {reason}", field="token")
         if parts.scheme == "http" and not is_loopback(parts.hostname):
             raise ConfigError("the admin token is not sent over plain http to another machine; use https", field="url")
         # Without a user and a password, because it is shown in errors.
