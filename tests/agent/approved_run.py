@@ -14,12 +14,11 @@ from typing import Any
 
 import anyio
 
-from tests.agent.killed_run import RUN, CountingStore, finished
+from tests.agent.killed_run import RUN, CountingStore, finished, writing_tool
 from toolweave import Agent
 from toolweave.agent import RunStatuses, WaitingCall
 from toolweave.models import ModelRequest, ScriptedModel, UserMessage, tool_call
 from toolweave.state import SqliteStore
-from toolweave.tools import tool
 
 LINES = ("a", "b", "c")
 
@@ -32,18 +31,8 @@ def answer(request: ModelRequest) -> Any:
 
 
 def agent_of(folder: Path, store: SqliteStore, reached: Callable[[str], None]) -> Agent:
-    """Return the agent, whose tool says what it has reached."""
-    effects = folder / "effects"
-
-    @tool
-    def write(line: str) -> str:
-        """Write a line."""
-        reached(f"before:{line}")
-        with effects.open("a") as file:
-            file.write(f"{line}\n")
-        reached(f"after:{line}")
-        return f"wrote {line}"
-
+    """Return the agent, whose tool reports what it has reached."""
+    write = writing_tool(folder / "effects", reached)
     return Agent(ScriptedModel(answer), name="writer", tools=[write], store=store, confirm="always", on_unknown="ask")
 
 

@@ -20,7 +20,7 @@ from toolweave.agent import RunStatuses, WaitingCall
 from toolweave.errors import ErrorKind
 from toolweave.models import ModelRequest, ScriptedModel, ToolCallPart, ToolMessage, UserMessage, tool_call
 from toolweave.state import Change, SqliteStore
-from toolweave.tools import tool
+from toolweave.tools import FunctionTool, tool
 
 RUN = "the-run"
 LINES = ("a", "b", "c")
@@ -94,9 +94,8 @@ async def finished(
     raise AssertionError("the run does not end")
 
 
-def agent_of(folder: Path, store: SqliteStore, reached: Callable[[str], None]) -> Agent:
-    """Return the agent, whose tools say what they have reached."""
-    effects = folder / "effects"
+def writing_tool(effects: Path, reached: Callable[[str], None]) -> FunctionTool[[str], str]:
+    """Return a tool that writes a line into a file; `reached` is called before and after it has."""
 
     @tool
     def write(line: str) -> str:
@@ -107,12 +106,19 @@ def agent_of(folder: Path, store: SqliteStore, reached: Callable[[str], None]) -
         reached(f"after:{line}")
         return f"wrote {line}"
 
+    return write
+
+
+def agent_of(folder: Path, store: SqliteStore, reached: Callable[[str], None]) -> Agent:
+    """Return the agent, whose tools report what they have reached."""
+    effects = folder / "effects"
+
     @tool(annotations={"readOnlyHint": True})
     def look() -> str:
         """Read all lines."""
         return effects.read_text() if effects.exists() else ""
 
-    return Agent(ScriptedModel(answer), name="writer", tools=[write, look], store=store)
+    return Agent(ScriptedModel(answer), name="writer", tools=[writing_tool(effects, reached), look], store=store)
 
 
 async def main(folder: Path, where: str) -> None:

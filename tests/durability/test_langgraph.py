@@ -16,7 +16,8 @@ from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph.pregel import Pregel  # pyright: ignore[reportMissingTypeStubs]
 from langgraph.types import Command, RetryPolicy, Send, interrupt
 
-from toolweave import Backend, tool
+from tests.durability.stalled_tools import stalled_tools
+from toolweave import Backend
 from toolweave.agent import RunStatuses, run_handlers
 from toolweave.durability import DurableAgent, durable
 from toolweave.errors import RunError
@@ -143,23 +144,7 @@ async def test_the_finished_sibling_of_an_interrupted_tool_is_not_called_again()
 async def test_calls_of_a_process_that_died_follow_the_hints_of_exported_tools() -> None:
     calls = list[str]()
 
-    async def act(name: str) -> str:
-        calls.append(name)
-        if len(calls) <= 2:
-            await anyio.sleep_forever()
-        return f"{name} is done"
-
-    @tool(annotations={"readOnlyHint": True})
-    async def look() -> str:
-        """Look."""
-        return await act("look")
-
-    @tool
-    async def pay() -> str:
-        """Pay."""
-        return await act("pay")
-
-    node = ToolNode(langchain_tools([look, pay]), handle_tool_errors=True)
+    node = ToolNode(langchain_tools(stalled_tools(calls)), handle_tool_errors=True)
     lasting = lasting_of(graph_of(Turns([call("look"), call("pay", "c2")]), node), MemoryStore())
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(lambda: lasting.run(GO, run_id="r"))

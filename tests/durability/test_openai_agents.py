@@ -26,7 +26,8 @@ from openai.types.responses import ResponseFunctionToolCall
 from pydantic import BaseModel
 
 from tests.durability.openai_agents_writer import said
-from toolweave import Backend, tool
+from tests.durability.stalled_tools import stalled_tools
+from toolweave import Backend
 from toolweave.agent import RunStatuses, run_handlers
 from toolweave.durability import DurableAgent, durable
 from toolweave.errors import RunError
@@ -145,23 +146,7 @@ async def test_an_approved_call_is_made_once_in_a_run_that_goes_on_with_the_stat
 async def test_calls_of_a_process_that_died_follow_the_hints_of_exported_tools() -> None:
     calls, model = list[str](), Turns([call("look"), call("pay", "c2")])
 
-    async def act(name: str) -> str:
-        calls.append(name)
-        if len(calls) <= 2:
-            await anyio.sleep_forever()
-        return f"{name} is done"
-
-    @tool(annotations={"readOnlyHint": True})
-    async def look() -> str:
-        """Look."""
-        return await act("look")
-
-    @tool
-    async def pay() -> str:
-        """Pay."""
-        return await act("pay")
-
-    lasting = durable(Agent[None](name="a", model=model, tools=openai_agents_tools([look, pay])), MemoryStore(), options=QUIET)  # fmt: skip # noqa: E501
+    lasting = durable(Agent[None](name="a", model=model, tools=openai_agents_tools(stalled_tools(calls))), MemoryStore(), options=QUIET)  # fmt: skip # noqa: E501
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(lambda: lasting.run([{"role": "user", "content": "go"}], run_id="r"))
         while len(calls) < 2:

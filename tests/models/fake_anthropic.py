@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Any, Literal
 
 from tests.models.anthropic_rules import Refused, check, signature
-from tests.models.http_server import Answer, Received, Server, error_answer, serve
+from tests.models.http_server import Answer, Received, error_answer
+from tests.models.scripted_endpoint import ScriptedEndpoint, serving
 
 __all__ = [
     "KEY",
@@ -27,26 +28,8 @@ KEY = "sk-ant-test-0123456789"
 USAGE = {"input_tokens": 12, "cache_creation_input_tokens": 30, "cache_read_input_tokens": 100, "output_tokens": 1}
 
 
-class FakeAnthropic:
-    """The server: give it the answers of the turns, look at what it was asked.
-
-    Attributes:
-        answers: What comes next; a request beyond them is refused.
-        checked: The bodies that passed the checks.
-    """
-
-    def __init__(self, answers: Sequence[Answer]) -> None:
-        self.answers = list(answers)
-        self.checked: list[dict[str, Any]] = []
-        self.server: Server
-
-    @property
-    def url(self) -> str:
-        return self.server.url
-
-    @property
-    def requests(self) -> list[Received]:
-        return self.server.requests
+class FakeAnthropic(ScriptedEndpoint):
+    """The Messages API of Anthropic."""
 
     async def handle(self, request: Received) -> Answer:
         if request.path != "/v1/messages":
@@ -64,13 +47,9 @@ class FakeAnthropic:
         return self.answers.pop(0) if self.answers else refused(400, "invalid_request_error", "nothing is scripted")
 
 
-@asynccontextmanager
-async def fake_anthropic(*answers: Answer) -> AsyncGenerator[FakeAnthropic]:
-    """Run the fake on a real socket."""
-    fake = FakeAnthropic(answers)
-    async with serve(fake.handle) as server:
-        fake.server = server
-        yield fake
+def fake_anthropic(*answers: Answer) -> AbstractAsyncContextManager[FakeAnthropic]:
+    """Serve the API on a real socket during the block."""
+    return serving(FakeAnthropic(answers))
 
 
 def refused(status: int, kind: str, message: str, **headers: str) -> Answer:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
-from tests.models.http_server import Answer, Received, Server, error_answer, serve, stream_answer
+from tests.models.http_server import Answer, Received, error_answer, stream_answer
 from tests.models.openai_rules import Refused, check_chat, check_responses
+from tests.models.scripted_endpoint import ScriptedEndpoint, serving
 
 __all__ = [
     "KEY",
@@ -25,26 +26,8 @@ __all__ = [
 KEY = "sk-test-0123456789"
 
 
-class FakeOpenAI:
-    """The server: give it the answers of the turns, look at what it was asked.
-
-    Attributes:
-        answers: What comes next; a request beyond them is refused.
-        checked: The bodies that passed the checks.
-    """
-
-    def __init__(self, answers: Sequence[Answer]) -> None:
-        self.answers = list(answers)
-        self.checked: list[dict[str, Any]] = []
-        self.server: Server
-
-    @property
-    def url(self) -> str:
-        return self.server.url
-
-    @property
-    def requests(self) -> list[Received]:
-        return self.server.requests
+class FakeOpenAI(ScriptedEndpoint):
+    """The Chat Completions and Responses APIs of OpenAI."""
 
     async def handle(self, request: Received) -> Answer:
         if request.headers.get("authorization") != f"Bearer {KEY}":
@@ -63,13 +46,9 @@ class FakeOpenAI:
         return self.answers.pop(0) if self.answers else error_answer(400, Refused("nothing is scripted").body)
 
 
-@asynccontextmanager
-async def fake_openai(*answers: Answer) -> AsyncGenerator[FakeOpenAI]:
-    """Run the fake on a real socket."""
-    fake = FakeOpenAI(answers)
-    async with serve(fake.handle) as server:
-        fake.server = server
-        yield fake
+def fake_openai(*answers: Answer) -> AbstractAsyncContextManager[FakeOpenAI]:
+    """Serve the API on a real socket during the block."""
+    return serving(FakeOpenAI(answers))
 
 
 def chat_chunk(delta: Mapping[str, Any], finish: str | None = None, **more: Any) -> dict[str, Any]:
