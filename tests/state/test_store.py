@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from tests.clocks import Clock
 from tests.redis_server import NO_SERVER, RedisServer
 from toolweave.errors import StoreError
-from toolweave.state import Document, MemoryStore, RedisStore, SqliteStore, Store
+from toolweave.state import Document, MemoryStore, Put, RedisStore, SqliteStore, Store
 from toolweave.state._sqlite import default_path
-from toolweave.state.store import ListableStore
+from toolweave.state.store import ListableStore, SearchableStore, iter_containing
 
 StoreMaker = Callable[[Clock], Store]
 
@@ -292,3 +292,43 @@ async def test_collections_are_those_with_documents_whatever_their_names(make: S
     assert await store.collections() == sorted([*names, "brief"])
     clock.now += 6
     assert await store.collections() == sorted(names)
+
+
+@every_store
+async def test_a_search_finds_the_documents_that_contain_a_text_as_it_is_and_no_others(make: StoreMaker) -> None:
+    clock = Clock(1_000.0)
+    async with make(clock) as store:
+        assert isinstance(store, SearchableStore)
+        found_by = {"key ada": 1, "value": ["of ada", {"b": 1}], "escaped": 'the "ada"', "ümlaut": "zoë"}
+        for key, value in found_by.items():
+            await store.put("notes", key, value)
+        await store.put("notes", "brief", "ada", ttl=5)
+        for key, value in {"wild": "a%a a_a a.a", "upper": "ADA", "1000": 1}.items():
+            await store.put("notes", key, value)
+        await store.put("ada", "other", "of another collection")
+        clock.now += 6
+
+        async def keys(*texts: str) -> list[str]:
+            return [one.key async for one in iter_containing(store, "notes", texts)]
+
+        assert await keys("ada") == ["escaped", "key ada", "value"]
+        assert await keys("ada", "\\u00eb") == ["escaped", "key ada", "value", "ümlaut"]
+        assert await keys('\\"ada\\"') == ["escaped"]
+        assert await keys("a_a") == ["wild"]
+        assert await keys("nobody") == await keys("notes") == []
+        assert await keys("1001") == []  # a revision is not of the document
+        value = [one.value async for one in iter_containing(store, "notes", ["of ada"])]
+        assert value == [["of ada", {"b": 1}]]
+
+
+@pytest.mark.slow
+@every_store
+async def test_a_search_of_many_documents_finds_each_once(make: StoreMaker) -> None:
+    numbers = range(5_300)  # more than any store searches at once
+    async with make(Clock()) as store:
+        for first in range(0, len(numbers), 100):
+            texts = {number: "needle" if number % 7 == 0 else "hay" for number in numbers[first : first + 100]}
+            await store.write([Put(collection="c", key=f"{number:05}", value=text) for number, text in texts.items()])
+        found = [one.key async for one in iter_containing(store, "c", ["needle"])]
+
+    assert found == [f"{number:05}" for number in numbers if number % 7 == 0]

@@ -31,7 +31,7 @@ from toolweave.serve.request import issuer_of, principal_name, principal_of
 from toolweave.state import Delete, Document, Store, iter_documents
 from toolweave.state.checks import STORE
 from toolweave.state.deletions import deletions, write_deletions
-from toolweave.state.store import CompactableStore, ListableStore
+from toolweave.state.store import CompactableStore, ListableStore, iter_containing
 
 T = TypeVar("T")
 
@@ -241,7 +241,8 @@ class UserData:
         named = re.compile(rf"(?<!\w)(?:{re.escape(self._principal)}|{re.escape(escaped)})(?!\w)")
         counts: Counter[str] = Counter()
         for collection in await self._collections():
-            async for found in iter_documents(self._store, collection):
+            # The store finds the texts; whether they stand there as words is decided here.
+            async for found in iter_containing(self._store, collection, sorted({self._principal, escaped})):
                 if named.search(found.key) or named.search(json.dumps(found.value)):
                     counts[collection] += 1
         return dict(counts)

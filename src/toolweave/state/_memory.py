@@ -20,11 +20,16 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
 
+from anyio.lowlevel import checkpoint
+
 from toolweave._option_checks import check_kind, check_number
 from toolweave.errors import StoreError
 from toolweave.state._signals import SignalListener, SignalListeners
 from toolweave.state.checks import CLOCK
-from toolweave.state.store import Change, Document, Put, to_json
+from toolweave.state.store import Change, Document, Put, contains, to_json
+
+_SEARCHED = 1_000
+"""Documents that one search looks at."""
 
 
 @dataclass(slots=True)
@@ -193,6 +198,25 @@ class MemoryStore:
                 entries.append((key, kept.entries[key]))
         # The values are decoded without the lock: a stored document is never changed, only replaced.
         return [_document(key, entry) for key, entry in entries]
+
+    async def search(
+        self, collection: str, texts: Sequence[str], *, after: str = ""
+    ) -> tuple[Sequence[Document], str | None]:
+        """Return the next documents that contain one of these texts, and the key after which to continue."""
+        with self._lock:
+            self._expire()
+            kept = self._collections.get(collection)
+            if kept is None:
+                return [], None
+            start = 0
+            if after:
+                start = bisect_right(kept.keys, after)
+            entries = [(key, kept.entries[key]) for key in kept.keys[start : start + _SEARCHED]]
+        await checkpoint()  # a search of many pages lets other tasks run between two of them
+        found = [_document(key, entry) for key, entry in entries if contains(texts, key, entry.text)]
+        if len(entries) < _SEARCHED:
+            return found, None
+        return found, entries[-1][0]
 
     async def collections(self) -> Sequence[str]:
         """Return the names of the collections that have documents, sorted."""

@@ -22,7 +22,7 @@ from toolweave._option_checks import TEXT, check_kind, check_number
 from toolweave.errors import StoreError
 from toolweave.state._redis_address import RedisAddress
 from toolweave.state._redis_connections import RedisConnections
-from toolweave.state._redis_scripts import COMPACT, READ, SCAN, SIGNAL, WRITE, RedisScript
+from toolweave.state._redis_scripts import COMPACT, READ, SCAN, SEARCH, SIGNAL, WRITE, RedisScript
 from toolweave.state._signals import SignalListener
 from toolweave.state.checks import CLOCK
 from toolweave.state.store import Change, Delete, Document, Put, to_json
@@ -198,6 +198,25 @@ class RedisStore:
                 break
             start = b"(" + reached
         return found
+
+    async def search(
+        self, collection: str, texts: Sequence[str], *, after: str = ""
+    ) -> tuple[Sequence[Document], str | None]:
+        """Return the next documents that contain one of these texts, and the key after which to continue.
+
+        Raises:
+            StoreError: The server cannot be reached or refuses.
+        """
+        head, first = _name(collection, after)
+        start = b"[" + first
+        if after:
+            start = b"(" + first
+        args = [start, b"(" + head + b"\xff", self._now(), self._base, str(len(head)), *texts]
+        reached, *rows = await self._call(SEARCH, [self._order], args)
+        found = [_document(head, name, stored) for name, stored in zip(rows[::2], rows[1::2], strict=True)]
+        if not reached:
+            return found, None
+        return found, reached[len(head) :].decode()
 
     async def collections(self) -> Sequence[str]:
         """Return the names of the collections that have documents, sorted.

@@ -198,5 +198,45 @@ return found
 """KEYS order; ARGV first, last, now, limit, the start of the keys of documents. Returns the name to continue after,
 or '', then names and stored values."""
 
+# Bounded as a listing is. Only what contains a text leaves the server.
+SEARCH = _script(
+    _KEPT,
+    """
+local base, head = ARGV[4], tonumber(ARGV[5])
+local names = redis.call('ZRANGEBYLEX', KEYS[1], ARGV[1], ARGV[2], 'LIMIT', 0, 1000)
+local found, bytes = {''}, 0
+for first = 1, #names, 50 do
+  local keys = {}
+  for at = first, math.min(first + 49, #names) do keys[#keys + 1] = base .. names[at] end
+  for at, one in ipairs(redis.call('MGET', unpack(keys))) do
+    if one then
+      local name = names[first + at - 1]
+      bytes = bytes + #one
+      for text = 6, #ARGV do
+        if string.find(name, ARGV[text], head + 1, true) or string.find(one, ARGV[text], 1, true) then
+          -- rare, so it is only now that the front of the value is looked at: its revision and its end are not searched
+          local _, front = string.find(one, '^%d+ %S+ ')
+          local is_in_name = string.find(name, ARGV[text], head + 1, true)
+          if kept(one, ARGV[3]) ~= '0' and (is_in_name or string.find(one, ARGV[text], front + 1, true)) then
+            found[#found + 1] = name
+            found[#found + 1] = one
+            break
+          end
+        end
+      end
+    end
+  end
+  if bytes > 1000000 then
+    found[1] = names[math.min(first + 49, #names)]
+    return found
+  end
+end
+if #names == 1000 then found[1] = names[1000] end
+return found
+""",
+)
+"""KEYS order; ARGV first, last, now, the start of the keys of documents, the length of the collection's prefix, texts.
+Returns the name to continue after, or '', then names and stored values."""
+
 COMPACT = _script(_SWEEP, "return sweep(time(ARGV[1]), ARGV[1], ARGV[2])", writes=True)
 """KEYS order, ends; ARGV now, start of the keys of documents. Removes names of expired documents; returns how many."""

@@ -38,6 +38,15 @@ _SCAN = (
     "SELECT key, value, revision, expires_at FROM documents "  # noqa: S608 - constants
     f"WHERE collection = ? AND key >= ? AND key > ? AND {_ALIVE} ORDER BY key"
 )
+_SEARCHED = 5_000
+"""Documents that one search looks at."""
+_SEARCH_END = "SELECT key FROM documents WHERE collection = ? AND key > ? ORDER BY key LIMIT 1 OFFSET ?"
+# `instr`: `LIKE` would ignore case and read % and _ as wildcards.
+_SEARCH = (
+    "SELECT key, value, revision, expires_at FROM documents "  # noqa: S608 - constants
+    "WHERE collection = ? AND key > ? AND (? IS NULL OR key <= ?) AND (instr(key, ?) OR instr(value, ?)) "
+    f"AND {_ALIVE}"
+)
 _NEXT_COLLECTION = "SELECT min(collection) FROM documents WHERE collection > ?"
 _ANY = f"SELECT 1 FROM documents WHERE collection = ? AND {_ALIVE} LIMIT 1"  # noqa: S608 - constants
 
@@ -204,6 +213,28 @@ class SqliteStore:
                     break
             rows.close()  # an open cursor would hold back the write-ahead log
             return found
+
+        return await self._run(read)
+
+    async def search(
+        self, collection: str, texts: Sequence[str], *, after: str = ""
+    ) -> tuple[Sequence[Document], str | None]:
+        """Return the next documents that contain one of these texts, and the key after which to continue.
+
+        Raises:
+            StoreError: The file cannot be read.
+        """
+
+        def read(connection: sqlite3.Connection) -> tuple[Sequence[Document], str | None]:
+            end = connection.execute(_SEARCH_END, (collection, after, _SEARCHED - 1)).fetchone()
+            reached = None
+            if end is not None:
+                reached = end[0]
+            found: dict[str, Document] = {}
+            for text in texts:
+                values = (collection, after, reached, reached, text, text, self._clock())
+                found |= {row[0]: _document(row) for row in connection.execute(_SEARCH, values).fetchall()}
+            return [found[key] for key in sorted(found)], reached
 
         return await self._run(read)
 

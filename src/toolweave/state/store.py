@@ -19,7 +19,10 @@ __all__ = [
     "ListableStore",
     "MovingStore",
     "Put",
+    "SearchableStore",
     "Store",
+    "contains",
+    "iter_containing",
     "iter_documents",
     "iter_pages",
     "to_json",
@@ -184,6 +187,45 @@ class CompactableStore(Protocol):
             StoreError: The store cannot be written.
         """
         ...
+
+
+@runtime_checkable
+class SearchableStore(Protocol):
+    """A store that searches the texts of its documents where they are."""
+
+    async def search(
+        self, collection: str, texts: Sequence[str], *, after: str = ""
+    ) -> tuple[Sequence[Document], str | None]:
+        """Return the next documents whose key, or value as compact ASCII JSON, contains one of these texts.
+
+        A call looks at a bounded number of documents, so that others need not wait for a large collection.
+
+        Returns:
+            The documents found, and the key after which to continue; None at the end.
+
+        Raises:
+            StoreError: The store cannot be read.
+        """
+        ...
+
+
+async def iter_containing(store: Store, collection: str, texts: Sequence[str]) -> AsyncGenerator[Document, None]:
+    """Yield the documents whose key, or value as compact ASCII JSON, contains one of these texts, by key."""
+    if not isinstance(store, SearchableStore):
+        async for found in iter_documents(store, collection):
+            if contains(texts, found.key, to_json(collection, found.key, found.value)):
+                yield found
+        return
+    after: str | None = ""
+    while after is not None:
+        page, after = await store.search(collection, texts, after=after)
+        for found in page:
+            yield found
+
+
+def contains(texts: Sequence[str], key: str, value: str) -> bool:
+    """Return whether the key of a document, or its value as JSON, contains one of these texts."""
+    return any(text in key or text in value for text in texts)
 
 
 def to_json(collection: str, key: str, value: Any) -> str:
