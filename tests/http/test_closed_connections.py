@@ -195,6 +195,17 @@ async def test_a_kept_connection_that_ended_unnoticed_costs_no_request(end: End)
             http.close()
 
 
+async def test_a_repeatable_request_that_a_new_connection_did_not_carry_is_not_sent_again() -> None:
+    with anyio.fail_after(SECONDS):
+        async with serving(close, responses=0) as server:
+            host, port = server.address
+            http = HttpClient(f"http://{host}:{port}/mcp", connect_seconds=SECONDS)
+            with pytest.raises(TransportError):
+                await http.ask(http.head("POST", "/mcp", {"host": "server"}), BODY, repeatable=True)
+            http.close()
+            assert server.received == [1]
+
+
 async def test_a_request_behind_a_half_closed_connection_is_processed_at_most_once() -> None:
     with anyio.fail_after(SECONDS):
         async with serving(half_close, responses=1) as server:
