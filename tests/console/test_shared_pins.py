@@ -163,4 +163,4 @@ def test_a_decision_that_no_replica_wrote_is_ignored(tmp_path: Path, redis_url: 
         tools = {name for name in ("who", "fail") if offers(late, f"kitchen_{name}")}
 
     assert tools == {allowed}
-    assert "no replica wrote it" in second.log
+    assert "no replica with these keys wrote it" in second.log

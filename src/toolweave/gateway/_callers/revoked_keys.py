@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING
 import anyio
 import msgspec
 
-from toolweave._json_types import JsonObject, as_object, as_text, object_entries, text_or_empty
+from toolweave._json_types import JsonObject, as_text, object_entries, text_or_empty
 from toolweave.errors import RequestError, StoreError
 from toolweave.gateway._replicas.replicas import Replicas
+from toolweave.gateway._replicas.sealed_documents import sealed_object
 from toolweave.serve._changes import nothing_to_end
 from toolweave.serve.request import Json
 from toolweave.state import Put, iter_documents
@@ -161,10 +162,8 @@ class RevokedKeys:
             return False
         found = dict[str, str]()
         for one in stored:
-            opened = as_object(replicas.opened(one.value, _bound(one.key)))
-            if opened is None:
-                _log.warning("a revoked key in the shared store was ignored: no replica with these keys wrote it")
-            else:
+            opened = sealed_object(replicas, one, _KIND, "a revoked key")
+            if opened is not None:
                 found |= _digests_in([opened])
         self._apply(found)
         return True
@@ -196,7 +195,7 @@ class RevokedKeys:
         puts = list[Put]()
         for body in bodies:
             key = hashlib.sha256(body["digest"].encode()).hexdigest()
-            puts.append(Put(collection=_REVOKED, key=key, value=replicas.sealed(body, _bound(key))))
+            puts.append(Put(collection=_REVOKED, key=key, value=replicas.sealed(body, f"{_KIND} {key}")))
         # Stored first: a replica that misses the message reads the store. What fails in between stays pending, and both
         # are repeated, since a revocation that comes twice changes nothing.
         await replicas.store.write(puts)
@@ -222,7 +221,3 @@ def _digests_in(entries: Iterable[JsonObject]) -> dict[str, str]:
         if digest is not None:
             found[digest] = text_or_empty(one.get("name"))
     return found
-
-
-def _bound(key: str) -> str:
-    return f"revoked {key}"

@@ -9,7 +9,7 @@ import time
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -35,8 +35,8 @@ _CALLS = frozenset({methods.TOOLS_CALL, methods.PROMPTS_GET, methods.RESOURCES_R
 _Shape: TypeAlias = "tuple[Iterable[str], Iterable[object]] | str"
 
 
-class RecentCall(NamedTuple):
-    """One call.
+class _CallFacts(msgspec.Struct, frozen=True, array_like=True):
+    """What is known of one call beside its arguments.
 
     Attributes:
         at: When its answer was there, in seconds since the epoch.
@@ -50,7 +50,6 @@ class RecentCall(NamedTuple):
         outcome: `ok`, `tool_error`, `input_required`, `task`, `cancelled`, `error`.
         code: The code of a JSON-RPC error, or None.
         error: The beginning of the error's text; "" for none.
-        arguments: The names and types of the arguments, as JSON; "" for none.
     """
 
     at: float
@@ -64,30 +63,25 @@ class RecentCall(NamedTuple):
     outcome: str
     code: int | None
     error: str
+
+
+class RecentCall(_CallFacts, frozen=True, array_like=True):
+    """One call, as the console shows it.
+
+    Attributes:
+        arguments: The names and types of the arguments, as JSON; "" for none.
+    """
+
     arguments: str
 
 
-_FACTS = RecentCall._fields[:-1]
-
-
-class _KeptCall(msgspec.Struct, frozen=True):
-    """A call, as little as `RecentCall` is made of; the texts of its arguments are made when the console asks for them.
+class _KeptCall(_CallFacts, frozen=True):
+    """A call as it is kept: the text of its arguments is made when the console asks for it.
 
     Attributes:
         shape: The names of flat arguments and their kinds, a type or the length of a text; or the shape itself.
     """
 
-    at: float
-    seconds: float
-    method: str
-    name: str
-    server: str
-    principal: str
-    client: str
-    revision: str
-    outcome: str
-    code: int | None
-    error: str
     shape: _Shape
 
     def as_recent(self) -> RecentCall:
@@ -95,7 +89,7 @@ class _KeptCall(msgspec.Struct, frozen=True):
         shape = self.shape
         if not isinstance(shape, str):
             shape = _text_of({name: word_of(kind) for name, kind in zip(*shape, strict=True)})
-        facts: dict[str, Any] = {name: getattr(self, name) for name in _FACTS}
+        facts: dict[str, Any] = {name: getattr(self, name) for name in _CallFacts.__struct_fields__}
         return RecentCall(arguments=shape, **facts)
 
 

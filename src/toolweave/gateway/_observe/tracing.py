@@ -41,19 +41,31 @@ def _seconds(name: str, text: str) -> Histogram:
     return meter.create_histogram(name, "s", text, explicit_bucket_boundaries_advisory=BUCKETS)
 
 
-class CallerSpans:
-    """Middleware with a span around every request of a caller, and the histogram of their durations.
+class _Spans:
+    """Middleware with spans, and the histogram of their durations.
 
     Args:
+        durations: The histogram.
         tracer: Makes the spans; by default that of the globally configured provider.
     """
 
     reads_results = False
     judges_offers = False
 
-    def __init__(self, tracer: Tracer | None = None) -> None:
+    def __init__(self, durations: Histogram, tracer: Tracer | None) -> None:
+        self._durations = durations
         self._tracer = tracer or trace.get_tracer("toolweave.gateway", VERSION)
-        self._durations = _seconds("mcp.server.operation.duration", "Duration of a request of a caller.")
+
+
+class CallerSpans(_Spans):
+    """Middleware with a span around every request of a caller, and the histogram of their durations.
+
+    Args:
+        tracer: Makes the spans; by default that of the globally configured provider.
+    """
+
+    def __init__(self, tracer: Tracer | None = None) -> None:
+        super().__init__(_seconds("mcp.server.operation.duration", "Duration of a request of a caller."), tracer)
 
     async def __call__(self, request: Request, call_next: CallNext) -> Json:
         """Answer a request within its span."""
@@ -78,7 +90,7 @@ class CallerSpans:
             return await _observed(span, self._durations, attributes, request, call_next)
 
 
-class UpstreamSpans:
+class UpstreamSpans(_Spans):
     """Middleware with a span around the request to an upstream, and the histogram of durations there.
 
     It is the innermost, so that it sees the request that is really sent.
@@ -87,12 +99,8 @@ class UpstreamSpans:
         tracer: Makes the spans; by default that of the globally configured provider.
     """
 
-    reads_results = False
-    judges_offers = False
-
     def __init__(self, tracer: Tracer | None = None) -> None:
-        self._tracer = tracer or trace.get_tracer("toolweave.gateway", VERSION)
-        self._durations = _seconds("mcp.client.operation.duration", "Duration of a request to an upstream.")
+        super().__init__(_seconds("mcp.client.operation.duration", "Duration of a request to an upstream."), tracer)
 
     async def __call__(self, request: Request, call_next: CallNext) -> Json:
         """Answer a request within its span, whose context the upstream finds in `_meta`."""

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import anyio
 import anyio.to_thread
 
-from toolweave._json_types import object_or_empty
 from toolweave.definitions import PinChange, Pins, ServerIdentity, allow, lock_path, tool_hash
 from toolweave.errors import ConfigError, RequestError, ServerError, StoreError
 from toolweave.gateway._replicas.replicas import Replicas
+from toolweave.gateway._replicas.sealed_documents import sealed_object
 from toolweave.state import Document, Put
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("toolweave.gateway")
 
 _ALLOWED = "gateway-allowed"
+_KIND = "allowed"
 _KEPT_SECONDS = 90 * 24 * 3600.0
 """Seconds for which a decision waits for replicas that are down; after that they ask again."""
 _READ_SECONDS = 5.0
@@ -91,7 +92,7 @@ class PinDecisions:
         if replicas is None:
             return None
         key = _key(server, seen)
-        sealed = replicas.sealed({"server": server, "seen": seen}, _bound(key))
+        sealed = replicas.sealed({"server": server, "seen": seen}, f"{_KIND} {key}")
         try:
             if replicas.away is not None:
                 raise replicas.unreachable()
@@ -141,9 +142,8 @@ class PinDecisions:
         return found
 
     async def _apply_one(self, replicas: Replicas, document: Document, server: str, seen: str) -> None:
-        opened = object_or_empty(replicas.opened(document.value, _bound(document.key)))
+        opened = sealed_object(replicas, document, _KIND, f"server {server!r}: a decision")
         if opened != {"server": server, "seen": seen}:
-            _log.warning("server %r: a decision in the shared store was ignored: no replica wrote it", server)
             return
         done = await self.allow(server, seen)
         if done.problem is not None:
@@ -187,7 +187,3 @@ def _write(client: McpConnection, change: PinChange, identity: ServerIdentity) -
 
 def _key(server: str, seen: str) -> str:
     return hashlib.sha256(f"{server}\n{seen}".encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def _bound(key: str) -> str:
-    return f"allowed {key}"
