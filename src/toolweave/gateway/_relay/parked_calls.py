@@ -12,9 +12,19 @@ from typing import Any
 
 import msgspec
 
-from toolweave.errors import ProtocolError, RequestError, ServerError, ToolError, ToolweaveError, as_tool_error
+from toolweave.errors import (
+    ConnectError,
+    ConnectionLostError,
+    ProtocolError,
+    RequestError,
+    ServerError,
+    ToolError,
+    ToolweaveError,
+    as_tool_error,
+)
 from toolweave.gateway._relay.caller_stream import CallerStream
 from toolweave.gateway._relay.parking import LiveCall, ParkedRound, Parking, ParkingFull
+from toolweave.gateway._relay.relayed_errors import caller_error
 from toolweave.gateway._relay.rounds_elsewhere import RoundsElsewhere
 from toolweave.gateway._replicas.replicas import ReplicaGone, Replicas, UnknownToReplica
 from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS
@@ -180,6 +190,8 @@ def _members(error: ToolweaveError) -> Json:
         return {"server": error.server, "message": error.message, "code": error.code, "data": error.data}
     if isinstance(error, RequestError):
         return {"message": error.message, "code": error.code, "data": error.data}
+    if isinstance(error, (ConnectError, ConnectionLostError)):
+        return caller_error(error).to_dict()
     return as_tool_error(error).to_dict()
 
 

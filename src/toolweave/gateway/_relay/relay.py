@@ -224,8 +224,8 @@ class Relay:
     def _connection(self, server: str) -> McpConnection:
         connection = self.shared.get(server)
         if connection is None:
-            error = self._hub.errors.get(server)
-            raise ToolError(f"MCP error: {error or f'server {server!r} is gone'}", kind=ErrorKind.NOT_SENT)
+            reason = "cannot be reached now" if server in self._hub.errors else "is gone"
+            raise ToolError(f"MCP error: server {server!r} {reason}", kind=ErrorKind.NOT_SENT)
         return connection
 
     def give_up(self, request: Request) -> None:

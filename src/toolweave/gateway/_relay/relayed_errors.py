@@ -2,8 +2,20 @@
 
 from __future__ import annotations
 
+import logging
+
 from toolweave._json_types import object_or_empty
-from toolweave.errors import ErrorKind, ProtocolError, RequestError, ServerError, ToolError, as_tool_error
+from toolweave.errors import (
+    AuthRequiredError,
+    ConnectError,
+    ConnectionLostError,
+    ErrorKind,
+    ProtocolError,
+    RequestError,
+    ServerError,
+    ToolError,
+    as_tool_error,
+)
 from toolweave.gateway._relay.page_visits import PageVisits
 from toolweave.gateway._relay.relayed_call import RelayedCall
 from toolweave.protocol import methods
@@ -13,6 +25,8 @@ from toolweave.protocol.eras import error_for, missing_abilities
 from toolweave.serve.request import Json
 from toolweave.tools import ToolResult
 from toolweave.tools.mcp import call_result
+
+_log = logging.getLogger("toolweave.gateway")
 
 
 def failure_result(call: RelayedCall, exc: ServerError | ToolError, visits: PageVisits) -> Json:
@@ -29,6 +43,8 @@ def failure_result(call: RelayedCall, exc: ServerError | ToolError, visits: Page
     modern = call.request.modern
     if isinstance(exc, ProtocolError):
         exc = _own_error(call, exc, visits)
+    if isinstance(exc, (ConnectError, ConnectionLostError)):
+        exc = caller_error(exc)
     error = as_tool_error(exc)
     if call.method == methods.TOOLS_CALL:
         return call_result(ToolResult.failure(error), modern=modern)
@@ -38,6 +54,21 @@ def failure_result(call: RelayedCall, exc: ServerError | ToolError, visits: Page
     else:
         code = INTERNAL_ERROR
     raise RequestError(error.message, code=code, data=error.data) from None
+
+
+def caller_error(exc: ConnectError | ConnectionLostError) -> ToolError:
+    """Return the error of a connection as callers see it: without the address of the upstream and its last output.
+
+    The owner reads these in the log and in the status of the gateway.
+    """
+    _log.info("a request failed: %s", exc)
+    if isinstance(exc, AuthRequiredError):
+        reason = "does not accept the credentials of this gateway"
+    elif exc.kind is ErrorKind.NOT_SENT:
+        reason = "cannot be reached now, so the request was not sent"
+    else:
+        reason = "closed its connection before the response, so the outcome of the request is unknown"
+    return ToolError(f"MCP error: server {exc.server!r} {reason}", kind=exc.kind, retryable=exc.retryable)
 
 
 def _own_error(call: RelayedCall, exc: ProtocolError, visits: PageVisits) -> ServerError | ToolError:
