@@ -20,7 +20,7 @@ LONG_MODULES: dict[str, int] = {  # by decision 146: statements that do one thin
     "toolweave.compose._agent": 613,
     "toolweave.connect._requester": 643,
     "toolweave.connect._supervisor": 603,
-    "toolweave.gateway._admin.manager": 641,
+    "toolweave.gateway._admin.manager": 642,
     "toolweave.gateway._relay.relay": 606,
     "toolweave.http._client": 642,
     "toolweave.protocol.client_requests": 614,

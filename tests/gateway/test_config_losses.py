@@ -83,6 +83,24 @@ async def test_a_config_that_cannot_be_read_changes_nothing(
             assert [record.levelname for record in caplog.records if record.name == "toolweave.gateway"] == ["ERROR"]
 
 
+async def test_a_changed_setting_that_needs_a_restart_is_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    manager = GatewayManager(written(tmp_path, 1, {"slow_call_seconds": 5}), GatewayOptions(watch=False))
+    caplog.set_level(logging.WARNING, "toolweave.gateway")
+    with anyio.fail_after(BOUND):
+        async with manager.running():
+            written(tmp_path, 1, {"slow_call_seconds": 6, "task_seconds": 60})
+            change = await manager.reload()
+            await manager.reload()  # which finds no change
+
+    logged = [record.getMessage() for record in caplog.records if "restart" in record.getMessage()]
+    assert change.error is None
+    assert logged == [
+        "'gateway.slow_call_seconds', 'gateway.task_seconds' changed in the config: restart the gateway to apply it"
+    ]
+
+
 LOSSES: dict[str, tuple[Mapping[str, Any] | str, Mapping[str, Any] | str, str]] = {
     "emptied": ({"mcpServers": servers(1)}, "", "it has 0 of 1 server"),
     "blank": ({"mcpServers": servers(3)}, "\n \n", "it has 0 of 3 servers"),

@@ -39,7 +39,7 @@ from toolweave.gateway._callers.revoked_keys import RevokedKeys
 from toolweave.gateway._config.config import GatewayConfig, GatewaySource, VirtualServer, load_gateway_config
 from toolweave.gateway._config.losses import ConfigLoss, LossGuard, ReloadTrigger, strongest
 from toolweave.gateway._config.options import GatewayOptions, add_http_options, replicas_of, runs_of, tokens_in
-from toolweave.gateway._config.reload import ConfigChange, compare, file_stamps, when_changed
+from toolweave.gateway._config.reload import ConfigChange, compare, file_stamps, warn_of_restart, when_changed
 from toolweave.gateway._console.access import add_console, wants_console
 from toolweave.gateway._gateway import Gateway, create_gateway
 from toolweave.gateway._observe.recent_calls import RecentCalls
@@ -373,6 +373,7 @@ class GatewayManager:
             self.problem = None
             self.needs_confirmation = False
             self._rules = rules
+            warn_of_restart(self.config, config)
             self._losses.applied()
             self._followed.take(config.auth)
             change = compare(self._wanted, {**config.servers.servers, **self._still_added(config)})

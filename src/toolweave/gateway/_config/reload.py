@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias
@@ -11,8 +12,16 @@ import anyio.to_thread
 import msgspec
 
 from toolweave.config import ServerConfig
+from toolweave.gateway._config.config import SECTION, GatewayConfig
+
+_log = logging.getLogger("toolweave.gateway")
 
 _POLL_SECONDS = 1.0
+# What the gateway and its app are made with. Servers, rules, API keys and virtual servers are followed.
+_AT_START = (
+    *("name", "title", "instructions", "url", "rest", "ui", "server_card", "redis", "runs"),
+    *("slow_call_seconds", "task_seconds", "event_store", "retry_seconds"),
+)
 
 ConfigStamp: TypeAlias = "tuple[int, int, int] | None"
 """The time of a file's last change, its size and its inode; None for one that is not there."""
@@ -54,6 +63,13 @@ def compare(before: Mapping[str, ServerConfig], after: Mapping[str, ServerConfig
         removed=tuple(name for name in before if name not in after),
         unchanged=tuple(name for name in kept if after[name] == before[name]),
     )
+
+
+def warn_of_restart(before: GatewayConfig, after: GatewayConfig) -> None:
+    """Log the changed settings that a gateway reads at its start alone."""
+    changed = [f"'{SECTION}.{name}'" for name in _AT_START if getattr(before, name) != getattr(after, name)]
+    if changed:
+        _log.warning("%s changed in the config: restart the gateway to apply it", ", ".join(changed))
 
 
 async def when_changed(
