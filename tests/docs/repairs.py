@@ -27,6 +27,7 @@ from toolweave.providers._wire_tools import MARKED_NAME
 from toolweave.schema import Validator
 from toolweave.schema._repair import SCHEMA_REPAIRS
 from toolweave.schema.fitting import ARGUMENT_REPAIRS, as_fitted
+from toolweave.serve._offers.string_handlers import PROMPT_VALUE
 from toolweave.tools.mcp import tool_result
 
 __all__ = ["REPAIRS", "RESULTS", "argument_examples", "as_received", "repair_rows", "result_examples"]
@@ -41,7 +42,7 @@ REPAIRS: Mapping[str, Sequence[Repair]] = {
         *NOTIFICATION_REPAIRS,
     ),
     "repairs of lists": OFFER_REPAIRS,
-    "repairs of arguments": ARGUMENT_REPAIRS,
+    "repairs of arguments": (*ARGUMENT_REPAIRS, PROMPT_VALUE),
     "repairs of schemas": SCHEMA_REPAIRS,
     "repairs of tools": (*TOOL_REPAIRS, RENAMED_ARGUMENT),
     "repairs of models": (

@@ -341,7 +341,7 @@ async def test_a_value_is_put_in_as_it_is(root: Path) -> None:
     [
         ({}, "needs the argument 'topic'"),
         ({"topic": "x", "other": "y"}, "has no argument 'other'"),
-        ({"topic": 3}, "must be a string"),
+        ({"topic": [3]}, "must be a string"),
     ],
 )
 async def test_arguments_that_are_not_those_of_a_prompt_are_refused(

@@ -95,7 +95,7 @@ async def test_an_unknown_prompt_and_a_missing_argument_are_invalid_params(carri
         {"name": 1},
         {"name": "greet", "arguments": []},
         {"name": "greet", "arguments": None},
-        {"name": "greet", "arguments": {"name": 1}},
+        {"name": "greet", "arguments": {"name": [1]}},
         {"name": "greet", "arguments": {"name": None}},
     ],
     ids=repr,

@@ -139,3 +139,26 @@ async def test_a_prompt_gets_the_object_that_is_meant(version: str, arguments: A
 
     wanted = "you" if isinstance(arguments, str) and "you" in arguments else "all"
     assert result["messages"][0]["content"]["text"] == wanted
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"name": 5}, "5 1"),
+        ({"name": True}, "true 1"),
+        ({"name": 1.5, "n": 2}, "1.5 2"),
+        ({"name": "x", "n": None}, "x 1"),
+    ],
+)
+async def test_a_value_that_is_no_text_is_one_for_a_prompt(version: str, arguments: Any, text: str) -> None:
+    def greet(name: str, n: int = 1) -> str:
+        return f"{name} {n}"
+
+    async with connect_mcp({"server": create_mcp_server("s", prompts=[greet]), "protocol": version}) as client:
+        result = await client.request("prompts/get", {"name": "greet", "arguments": arguments})
+        assert result["messages"][0]["content"]["text"] == text
+        values: list[Any] = [None, [1], {}]
+        for refused in values:
+            with pytest.raises(ProtocolError, match="argument 'name'"):
+                await client.request("prompts/get", {"name": "greet", "arguments": {"name": refused}})

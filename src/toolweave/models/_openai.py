@@ -196,7 +196,9 @@ class OpenAICompatibleModel(HttpModel):
                     for one in self._taken(turn, event):
                         yield one
                     # Of a chat the usage is still to come.
-                    done = event.type == BODY or (turn.complete and isinstance(turn, ResponsesTurn))
+                    done = event.type == BODY
+                    if isinstance(turn, ResponsesTurn):
+                        done = turn.complete
                 if done:
                     await self._api.drain(events)
                     break
@@ -212,8 +214,8 @@ class OpenAICompatibleModel(HttpModel):
         is_error = event.type == "error" and chunk.keys().isdisjoint({"response", "choices"})
         if is_error or chunk.get("error"):
             raise self._api.refusal(chunk)
-        if "type" not in chunk and event.type.startswith("response."):
-            chunk = {**chunk, "type": event.type}
+        if event.type.startswith("response."):
+            chunk = {"type": event.type, **chunk}
         yield from turn.take(chunk)
         if turn.failure is not None:
             raise self._api.refusal(turn.failure)

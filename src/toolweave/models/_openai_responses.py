@@ -157,7 +157,7 @@ class ResponsesTurn:
             self.failure = event
         elif kind in _ENDS:
             self._end(object_or_empty(event.get("response")))
-        elif event.get("object") == "response" or (not kind and not _WHOLE.isdisjoint(event)):
+        elif _is_whole(event, kind):
             # The whole of it, from a server that does not stream.
             self._end(event)
         elif step == "done":
@@ -205,7 +205,12 @@ class ResponsesTurn:
             self.failure = {"error": response.get("error")}
         self._items.merge(array_or_empty(response.get("output")))
         text = text_or_empty(response.get("output_text"))
-        if text and not self._items:
+        if text:
+            self._add_text(text)
+
+    def _add_text(self, text: str) -> None:
+        """Add the text of a response of which no item has come."""
+        if not self._items:
             self._items.merge([{"type": "message", "content": text}])
 
     def _reason(self, parts: list[AssistantPart], refused: bool) -> StopReason:
@@ -289,6 +294,15 @@ class ResponsesTurn:
             extra=extra,
             provider=self._provider if extra else None,
         )
+
+
+def _is_whole(event: JsonObject, kind: str) -> bool:
+    """Return whether an event is a response that was not streamed."""
+    if event.get("object") == "response":
+        return True
+    if kind:
+        return False
+    return not _WHOLE.isdisjoint(event)
 
 
 def _given_id(item: StreamedItem) -> str | None:

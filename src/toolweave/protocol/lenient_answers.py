@@ -81,16 +81,19 @@ def readable_completion(result: JsonObject, note: NoteChange) -> Json:
         listed = [values]
     texts = [text for text in map(_value, listed) if text is not None]
     total = whole_number_in(made.get("total"))
-    more: object = made.get("hasMore")
-    has_more = more is True or str(more).lower() == "true"
-    is_odd = found is None or "completion" not in result or texts != values
-    if made.get("total") is not None and as_integer(made["total"]) is None:
-        is_odd = True
-    if has_more and more is not True:
-        is_odd = True
-    if is_odd and "values" in made:
+    has_more = str(made.get("hasMore")).lower() == "true"
+    right = [found is not None, "completion" in result, texts == values, _is_plain(made)]
+    if "values" in made and not all(right):
         note(_COMPLETION.problem)
     return {"values": texts, "total": total, "hasMore": has_more}
+
+
+def _is_plain(completion: JsonObject) -> bool:
+    """Return whether the total and the flag of a completion are a number and a boolean, or missing."""
+    if isinstance(completion.get("hasMore"), str):
+        return False
+    total: object = completion.get("total")
+    return total is None or as_integer(total) is not None
 
 
 def _value(item: Any) -> str | None:

@@ -380,10 +380,10 @@ def _contents(uri: str, given: object) -> Iterator[Json]:
     if data is not None:
         made["blob"] = data
     elif as_text(made.get("blob")) is None:
-        said = without_members(made, "uri", "blob", *_DESCRIBING)
-        if "text" in made or not said:
-            said = made.get("text")
-        made["text"] = _words(said)
+        value = without_members(made, "uri", "blob", *_DESCRIBING)
+        if "text" in made or not value:
+            value = made.get("text")
+        made["text"] = _words(value)
     yield made
 
 

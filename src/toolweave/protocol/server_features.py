@@ -275,8 +275,9 @@ def read_prompt_result(result: JsonObject, *, note: NoteChange = _ignore) -> Pro
     if messages is None:
         raise ValueError("has no list 'messages'")
     made = tuple(map(_prompt_message, _with(messages, "role")))
-    if any(has_odd_data(message.content) for message in made):
-        note(ODD_DATA.problem)
+    for message in made:
+        if has_odd_data(message.content):
+            note(ODD_DATA.problem)
     return PromptResult(
         description=text_or_empty(read.get("description")),
         messages=made,

@@ -23,7 +23,7 @@ from toolweave.protocol.server_features import Prompt, PromptArgument, definitio
 from toolweave.serve._offers.conversion import prompt_messages
 from toolweave.serve._offers.folder import FileStamp, Folder, in_thread
 from toolweave.serve._offers.prompts import PromptsChanged
-from toolweave.serve._offers.string_handlers import check_given
+from toolweave.serve._offers.string_handlers import texts_given
 from toolweave.serve.request import Json
 from toolweave.tools import CallContext, Unsubscribe
 
@@ -216,8 +216,8 @@ class PromptFolder:
         file = (await in_thread(self.found)).get(name)
         if file is None or ctx.meta.get(VERSION) is not None:
             return None
-        check_given(arguments, file.prompt.arguments, what=f"prompt {name!r}")
-        return prompt_result_json(prompt_messages(file.filled(arguments)), file.prompt.description or None)
+        texts = texts_given(arguments, file.prompt.arguments, what=f"prompt {name!r}")
+        return prompt_result_json(prompt_messages(file.filled(texts)), file.prompt.description or None)
 
     def definition(self, name: str, version: str | None = None) -> Json | None:
         """Return the definition of a prompt as it was read last, or None."""

@@ -6,12 +6,14 @@ Reads the signature, converts the strings to the annotated types, and runs the f
 from __future__ import annotations
 
 import inspect
+import json
 import logging
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any
 
 from toolweave._json_types import Json
+from toolweave._repairs import Repair
 from toolweave.errors import RequestError, SchemaError, ToolError
 from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS
 from toolweave.protocol.server_features import PromptArgument
@@ -32,6 +34,12 @@ from toolweave.tools._function_runner import Runner
 _log = logging.getLogger("toolweave.serve")
 
 _TEXT = (str, Any, EMPTY, str | None)
+PROMPT_VALUE = Repair(
+    given="a number, a boolean or null as an argument of a prompt of yours",
+    read_as="its JSON as text; no argument for null",
+    limit="an object or a list is an error",
+    switch="nothing: arguments of prompts are texts",
+)
 
 
 class StringHandler:
@@ -76,13 +84,13 @@ class StringHandler:
         """Return the keyword arguments of a call.
 
         Raises:
-            RequestError: -32602; an argument is missing, unknown, not a string, or not a value of its type.
+            RequestError: -32602; an argument is missing, unknown, not a text, or not a value of its type.
         """
-        check_given(given, self.arguments, what=what)
+        texts = texts_given(given, self.arguments, what=what)
         bound: Json = {}
         for name, one in self._defaults.items():
             bound[name] = one.get_default(call_default_factory=True)
-        for name, value in given.items():
+        for name, value in texts.items():
             convert = self._convert.get(name, str)
             try:
                 bound[name] = convert(value)
@@ -96,21 +104,27 @@ class StringHandler:
         return await self._runner.run(self._function, named, abandon=True)
 
 
-def check_given(given: Mapping[str, Any], arguments: Sequence[PromptArgument], *, what: str) -> None:
-    """Check that texts are given, for known arguments, and for those that are required.
+def texts_given(given: Mapping[str, Any], arguments: Sequence[PromptArgument], *, what: str) -> dict[str, str]:
+    """Return the texts that are given, for known arguments, and for those that are required.
 
     Raises:
-        RequestError: -32602; an argument is missing, unknown or not a string.
+        RequestError: -32602; an argument is missing, unknown, or an object or a list.
     """
     known = {argument.name for argument in arguments}
+    texts: dict[str, str] = {}
     for name, value in given.items():
         if name not in known:
             raise RequestError(f"{what} has no argument {name!r}", code=INVALID_PARAMS)
-        if not isinstance(value, str):
+        if isinstance(value, str):
+            texts[name] = value
+        elif isinstance(value, (int, float)):
+            texts[name] = json.dumps(value)
+        elif value is not None:
             raise RequestError(f"{what}: argument {name!r} must be a string", code=INVALID_PARAMS)
     for argument in arguments:
-        if argument.required and argument.name not in given:
+        if argument.required and argument.name not in texts:
             raise RequestError(f"{what} needs the argument {argument.name!r}", code=INVALID_PARAMS)
+    return texts
 
 
 def failure(what: str, exc: Exception, request: Request, *, expose: str | None) -> RequestError:
