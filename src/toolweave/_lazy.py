@@ -20,14 +20,17 @@ def lazy_exports(
         package: Its `__name__`.
         modules: The names that each of its modules defines; a module of another package begins with a dot.
         moved: Names that the package offered once, by the package of ours that has them now. They are found, but
-            neither listed nor known to type checkers. The package itself never uses them, so this is no dependency.
+            neither listed nor known to type checkers. The package itself never uses them, so it does not depend on that
+            package.
     """
     homes = {name: module for module, names in modules.items() for name in names}
-    forwarded = {name: f".{room}" for room, names in moved.items() for name in names}
+    former: dict[str, str] = {}
+    for room, names_there in moved.items():
+        former.update(dict.fromkeys(names_there, f".{room}"))
     members = vars(sys.modules[package])
 
     def getattribute(name: str) -> Any:
-        home = homes.get(name) or forwarded.get(name)
+        home = homes.get(name, former.get(name))
         if home is None:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         value = getattr(import_module(f".{home}", package), name)

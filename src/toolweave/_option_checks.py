@@ -58,7 +58,9 @@ def list_of(kind: type[object] | tuple[type[object], ...], shown: str) -> Option
 
 def _members(value: object) -> Collection[object] | None:
     """Return the members of a list, a tuple or a set; None for all others, and for a text."""
-    if not isinstance(value, Collection) or isinstance(value, (str, bytes, Mapping)):
+    if isinstance(value, (str, bytes, Mapping)):
+        return None
+    if not isinstance(value, Collection):
         return None
     return cast("Collection[object]", value)
 
@@ -132,12 +134,12 @@ def check_number(
     """
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise type_error(name, value, noun)
-    fits = value >= least
+    fits = least <= value < math.inf
     bound = "at least"
     if exclusive:
-        fits = value > least
+        fits = least < value < math.inf
         bound = "more than"
-    if not fits or value == math.inf:
+    if not fits:
         raise ConfigError(f"{name} is {noun}, finite and {bound} {least:g}, not {value!r}", field=name)
 
 
@@ -161,7 +163,7 @@ def check_predicate(name: str, value: object) -> None:
         return
     if not callable(value):
         raise type_error(name, value, "a function")
-    if inspect.iscoroutinefunction(value) or inspect.iscoroutinefunction(getattr(value, "__call__", None)):  # noqa: B004
+    if any(map(inspect.iscoroutinefunction, (value, getattr(value, "__call__", None)))):  # noqa: B004
         raise _async_error(name)
 
 

@@ -280,7 +280,7 @@ def _words(block: JsonObject, *names: str) -> str:
             return value
         if value is not None:
             return _json(value)
-    # A `type` that is no text is data, so the block is shown whole rather than as an empty text.
+    # A `type` that is an object or a list is data, so the block is shown whole rather than as an empty text.
     has_data = isinstance(block.get("type"), (dict, list))
     if block.keys() <= {"type", *names} and not has_data:
         return ""

@@ -211,12 +211,16 @@ class MemoryStore:
             start = 0
             if after:
                 start = bisect_right(kept.keys, after)
-            entries = [(key, kept.entries[key]) for key in kept.keys[start : start + _SEARCHED]]
+            keys = kept.keys[start : start + _SEARCHED]
+            entries = list(map(kept.entries.__getitem__, keys))
         await checkpoint()  # a search of many pages lets other tasks run between two of them
-        found = [_document(key, entry) for key, entry in entries if contains(texts, key, entry.text)]
-        if len(entries) < _SEARCHED:
+        found: list[Document] = []
+        for key, entry in zip(keys, entries, strict=True):
+            if contains(texts, key, entry.text):
+                found.append(_document(key, entry))
+        if len(keys) < _SEARCHED:
             return found, None
-        return found, entries[-1][0]
+        return found, keys[-1]
 
     async def collections(self) -> Sequence[str]:
         """Return the names of the collections that have documents, sorted."""

@@ -233,8 +233,9 @@ class SqliteStore:
             found: dict[str, Document] = {}
             for text in texts:
                 values = (collection, after, reached, reached, text, text, self._clock())
-                found |= {row[0]: _document(row) for row in connection.execute(_SEARCH, values).fetchall()}
-            return [found[key] for key in sorted(found)], reached
+                for row in connection.execute(_SEARCH, values):
+                    found[row[0]] = _document(row)
+            return list(map(found.__getitem__, sorted(found))), reached
 
         return await self._run(read)
 

@@ -309,7 +309,9 @@ def _announce_console(manager: GatewayManager, base: str, *, as_json: bool) -> N
 
 def _offer_console(manager: GatewayManager) -> None:
     """Print how to get the console, if only its package is missing."""
-    if manager.config.ui is not False and find_spec("jinja2") is None:
+    if manager.config.ui is False:
+        return
+    if find_spec("jinja2") is None:
         note("no console: pip install 'toolweave[console]' adds it")
 
 

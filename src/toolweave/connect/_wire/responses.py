@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -114,11 +115,11 @@ def _peer_error(raw: msgspec.Raw, server: str, note: Callable[[str], None]) -> P
     error = as_object(value)
     if error is None:
         return invalid(server, f"its 'error' is not an object: {str(value)[:100]}")
-    try:
-        code, message = readable_error(error, lambda change: note(f"its answer {change}"))
-    except ProtocolError:  # its owner wants no repairs
-        code = as_integer(error.get("code"))
-        message = as_text(error.get("message"))
+    code = as_integer(error.get("code"))
+    message = as_text(error.get("message"))
+    if None in (code, message):
+        with suppress(ProtocolError):  # its owner wants no repairs
+            code, message = readable_error(error, lambda change: note(f"its answer {change}"))
     return ProtocolError(
         message or "an error without a message",
         server=server,

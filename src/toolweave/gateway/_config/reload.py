@@ -56,7 +56,7 @@ def compare(before: Mapping[str, ServerConfig], after: Mapping[str, ServerConfig
 
     Two settings are the same when their canonical forms are, in any dialect, order of keys or file.
     """
-    kept = [name for name in after if name in before]
+    kept = list(filter(before.__contains__, after))
     return ConfigChange(
         added=tuple(name for name in after if name not in before),
         changed=tuple(name for name in kept if after[name] != before[name]),

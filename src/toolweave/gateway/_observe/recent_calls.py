@@ -36,7 +36,7 @@ _Shape: TypeAlias = "tuple[Iterable[str], Iterable[object]] | str"
 
 
 class _CallFacts(msgspec.Struct, frozen=True, array_like=True):
-    """What is known of one call beside its arguments.
+    """One call without its arguments.
 
     Attributes:
         at: When its answer was there, in seconds since the epoch.
@@ -123,8 +123,10 @@ class RecentCalls:
         info = end.client.info
         principal = end.client.principal
         exception = end.exception
-        if end.method not in _CALLS and (exception is None or end.outcome == "cancelled"):
-            return  # a stream that its client leaves has not failed
+        if end.method not in _CALLS:
+            has_failed = exception is not None and end.outcome != "cancelled"  # a client may leave its stream
+            if not has_failed:
+                return
         known = self._software.get(id(info))
         if known is None or known[0] is not info:
             known = self._meet(info)
@@ -170,7 +172,7 @@ def _shape_of(arguments: Any) -> _Shape:
     """Return the names and kinds of flat arguments, or the text of the shape of others."""
     if arguments.__class__ is dict:
         kinds: list[object] = [len(one) if type(one) is str else type(one) for one in arguments.values()]
-        if _NESTED.isdisjoint(kinds) and len(kinds) <= _MAX_FLAT and sum(map(len, arguments)) <= _LONGEST:
+        if len(kinds) <= _MAX_FLAT and _NESTED.isdisjoint(kinds) and sum(map(len, arguments)) <= _LONGEST:
             return tuple(arguments), kinds
     return _text_of(shape_of(arguments, _DEEPEST))
 

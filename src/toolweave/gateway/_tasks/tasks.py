@@ -24,6 +24,7 @@ from toolweave.gateway._relay.routes import Route
 from toolweave.gateway._tasks.kept_tasks import NO_REPLY_CHANNEL, EndedCalls, ProcessTasks
 from toolweave.gateway._tasks.names import is_upstreams
 from toolweave.gateway._tasks.places import kept_until
+from toolweave.gateway._tasks.slow_tasks import SlowTasks
 from toolweave.hub import Hub
 from toolweave.hub._hub import caller_servers
 from toolweave.protocol import methods
@@ -92,7 +93,9 @@ class UpstreamTasks:
         self._hub = hub
         self._relay = relay
         self._names = parts.secrets.tasks
-        self._own = None if parts.slow is None else parts.slow.tasks
+        self._own: SlowTasks | None = None
+        if parts.slow is not None:
+            self._own = parts.slow.tasks
         seconds = parts.task_seconds
         self._ended = EndedCalls(parts.replicas, seconds=seconds)
         self.until = -math.inf

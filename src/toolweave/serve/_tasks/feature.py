@@ -184,7 +184,9 @@ class TasksFeature:
         if "result" in shown:
             meta = {**object_or_empty(shown["result"].get("_meta")), **related(shown[TASK_ID])}
             return {**shown["result"], "_meta": meta}
-        error: Json = shown.get("error") or {"code": INVALID_PARAMS, "message": f"the task is {shown['status']}"}
+        error: Json = shown.get("error", {})
+        if not error:
+            error = {"code": INVALID_PARAMS, "message": f"the task is {shown['status']}"}
         raise RequestError(error["message"], code=error["code"], data=error.get("data"))
 
     async def _await_end(self, request: Request, found: TaskHandle) -> None:
