@@ -20,7 +20,7 @@ from toolweave.protocol.lenient_answers import ANSWER_REPAIRS
 from toolweave.protocol.lenient_handshake import HANDSHAKE_REPAIRS
 from toolweave.protocol.lenient_notifications import NOTIFICATION_REPAIRS
 from toolweave.protocol.lenient_offers import OFFER_REPAIRS
-from toolweave.protocol.lenient_questions import QUESTION_REPAIRS
+from toolweave.protocol.lenient_questions import CLIENT_ANSWER_REPAIRS, QUESTION_REPAIRS
 from toolweave.protocol.lenient_results import RESULT_REPAIRS, BareResult
 from toolweave.providers._lowering import RENAMED_ARGUMENT
 from toolweave.providers._wire_tools import MARKED_NAME
@@ -40,6 +40,7 @@ REPAIRS: Mapping[str, Sequence[Repair]] = {
         *ANSWER_REPAIRS,
         *QUESTION_REPAIRS,
         *NOTIFICATION_REPAIRS,
+        *CLIENT_ANSWER_REPAIRS,
     ),
     "repairs of lists": OFFER_REPAIRS,
     "repairs of arguments": (*ARGUMENT_REPAIRS, PROMPT_VALUE),

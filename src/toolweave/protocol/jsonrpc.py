@@ -130,7 +130,7 @@ def decode_strict(text: bytes, *, levels: int = MAX_DEPTH) -> StrictMessage | li
 
     Raises:
         MalformedMessage: The text is not JSON (-32700), is not a message (-32600), or is nested more deeply than
-            `levels`.
+            `levels`. An answer may be nearly JSON.
     """
     text = text.removeprefix(BOM_UTF8)
     try:
@@ -138,7 +138,9 @@ def decode_strict(text: bytes, *, levels: int = MAX_DEPTH) -> StrictMessage | li
     except (ValueError, RecursionError):
         if text.lstrip()[:1] == b"[":
             return _strict_batch(text, levels)
-        raise _defect(text) from None
+        message = _mended_answer(text)
+        if message is None:
+            raise _defect(text) from None
     if is_deeper(text, levels):
         key = None if message.id is msgspec.UNSET else message.id
         is_request = key is not None and not message.is_answer
@@ -164,7 +166,25 @@ def _strict_member(text: msgspec.Raw) -> StrictMessage | MalformedMessage:
     try:
         return _decode_strict(text)
     except (ValueError, RecursionError):
-        return _defect(bytes(text))
+        return _mended_answer(bytes(text)) or _defect(bytes(text))
+
+
+def _mended_answer(text: bytes) -> StrictMessage | None:
+    """Return the answer in a text that is nearly JSON, or None.
+
+    A request that is nearly JSON is refused, and its sender can send it as JSON. The sender of an answer has no request
+    left to answer: refused, it would leave the one who asked waiting.
+    """
+    readable = mended(text)
+    if readable is None:
+        return None
+    try:
+        message = _decode_strict(readable)
+    except (ValueError, RecursionError):
+        return None
+    if message.is_answer:
+        return message
+    return None
 
 
 def _too_deep(levels: int, key: RequestId | None = None, *, answerable: bool = True) -> MalformedMessage:

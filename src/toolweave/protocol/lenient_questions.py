@@ -1,8 +1,8 @@
-"""The second reading of a server's questions to its client that the specification does not allow.
+"""The second reading of a server's questions to its client, and of answers, that the specification does not allow.
 
 Servers write the messages of `sampling/createMessage` as their model's API has them, numbers as texts, and the form of
 `elicitation/create` under another name or as JSON in a text. The plain meaning is read, and each change is
-reported. Nothing is read into the address of a page, or into an answer. Pure.
+reported. Nothing is read into the address of a page, or into what a user decided. Pure.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from toolweave._json_types import (
     as_integer,
     as_number,
     as_object,
+    as_text,
     text_or_empty,
     without_members,
 )
@@ -26,7 +27,13 @@ from toolweave.protocol.lenient_numbers import number_in, whole_number_in
 from toolweave.protocol.lenient_offers import NoteChange, decoded, object_schema, readable_block
 from toolweave.protocol.spellings import FORM_NAMES, SAMPLING_NAMES, spelled
 
-__all__ = ["QUESTION_REPAIRS", "readable_elicitation", "readable_sampling"]
+__all__ = [
+    "CLIENT_ANSWER_REPAIRS",
+    "QUESTION_REPAIRS",
+    "readable_elicitation",
+    "readable_sampling",
+    "readable_sampling_result",
+]
 
 _SWITCH = '`"repair_messages": false`'
 _CONVERSATION = Repair(
@@ -58,6 +65,22 @@ _MODE = Repair(
     problem="has the mode {!r}",
 )
 QUESTION_REPAIRS = (_CONVERSATION, _NUMBER, _FORM, _MODE)
+_HANDLER_GETS_IT = "nothing: a handler of yours waits for the answer"
+CLIENT_ANSWER_REPAIRS = (
+    Repair(
+        given="an answer of a client to your server's question that is nearly JSON, as above",
+        read_as="null; U+FFFD; the character",
+        limit="an id is never repaired; a request that is nearly JSON is refused",
+        switch=_HANDLER_GETS_IT,
+    ),
+    Repair(
+        given="a client's answer to a sampling request with a text or a block without a type, or without its model",
+        read_as="text blocks; the model `unknown`",
+        limit="without any content it is an error",
+        switch=_HANDLER_GETS_IT,
+    ),
+)
+"""Every repair of what clients answer."""
 """Every repair of a question."""
 _FORM_MODE = "form"
 _CONVERSATIONS = (str, dict, list)
@@ -136,3 +159,20 @@ def _form(value: object) -> JsonObject | None:
     if schema is None or "type" in schema:
         return schema
     return {"type": "object", **schema}
+
+
+def readable_sampling_result(answer: object) -> object:
+    """Return a client's answer to a sampling request with its blocks and its model, as far as they are plain."""
+    result = as_object(answer)
+    if result is None:
+        return answer
+    content: object = result.get("content")
+    if content is None:
+        return answer
+    blocks = as_array(content)
+    if blocks is None:
+        blocks = [content]
+    made = {**result, "content": list(map(readable_block, blocks))}
+    if as_text(result.get("model")) is None:
+        made["model"] = "unknown"
+    return made

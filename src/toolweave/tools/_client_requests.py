@@ -235,7 +235,7 @@ class Sampling:
         Raises:
             ToolError: It is not a valid answer to this question.
         """
-        return _read(read_sampling_result, answer)
+        return _read(_read_sampled, answer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,6 +317,12 @@ def _tool(item: ToolSpec | JsonObject) -> Json:
         return dict(item)
     made: Json = {"name": item.name, "inputSchema": dict(item.input_schema)}
     return made | ({"description": item.description} if item.description else {})
+
+
+def _read_sampled(answer: object) -> SamplingResult:
+    from toolweave.protocol.lenient_questions import readable_sampling_result  # only an answer needs it
+
+    return read_sampling_result(readable_sampling_result(answer))
 
 
 def _read(read: Callable[[object], AnswerT], answer: object) -> AnswerT:
