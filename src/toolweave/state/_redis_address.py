@@ -96,20 +96,19 @@ class RedisAddress:
         """
         try:
             from redis.asyncio.connection import parse_url  # only where it is used: the package is an extra
-        except ImportError:
-            text = f"{self.public_url} needs the package redis: pip install 'toolweave[distributed]'"
-            raise StoreError(text) from None
-        try:
+
             options = dict(parse_url(self._url))
+        except ImportError:
+            problem = f"{self.public_url} needs the package redis: pip install 'toolweave[distributed]'"
         except ValueError:
-            problem = StoreError(f"{self.public_url}: an option of its address has a wrong value")
+            problem = f"{self.public_url}: an option of its address has a wrong value"
         else:
             if self.service is not None:
                 options.pop("host", None)
             return options
         # Raised outside `except`, so that the original error, whose text may hold a secret of the URL, is not its
         # context.
-        raise problem
+        raise StoreError(problem)
 
     def __repr__(self) -> str:
         return f"<RedisAddress {self.public_url}>"
