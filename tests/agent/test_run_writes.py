@@ -38,6 +38,28 @@ class InterleavedStore(FaultyStore):
         return await super().write(changes, signal=signal)
 
 
+class ForgetfulStore(FaultyStore):
+    """A view of a store that makes each write of the journal alone, and fails to answer every other one.
+
+    Attributes:
+        unanswered: How often it did not answer.
+    """
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self.unanswered = 0
+        self._answers = True
+
+    async def write(self, changes: Sequence[Change], *, signal: str | None = None) -> Sequence[int] | None:
+        revisions = await super().write(changes, signal=signal)
+        if revisions is not None and all(change.collection == "run-journal" for change in changes):
+            self._answers = not self._answers
+            if not self._answers:
+                self.unanswered += 1
+                raise StoreError("the store is away")
+        return revisions
+
+
 @dataclass
 class Shop:
     """A model that charges two orders at once and then a third, and the tool that charges them."""
@@ -139,6 +161,18 @@ async def test_a_run_is_whole_after_a_fault_at_any_of_its_writes(start: Start, m
         assert set(shop.charged.values()) == {1}, where
         if start is sent_in_a_session:
             assert await texts_of_session(store) == ["go", "", "", text], where
+
+
+async def test_entries_that_were_written_without_an_answer_are_not_those_of_another_process() -> None:
+    shop, store = Shop(), MemoryStore()
+    await prepare(resumed, store)
+    forgetful = ForgetfulStore(store)
+
+    result = await resumed(shop, forgetful)
+
+    assert result.status == "completed"
+    assert shop.charged == dict.fromkeys(ORDERS, 1)
+    assert forgetful.unanswered > 1
 
 
 async def texts_of_session(store: Store) -> list[str]:

@@ -309,6 +309,27 @@ async def test_an_answer_that_nobody_asked_for_is_never_taken_for_the_next_one(k
             http.close()
 
 
+async def test_empty_lines_behind_a_response_cost_no_connection() -> None:
+    """RFC 9112, 9.2: they are no response, and may be discarded."""
+    was_read = asyncio.Event()
+
+    async def handle(exchange: Exchange) -> None:
+        await hello(exchange)
+        await was_read.wait()
+        exchange.writer.write(b"\r\n\r\n")
+
+    with anyio.fail_after(10):
+        async with listening(handle) as (url, connections):
+            http = client(url)
+            assert await fetch(http) == b"hello"
+            before = http.received_mark()
+            was_read.set()
+            await eventually(lambda: http.received_mark() != before)
+            assert await fetch(http) == b"hello"
+            assert len(connections) == 1
+            http.close()
+
+
 async def test_an_answer_that_came_before_the_request_was_written_leaves_no_connection_behind() -> None:
     """The rest of the first request would be read as the second one."""
     seen: list[bytes] = []
@@ -331,6 +352,33 @@ async def test_an_answer_that_came_before_the_request_was_written_leaves_no_conn
         let_go.set()
         await eventually(lambda: len(seen) == 2)
         server.close()
+
+
+async def test_the_connection_of_a_stream_that_ended_is_kept_only_where_the_pool_has_room_for_it() -> None:
+    begin, end = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n", b"2\r\nok\r\n0\r\n\r\n"
+    over = asyncio.Event()
+
+    async def handle(exchange: Exchange) -> None:
+        if exchange.method != "GET":
+            await hello(exchange)
+            return
+        exchange.writer.write(begin)
+        await over.wait()
+        exchange.writer.write(end)
+        exchange.finished = True
+
+    with anyio.fail_after(20):
+        async with listening(handle) as (url, _):
+            for size, kept in ((1, 1), (2, 2)):
+                over.clear()
+                http = client(url, max_connections=size)
+                with await http.send("GET", "/", {}, lasting=True) as stream:
+                    assert await fetch(http) == b"hello"
+                    assert http.open_sockets == 2
+                    over.set()
+                    assert await stream.read(MEGABYTE) == b"ok"
+                assert http.open_sockets == kept
+                http.close()
 
 
 async def test_a_request_whose_answer_had_begun_is_not_sent_again() -> None:

@@ -382,6 +382,60 @@ async def test_a_client_whose_body_was_late_gets_the_error_though_sending_takes_
     assert b" 408 " in said
 
 
+class Unsent:
+    """A call whose body never comes, as an ASGI server hands it over.
+
+    Attributes:
+        awaited: Set when the app waits for the body.
+        status: The status of the response.
+        cancelling: How many cancellations the task of the ASGI server is left with.
+    """
+
+    def __init__(self) -> None:
+        self.awaited = anyio.Event()
+        self.status = 0
+        self.cancelling: int | None = None
+
+    async def run(self, app: Any) -> None:
+        headers = {**modern_headers("add"), "Host": "localhost", "Content-Length": "100"}
+        raw = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
+        await app({"type": "http", "method": "POST", "path": "/mcp", "headers": raw}, self._receive, self._send)
+        task = asyncio.current_task()
+        assert task is not None
+        self.cancelling = task.cancelling()
+
+    async def _receive(self) -> Any:
+        self.awaited.set()
+        await anyio.sleep_forever()
+
+    async def _send(self, event: Any) -> None:
+        self.status = event.get("status", self.status)
+
+
+async def test_a_late_body_leaves_the_task_of_the_asgi_server_as_it_was() -> None:
+    """Else `asyncio.TaskGroup` around the app would take an error in it for a cancellation from outside."""
+    app = doing_server().asgi_app(limits=HttpLimits(body_seconds=0.1))
+    late = Unsent()
+    with anyio.fail_after(30):
+        async with app.lifespan():
+            await late.run(app)
+
+    assert late.status == 408
+    assert late.cancelling == 0
+
+
+async def test_a_request_whose_body_has_not_come_when_the_server_ends_is_not_called_late() -> None:
+    app = doing_server().asgi_app()
+    unsent = Unsent()
+    with anyio.fail_after(30):
+        async with app.lifespan(), anyio.create_task_group() as tasks:
+            tasks.start_soon(unsent.run, app)
+            await unsent.awaited.wait()
+            app.abort()
+
+    assert unsent.status == 503
+
+
 @pytest.mark.parametrize(("host", "warned"), [("127.0.0.1", False), ("0.0.0.0", True)])
 async def test_an_open_endpoint_that_others_can_reach_is_warned_of(
     host: str, warned: bool, caplog: pytest.LogCaptureFixture

@@ -250,9 +250,6 @@ class Socket(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         """Take the received bytes, before anything else is received."""
         self.arrivals += 1
-        if self.complete:  # no more was requested
-            self.abort()
-            return
         self._got_bytes = True
         self.held += nbytes
         try:
