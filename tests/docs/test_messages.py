@@ -168,4 +168,4 @@ def test_a_text_of_several_rooms_names_all_classes_in_each_of_its_rows() -> None
     rows = [line for line in "".join(message_tables()).splitlines() if line.startswith("| `a number of seconds` |")]
 
     assert len(rows) > 1
-    assert set(rows) == {"| `a number of seconds` | `TypeError`, `ValueError` |"}
+    assert set(rows) == {"| `a number of seconds` | `ConfigError`, `TypeError` |"}
