@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from tests.connect.scripted import listening
-from tests.gateway.caller_world import USERS, CallerWorld, key_of, upstream_at, world
+from tests.gateway.caller_world import USERS, CallerWorld, key_of, principal_of, upstream_at, world
 from tests.gateway.plain_callers import plain
 from tests.gateway.relayed import MODERN, Json
 from tests.gateway.test_private_tasks import HANDSHAKE, Voice
@@ -116,6 +116,7 @@ async def test_the_servers_of_a_caller_are_not_closed_while_a_task_runs_there() 
                 await made.grant(user)
             async with plain(made.url, MODERN, token=key_of("ann"), **ABLE) as client:
                 name = await Voice(client).begun("mail_long")
+            begun_at = gateway.callers.hubs.hubs_of(principal_of("ann"))
             async with plain(made.url, MODERN, token=key_of("bob"), **ABLE) as client:
                 await Voice(client).ask("tools/list")
             while len(gateway.callers) > 1:  # that of the other caller, which came later, ends first
@@ -123,3 +124,5 @@ async def test_the_servers_of_a_caller_are_not_closed_while_a_task_runs_there() 
             mail.go.set()
             async with plain(made.url, MODERN, token=key_of("ann"), **ABLE) as client:
                 assert "ann" in await Voice(client).outcome(name)
+            assert gateway.callers.hubs.hubs_of(principal_of("ann")) == begun_at
+            assert len(begun_at) == 1

@@ -125,6 +125,24 @@ async def test_a_server_that_was_taken_away_is_an_error_of_its_calls_alone() -> 
             assert (await caller.call_tool("other_f")).text == "done"
 
 
+async def test_a_prompt_of_a_server_that_was_taken_away_is_unknown() -> None:
+    server = MemoryServer()
+
+    @server.prompt
+    def greet() -> str:
+        return "hello"
+
+    hub = Hub({"up": {"server": server}, "other": {"server": server}})
+    with anyio.fail_after(60):
+        async with connect_mcp(create_gateway(hub)) as caller:
+            await caller.get_prompt("up_greet")
+            await hub.disconnect("up")
+            with pytest.raises(ProtocolError, match="Unknown prompt") as refused:
+                await caller.get_prompt("up_greet")
+            assert refused.value.code == -32602
+            await caller.get_prompt("other_greet")
+
+
 @pytest.mark.slow
 async def test_the_process_that_a_caller_has_of_a_server_ends_with_it(tmp_path: Path) -> None:
     servers = {name: {**process(tmp_path, name), "protocol": "legacy"} for name in ("gone", "stays")}

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import anyio
 import pytest
 
+from tests.gateway import plain_callers
+from tests.gateway.relayed import upstream
 from tests.gateway.upstreams import LEGACY, MODERN, Json, caller
+from tests.serve.serving import served_http
 from toolweave import McpServer, create_mcp_server
 from toolweave.gateway import create_gateway
 from toolweave.testing import MemoryServer
@@ -152,3 +156,18 @@ async def test_a_gateway_without_upstreams_has_room_for_all() -> None:
     found = await described(create_gateway({}), LEGACY)
 
     assert {"tools", "prompts", "resources"} <= found["capabilities"].keys()
+
+
+async def test_results_name_the_gateway_once_its_upstream_is_not_the_only_one() -> None:
+    ways = plain_callers.Ways()
+    names: list[str] = []
+    with anyio.fail_after(60), upstream("stdio-modern") as config:
+        gateway = create_gateway({"up": config}, name="front", version="2", middleware=[ways])
+        async with served_http(gateway) as url, plain_callers.plain(url, MODERN) as client:
+            for _ in range(2):
+                _, _, answer = await client.ask(*client.call("echo", {"text": "hello"}))
+                names.append(answer["result"]["_meta"][INFO]["name"])
+                await gateway.hub.connect("other", {"server": plain()})
+
+    assert names == ["echo", "front"]
+    assert ways.fast == ["echo", "echo"]

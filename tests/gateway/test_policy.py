@@ -152,6 +152,15 @@ async def test_limits_and_the_audit_log_know_the_upstream() -> None:
     assert b'"server":"b"' in lines[1].replace(b" ", b"")
 
 
+async def test_a_prompt_counts_for_its_own_server_before_anything_was_listed() -> None:
+    gateway = fleet(AccessRules(rules=[], default="allow"), RateLimit(calls=1, seconds=60, by=["server"]))
+    async with gateway.running():
+        assert await works(gateway, caller(), "prompts/get", name="b_greet")
+        assert await works(gateway, caller(), "prompts/get", name="a_greet")
+        with pytest.raises(RequestError, match="too many calls"):
+            await gateway.endpoint.answer(caller().request("prompts/get", name="b_confess"))
+
+
 async def test_approval_stands_before_the_upstream() -> None:
     gateway = fleet(UserApproval())
     async with gateway.running():

@@ -78,6 +78,30 @@ MODERN_ENTRY: Json = {
     "protocol": MODERN,
     "validate_output": "off",
 }
+BOTH_ERAS = """
+import json, pathlib, os, sys
+crash = pathlib.Path(sys.argv[1])
+TOOL = {"name": "era", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}}
+era = ""
+for line in sys.stdin:
+    message = json.loads(line)
+    if "id" not in message: continue
+    method = message["method"]
+    era = {"initialize": "handshake", "server/discover": "modern"}.get(method, era)
+    if method == "tools/call" and crash.exists():
+        crash.unlink()
+        os._exit(1)
+    result = {
+        "initialize": {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}},
+                       "serverInfo": {"name": "x", "version": "1"}},
+        "server/discover": {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}},
+        "tools/list": {"tools": [TOOL]},
+        "tools/call": {"content": [{"type": "text", "text": era}]},
+    }[method]
+    if era == "modern":
+        result |= {"resultType": "complete", "ttlMs": 1, "cacheScope": "public"}
+    print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)
+"""
 ERA_SERVER = Path(__file__).with_name("era_server.py")
 LOGS_AND_PID = """
 import json, os, sys
@@ -371,6 +395,25 @@ async def test_plain_calls_reach_an_upstream_of_both_eras_in_that_of_their_calle
 
     assert eras == [LEGACY, MODERN, LEGACY, LEGACY, MODERN, MODERN, LEGACY]
     assert ways.fast == ["era"] * 7
+
+
+async def test_a_plain_call_that_is_lost_is_repeated_in_the_era_of_its_caller(tmp_path: Path) -> None:
+    ways = Ways()
+    eras: list[str] = []
+    crash = tmp_path / "crash"
+    config = {"command": sys.executable, "args": ["-c", BOTH_ERAS, str(crash)], "tool_prefix": ""}
+    with anyio.fail_after(60):
+        gateway = create_gateway({"up": config}, middleware=[ways])
+        async with served_http(gateway) as url, plain(url, MODERN) as new, plain(url, LEGACY) as old:
+            for caller in (new, old, old):
+                if len(eras) == 2:
+                    crash.touch()
+                _, _, answer = await caller.ask(*caller.call("era", {}))
+                eras.append(answer["result"]["content"][0]["text"])
+
+    assert not crash.exists()
+    assert eras == ["modern", "handshake", "handshake"]
+    assert ways.fast == ["era", "era"]  # the third one was lost after it was sent so
 
 
 async def test_an_upstream_sees_the_client_that_middleware_names_and_not_the_one_of_the_call_before() -> None:

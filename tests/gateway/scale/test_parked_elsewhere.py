@@ -122,6 +122,19 @@ async def test_a_call_may_go_to_and_fro_between_replicas() -> None:
     assert text(done) == "Ada and Bob"
 
 
+async def test_a_call_is_resumed_by_the_gateway_that_has_it_though_another_one_shares_its_replica() -> None:
+    upstream, store = Upstream(), MemoryStore()
+    shared = Replicas(store, KEYS)
+    holder, other = (create_gateway(upstream.source, state_keys=KEYS, replicas=shared) for _ in range(2))
+    with anyio.fail_after(60):
+        async with talking(holder) as here, talking(other), talking(replica(upstream, store)) as there:
+            first = await here.ask("tools/call", call("write"))
+            second = await there.ask("tools/call", call("write", first, "Ada"))
+            done = await there.ask("tools/call", call("write", second, "Bob"))
+
+    assert text(done) == "Ada and Bob"
+
+
 async def test_the_failure_of_a_call_elsewhere_is_told_as_its_own() -> None:
     upstream, store = Upstream(), MemoryStore()
     async with pair(upstream, store, store) as (here, there):
