@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import anyio
@@ -16,7 +17,16 @@ from tests.serve.lines import Peer
 from toolweave import ProtocolError
 from toolweave.errors import RequestError
 from toolweave.gateway import Gateway, create_gateway
-from toolweave.middleware import AccessRule, AccessRules, AuditLog, RateLimit, UserApproval
+from toolweave.middleware import (
+    AccessRule,
+    AccessRules,
+    AuditLog,
+    OfferSelection,
+    RateLimit,
+    Redaction,
+    SizeLimits,
+    UserApproval,
+)
 from toolweave.serve import Middleware
 
 ADA = token_of("ada", "read", team="blue")
@@ -152,13 +162,42 @@ async def test_limits_and_the_audit_log_know_the_upstream() -> None:
     assert b'"server":"b"' in lines[1].replace(b" ", b"")
 
 
-async def test_a_prompt_counts_for_its_own_server_before_anything_was_listed() -> None:
-    gateway = fleet(AccessRules(rules=[], default="allow"), RateLimit(calls=1, seconds=60, by=["server"]))
+PROMPT_OF_B = ("prompts/get", {"name": "b_greet"})
+RESOURCE_OF_B = ("resources/read", {"uri": "b+notes://diary"})
+
+
+@pytest.mark.parametrize(("method", "params"), [PROMPT_OF_B, RESOURCE_OF_B])
+async def test_the_first_request_counts_for_its_own_server(method: str, params: Json) -> None:
+    gateway = fleet(RateLimit(calls=1, seconds=60, by=["server"]))
     async with gateway.running():
-        assert await works(gateway, caller(), "prompts/get", name="b_greet")
+        assert await works(gateway, caller(), method, **params)
         assert await works(gateway, caller(), "prompts/get", name="a_greet")
         with pytest.raises(RequestError, match="too many calls"):
             await gateway.endpoint.answer(caller().request("prompts/get", name="b_confess"))
+
+
+@pytest.mark.parametrize(("method", "params"), [PROMPT_OF_B, RESOURCE_OF_B])
+async def test_the_first_request_is_logged_for_its_own_server(method: str, params: Json) -> None:
+    lines: list[bytes] = []
+    gateway = fleet(AuditLog(sink=lines.append))
+    async with gateway.running():
+        assert await works(gateway, caller(), method, **params)
+
+    assert json.loads(lines[0])["server"] == "b"
+
+
+@pytest.mark.parametrize(("method", "params"), [PROMPT_OF_B, RESOURCE_OF_B])
+async def test_the_first_request_is_redacted_and_bounded_by_its_own_server(method: str, params: Json) -> None:
+    of_b = [OfferSelection(servers=["b"])]
+    open_gateway, gateway = fleet(), fleet(Redaction(patterns={"letter": "e"}, only=of_b))
+    bounded = fleet(SizeLimits(results=1, only=of_b))
+    async with open_gateway.running(), gateway.running(), bounded.running():
+        whole = await open_gateway.endpoint.answer(caller().request(method, **params))
+        redacted = await gateway.endpoint.answer(caller().request(method, **params))
+        with pytest.raises(RequestError, match="1 are allowed"):
+            await bounded.endpoint.answer(caller().request(method, **params))
+
+    assert redacted != whole
 
 
 async def test_approval_stands_before_the_upstream() -> None:

@@ -20,7 +20,7 @@ from toolweave._option_checks import FLAG, TEXT, TEXTS, OptionKind, list_of
 from toolweave._value import Value
 from toolweave.errors import ConfigError, ErrorKind, RequestError, ToolError
 from toolweave.middleware._options import as_tuples, of_kinds, one_of
-from toolweave.middleware._selection import OfferSelection, RequestTarget, found_target, target_of
+from toolweave.middleware._selection import TO_LEARN, OfferSelection, RequestTarget, found_target, learn, target_of
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INVALID_PARAMS
 from toolweave.protocol.server_features import read_reference
@@ -40,17 +40,6 @@ _MAX_CALLERS = 1_000
 _MAX_DECISIONS = 20_000
 _LARGEST_ARGUMENTS = 256 * 1024
 """Bytes of arguments that an expression may read; with more it counts as failed."""
-_TO_LEARN = frozenset(
-    {
-        methods.PROMPTS_GET,
-        methods.RESOURCES_READ,
-        methods.RESOURCES_DIRECTORY_READ,
-        methods.SKILLS_GET,
-        methods.RESOURCES_SUBSCRIBE,
-        methods.COMPLETION_COMPLETE,
-        methods.SUBSCRIPTIONS_LISTEN,
-    }
-)
 _WITH_ARGUMENTS = frozenset({methods.TOOLS_CALL, methods.PROMPTS_GET})
 _VOLATILE = frozenset({"exp", "iat", "nbf", "jti", "auth_time"})
 """Claims that differ from token to token of one caller, which no condition reads."""
@@ -179,10 +168,8 @@ class AccessRules(Value, frozen=True, kw_only=True):
     async def __call__(self, request: Request, call_next: CallNext) -> Json:
         """Answer a request as if the offers that the caller may not use did not exist."""
         view = self._state.view(request.client.identity)
-        # Before the target is looked up: a rule by server needs the owner of the offer, and an upstream that is not
-        # listed yet has named none. Unlearned, an offer would be judged as one of no server.
-        if request.server is not None and request.method in _TO_LEARN:
-            await request.server.learn_offers(request.method, request.params)
+        if request.method in TO_LEARN:
+            await learn(request)
         target = target_of(request)
         # Always allowed: a caller whose access was withdrawn must be able to end a subscription that it made before.
         if target is not None and request.method != methods.RESOURCES_UNSUBSCRIBE:

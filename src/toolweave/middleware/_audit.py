@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
@@ -18,11 +19,11 @@ import msgspec
 
 from toolweave._option_checks import COUNT, FLAG, FUNCTION, MAPPING, TEXTS, OptionKind
 from toolweave._value import Value
-from toolweave.errors import RequestError
+from toolweave.errors import RequestError, ToolweaveError
 from toolweave.middleware._audit_file import AppendedFile
 from toolweave.middleware._options import as_tuples, at_least, of_kinds, one_of
 from toolweave.middleware._outcome import MAX_NAME, outcome_of, shape_of, subject_of
-from toolweave.middleware._selection import target_of
+from toolweave.middleware._selection import TO_LEARN, learn, target_of
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.protocol.jsonrpc import encode_value
@@ -103,6 +104,9 @@ class AuditLog(Value, frozen=True, kw_only=True):
         """
         if not (fits(self.methods, request.method) if self.methods else request.method != methods.PING):
             return await call_next(request)
+        if request.method in TO_LEARN:
+            with suppress(ToolweaveError):  # an upstream that cannot be listed costs no line
+                await learn(request)
         line = self._begun(request)
         # Before the call and not only after it: an effect must not exist for which the log has no line, even if this
         # process dies during the call.

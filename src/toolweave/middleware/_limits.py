@@ -16,7 +16,15 @@ from toolweave._value import Value
 from toolweave.errors import RequestError
 from toolweave.middleware._limit_store import LimitStore, MemoryLimits
 from toolweave.middleware._options import as_tuples, at_least, of_kinds, one_of
-from toolweave.middleware._selection import SELECTIONS, OfferSelection, RequestTarget, selected, target_of
+from toolweave.middleware._selection import (
+    SELECTIONS,
+    TO_LEARN,
+    OfferSelection,
+    RequestTarget,
+    learn,
+    selected,
+    target_of,
+)
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.serve import CallNext, Request
@@ -98,6 +106,8 @@ class RateLimit(_Limit, frozen=True, kw_only=True):
 
     async def __call__(self, request: Request, call_next: CallNext) -> Json:
         """Answer a request, or refuse it."""
+        if request.method in TO_LEARN:
+            await learn(request)
         key = self.key(request)
         if key is not None:
             # A bucket below one token would never let a call through, as with half a call a second.
@@ -126,6 +136,8 @@ class CallBudget(_Limit, frozen=True, kw_only=True):
 
     async def __call__(self, request: Request, call_next: CallNext) -> Json:
         """Answer a request, or refuse it."""
+        if request.method in TO_LEARN:
+            await learn(request)
         key = self.key(request)
         if key is not None:
             wait = await self.store.spend(f"{self.per}:{key}", limit=self.calls, period=_PERIODS[self.per])

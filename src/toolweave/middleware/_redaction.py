@@ -15,7 +15,7 @@ from toolweave._option_checks import FLAG, TEXT
 from toolweave._value import Value
 from toolweave.errors import RequestError
 from toolweave.middleware._options import as_tuples, of_kinds
-from toolweave.middleware._selection import SELECTIONS, OfferSelection, selected, target_of
+from toolweave.middleware._selection import SELECTIONS, TO_LEARN, OfferSelection, learn, selected, target_of
 from toolweave.protocol import methods
 from toolweave.protocol.input_required import REQUEST_STATE
 from toolweave.protocol.tasks import TASK_ID
@@ -118,7 +118,11 @@ class Redaction(Value, frozen=True, kw_only=True):
 
     async def __call__(self, request: Request, call_next: CallNext) -> Json:
         """Answer a request with a redacted result."""
-        if request.method not in _RESULTS or not self._concerns(request):
+        if request.method not in _RESULTS:
+            return await call_next(request)
+        if request.method in TO_LEARN:
+            await learn(request)
+        if not self._concerns(request):
             return await call_next(request)
         # Rules in front of this middleware have judged the arguments as sent; everything behind it, the tool included,
         # gets the redacted ones.

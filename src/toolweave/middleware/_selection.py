@@ -26,6 +26,18 @@ from toolweave.tools.selection import check_hints, fits, glob_pattern, hinted
 
 _KINDS: Mapping[str, OptionKind] = {"names": TEXTS, "servers": TEXTS, "annotations": MAPPING}
 _DOTS = re.compile(r"[/\\]\.{1,2}(?:[/\\]|$)")
+TO_LEARN = frozenset(
+    {
+        methods.PROMPTS_GET,
+        methods.RESOURCES_READ,
+        methods.RESOURCES_DIRECTORY_READ,
+        methods.SKILLS_GET,
+        methods.RESOURCES_SUBSCRIBE,
+        methods.COMPLETION_COMPLETE,
+        methods.SUBSCRIPTIONS_LISTEN,
+    }
+)
+"""Methods about offers that a gateway knows only once it has listed them: `learn` comes before `target_of`."""
 
 
 class RequestTarget(NamedTuple):
@@ -54,10 +66,20 @@ class RequestTarget(NamedTuple):
             yield RequestTarget(self.kind, self.names_at[place], (server,), self.spec)
 
 
+async def learn(request: Request) -> None:
+    """List the offers that `target_of` needs for a request, if they are those of upstreams that were not listed yet.
+
+    An upstream that was not listed has named no offers. Unlearned, an offer would be judged as one of no server, or of
+    the first one: it would escape what is selected by its server, and be counted and logged for another one.
+    """
+    if request.server is not None:
+        await request.server.learn_offers(request.method, request.params)
+
+
 def target_of(request: Request) -> RequestTarget | None:
     """Return the offer that a request is about; None for one about none, and for a malformed one.
 
-    A tool that is not offered has no definition.
+    A tool that is not offered has no definition. For a method of `TO_LEARN`, `learn` comes first.
     """
     method = request.method
     params = request.params

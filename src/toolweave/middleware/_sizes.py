@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from toolweave._value import Value
 from toolweave.errors import ErrorKind, RequestError, ToolError
 from toolweave.middleware._options import as_tuples, at_least, of_kinds
-from toolweave.middleware._selection import SELECTIONS, OfferSelection, selected, target_of
+from toolweave.middleware._selection import SELECTIONS, TO_LEARN, OfferSelection, learn, selected, target_of
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS
 from toolweave.protocol.jsonrpc import encode_value
@@ -48,6 +48,8 @@ class SizeLimits(Value, frozen=True, kw_only=True):
     async def __call__(self, request: Request, call_next: CallNext) -> Json:
         """Answer a request, or refuse it or its result."""
         if request.method in _LIMITED:
+            if request.method in TO_LEARN:
+                await learn(request)
             target = target_of(request)
         else:
             target = None
