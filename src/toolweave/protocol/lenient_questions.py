@@ -80,7 +80,7 @@ CLIENT_ANSWER_REPAIRS = (
         switch=_HANDLER_GETS_IT,
     ),
 )
-"""Every repair of what clients answer."""
+"""Every repair of an answer of a client."""
 """Every repair of a question."""
 _FORM_MODE = "form"
 _CONVERSATIONS = (str, dict, list)
