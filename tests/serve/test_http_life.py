@@ -383,7 +383,7 @@ async def test_a_client_whose_body_was_late_gets_the_error_though_sending_takes_
 
 
 class Unsent:
-    """A call whose body never comes, as an ASGI server hands it over.
+    """A request whose body never comes, as an ASGI server hands it over.
 
     Attributes:
         awaited: Set when the app waits for the body.
@@ -391,13 +391,14 @@ class Unsent:
         cancelling: How many cancellations the task of the ASGI server is left with.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, method: str) -> None:
         self.awaited = anyio.Event()
+        self._method = method
         self.status = 0
         self.cancelling: int | None = None
 
     async def run(self, app: Any) -> None:
-        headers = {**modern_headers("add"), "Host": "localhost", "Content-Length": "100"}
+        headers = {**modern_headers("add", self._method), "Host": "localhost", "Content-Length": "100"}
         raw = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
         await app({"type": "http", "method": "POST", "path": "/mcp", "headers": raw}, self._receive, self._send)
         task = asyncio.current_task()
@@ -412,10 +413,11 @@ class Unsent:
         self.status = event.get("status", self.status)
 
 
-async def test_a_late_body_leaves_the_task_of_the_asgi_server_as_it_was() -> None:
+@pytest.mark.parametrize("method", ["tools/call", "tools/list"])
+async def test_a_late_body_leaves_the_task_of_the_asgi_server_as_it_was(method: str) -> None:
     """Else `asyncio.TaskGroup` around the app would take an error in it for a cancellation from outside."""
     app = doing_server().asgi_app(limits=HttpLimits(body_seconds=0.1))
-    late = Unsent()
+    late = Unsent(method)
     with anyio.fail_after(30):
         async with app.lifespan():
             await late.run(app)
@@ -424,9 +426,10 @@ async def test_a_late_body_leaves_the_task_of_the_asgi_server_as_it_was() -> Non
     assert late.cancelling == 0
 
 
-async def test_a_request_whose_body_has_not_come_when_the_server_ends_is_not_called_late() -> None:
+@pytest.mark.parametrize("method", ["tools/call", "tools/list"])
+async def test_a_request_whose_body_has_not_come_when_the_server_ends_is_not_called_late(method: str) -> None:
     app = doing_server().asgi_app()
-    unsent = Unsent()
+    unsent = Unsent(method)
     with anyio.fail_after(30):
         async with app.lifespan(), anyio.create_task_group() as tasks:
             tasks.start_soon(unsent.run, app)

@@ -265,7 +265,10 @@ class HttpDispatcher:
             exchange.close()
             if work.cancel_called:
                 with anyio.move_on_after(1, shield=True):
-                    await respond_late_body(send)
+                    if exchange.body_is_late:
+                        await respond_late_body(send)
+                    else:
+                        await exchange.broken_off()
             raise
         if body is None:
             exchange.close()

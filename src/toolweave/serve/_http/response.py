@@ -194,9 +194,23 @@ class PostResponse(EventResponse):
         bounds: The limits of the response.
         streams: Whether the client accepts event streams; without, notifications are dropped.
         headers: Headers of the response, of any kind.
+
+    Attributes:
+        request_id: The id of the request, once that was read.
+        body_is_late: Whether the body did not arrive in time, for which the work was cancelled.
     """
 
-    __slots__ = ("_closed", "_late", "_reading", "_slow_body", "_streams", "_tasks", "_watching", "request_id")
+    __slots__ = (
+        "_closed",
+        "_late",
+        "_reading",
+        "_slow_body",
+        "_streams",
+        "_tasks",
+        "_watching",
+        "body_is_late",
+        "request_id",
+    )
 
     def __init__(
         self,
@@ -217,6 +231,7 @@ class PostResponse(EventResponse):
         self.request_id: int | str = 0
         self._reading = True
         self._slow_body = False
+        self.body_is_late: bool = False
         # One timer for two waits, one after the other: for the body, and then for a response that takes so long that
         # the client has to be watched. Most responses are sent before it fires.
         self._late = asyncio.get_running_loop().call_later(bounds.moment, self._watch)
@@ -309,9 +324,13 @@ class PostResponse(EventResponse):
             self._slow_body = True
             rest = self._bounds.body - self._bounds.moment
             # Cancelled and not only answered: the read of the body is what waits, and it ends in no other way.
-            self._late = asyncio.get_running_loop().call_later(rest, self._work.cancel)
+            self._late = asyncio.get_running_loop().call_later(rest, self._end_late_body)
         else:
             self._tasks.start_soon(self._watched)
+
+    def _end_late_body(self) -> None:
+        self.body_is_late = True
+        self._work.cancel()
 
     async def _watched(self) -> None:
         """Watch for a disconnected client, and send keep-alive comments until then."""
