@@ -65,7 +65,7 @@ class ExpectedClaims(Value, frozen=True):
         """Return when checked claims are no longer accepted, in seconds since the epoch; None for never."""
         if claims.get("exp") is None:
             return None
-        return math.floor(float(claims["exp"]) + self.leeway_seconds)
+        return math.ceil(float(claims["exp"]) + self.leeway_seconds)
 
     def _check_audience(self, claims: JsonObject) -> None:
         # Providers without audiences name the client instead (Cognito). A token that has an audience is judged by it:
