@@ -376,7 +376,11 @@ async def test_what_a_progress_callback_gets_is_what_the_server_sent() -> None:
     seen: list[Progress] = []
     async with connected(server) as connection:
         await connection.call_tool("x", on_progress=seen.append)
-    assert seen == [Progress(progress=1), Progress(progress=2.5, total=10, message="half"), Progress(progress=4)]
+    assert seen == [
+        Progress(progress=1),
+        Progress(progress=2.5, total=10, message="half"),
+        Progress(progress=4, message="5"),
+    ]
 
 
 async def test_progress_after_the_answer_is_dropped() -> None:

@@ -66,20 +66,19 @@ _MODE = Repair(
 )
 QUESTION_REPAIRS = (_CONVERSATION, _NUMBER, _FORM, _MODE)
 _HANDLER_GETS_IT = "nothing: a handler of yours waits for the answer"
-CLIENT_ANSWER_REPAIRS = (
-    Repair(
-        given="an answer of a client to your server's question that is nearly JSON, as above",
-        read_as="null; U+FFFD; the character",
-        limit="an id is never repaired; a request that is nearly JSON is refused",
-        switch=_HANDLER_GETS_IT,
-    ),
-    Repair(
-        given="a client's answer to a sampling request with a text or a block without a type, or without its model",
-        read_as="text blocks; the model `unknown`",
-        limit="without any content it is an error",
-        switch=_HANDLER_GETS_IT,
-    ),
+_NEARLY_JSON = Repair(
+    given="an answer of a client to your server's question that is nearly JSON, as above",
+    read_as="null; U+FFFD; the character",
+    limit="an id is never repaired; a request that is nearly JSON is refused",
+    switch=_HANDLER_GETS_IT,
 )
+_SAMPLED = Repair(
+    given="a client's answer to a sampling request with a text or a block without a type, or without its model",
+    read_as="text blocks; the model `unknown`",
+    limit="without any content it is an error",
+    switch=_HANDLER_GETS_IT,
+)
+CLIENT_ANSWER_REPAIRS = (_NEARLY_JSON, _SAMPLED)
 """Every repair of an answer of a client."""
 """Every repair of a question."""
 _FORM_MODE = "form"

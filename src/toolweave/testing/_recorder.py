@@ -174,9 +174,11 @@ class _TappedPeer:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._peer, name)
 
-    def notification(self, method: str, params: Mapping[str, Any], listener: OnNotification | None = None) -> None:
+    def notification(
+        self, method: str, params: Mapping[str, Any], listener: OnNotification | None = None, **options: Any
+    ) -> None:
         self._recorder.note("receive", {"method": method, "params": params})
-        self._peer.notification(method, params, listener)
+        self._peer.notification(method, params, listener, **options)
 
     async def request(self, method: str, params: Mapping[str, Any], *rest: Any, **options: Any) -> Any:
         note = self._recorder.note
