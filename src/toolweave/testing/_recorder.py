@@ -175,10 +175,15 @@ class _TappedPeer:
         return getattr(self._peer, name)
 
     def notification(
-        self, method: str, params: Mapping[str, Any], listener: OnNotification | None = None, **options: Any
+        self,
+        method: str,
+        params: Mapping[str, Any],
+        listener: OnNotification | None = None,
+        *,
+        repaired: str = "",
     ) -> None:
         self._recorder.note("receive", {"method": method, "params": params})
-        self._peer.notification(method, params, listener, **options)
+        self._peer.notification(method, params, listener, repaired=repaired)
 
     async def request(self, method: str, params: Mapping[str, Any], *rest: Any, **options: Any) -> Any:
         note = self._recorder.note
