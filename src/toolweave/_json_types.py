@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar, cast
 
@@ -53,6 +54,21 @@ def as_number(value: object) -> int | float | None:
     """Return a JSON number; a boolean is not a number."""
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return value
+    return None
+
+
+def finite_number(value: object) -> int | float | None:
+    """Return a JSON number that a float can hold; None for NaN, the infinities and longer integers."""
+    number = as_number(value)
+    if number is None:
+        return None
+    try:
+        is_finite = math.isfinite(number)
+    except OverflowError:
+        # JSON has integers of any length, and who computes with one as a float fails.
+        return None
+    if is_finite:
+        return number
     return None
 
 

@@ -272,13 +272,21 @@ async def test_progress_that_is_nearly_right_is_progress(params: Json, expected:
     assert {one.partition(" has ")[0] for one in problems} == {"its notification notifications/progress"}
 
 
-@pytest.mark.parametrize("amount", ["half", "", True, None, "1e999", "0x1"])
+@pytest.mark.parametrize("amount", ["half", "", True, None, "1e999", "0x1", 10**400])
 async def test_an_amount_that_is_no_number_is_not_progress(amount: Any) -> None:
     seen, problems = await progress_of(
         notifying("notifications/progress", {"progressToken": "TOKEN", "progress": amount})
     )
 
     assert (seen, problems) == ([], ())
+
+
+async def test_a_total_that_no_float_can_hold_leaves_the_progress() -> None:
+    params = {"progressToken": "TOKEN", "progress": 1, "total": 10**400}
+
+    seen, problems = await progress_of(notifying("notifications/progress", params))
+
+    assert (seen, problems) == ([Progress(progress=1)], ())
 
 
 async def test_an_owner_that_wants_no_repairs_gets_no_such_progress_and_is_told_why() -> None:

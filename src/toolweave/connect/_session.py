@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Protocol
 import anyio
 import msgspec
 
-from toolweave._json_types import Json, JsonObject, as_number, as_text, object_or_empty
+from toolweave._json_types import Json, JsonObject, as_text, finite_number, object_or_empty
 from toolweave._value import Value
 from toolweave.connect._client_features.callbacks import NO_CALLBACKS, Callbacks, ClientStandIn
 from toolweave.connect._client_features.logs import LogFeed
@@ -332,7 +332,7 @@ class ClientHandlers:
 
     def _take_progress(self, params: JsonObject) -> None:
         callback = self._progress.get(str(params.get("progressToken")))
-        if callback is not None and as_number(params.get("progress")) is not None:
+        if callback is not None and finite_number(params.get("progress")) is not None:
             callback(params)
 
 
@@ -341,7 +341,7 @@ def _no_session(*_args: object) -> None:
 
 
 def _progress_of(params: JsonObject) -> Progress:
-    total = as_number(params.get("total"))
+    total = finite_number(params.get("total"))
     return Progress(
         progress=float(params["progress"]),
         total=None if total is None else float(total),

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, NamedTuple, TypeAlias, cast
 import msgspec
 
 from toolweave._json import decode_json
-from toolweave._json_types import as_number, without_members
+from toolweave._json_types import finite_number, without_members
 from toolweave._option_checks import FUNCTION
 from toolweave._value import Value
 from toolweave.middleware._options import as_tuples, at_least, of_kinds
@@ -172,7 +172,7 @@ class ResponseCache(Value, frozen=True, kw_only=True):
             return 0.0
         if request.method == methods.TOOLS_CALL:
             return self.tools_seconds
-        return (as_number(result.get("ttlMs")) or 0) / 1000
+        return (finite_number(result.get("ttlMs")) or 0) / 1000
 
     def _opened(self, kept: _CachedResult) -> Json:
         result = cast("Json", decode_json(kept.text))

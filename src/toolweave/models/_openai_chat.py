@@ -15,8 +15,8 @@ from toolweave._json_types import (
     Json,
     JsonObject,
     array_or_empty,
-    as_number,
     as_object,
+    finite_number,
     object_entries,
     object_or_empty,
     only_members,
@@ -160,7 +160,7 @@ def chat_usage(usage: object) -> Usage:
     """Return the tokens of a `usage` member."""
     members = object_or_empty(usage)
     cached = object_or_empty(members.get("prompt_tokens_details")).get("cached_tokens")
-    cost = as_number(members.get("cost"))
+    cost = finite_number(members.get("cost"))
     return Usage(
         input_tokens=_count(members.get("prompt_tokens")),
         output_tokens=_count(members.get("completion_tokens")),

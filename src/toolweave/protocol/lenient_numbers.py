@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from math import isfinite
 
-from toolweave._json_types import as_number
+from toolweave._json_types import finite_number
 
 __all__ = ["number_in", "whole_number_in"]
 
@@ -21,10 +20,7 @@ def number_in(value: object) -> int | float | None:
         if "." in text:
             return float(text)
         return int(text)
-    number = as_number(value)
-    if number is None or not isfinite(number):
-        return None
-    return number
+    return finite_number(value)
 
 
 def whole_number_in(value: object) -> int | None:

@@ -49,6 +49,7 @@ __all__ = [
     "OFFER_REPAIRS",
     "NoteChange",
     "decoded",
+    "ignore_change",
     "object_schema",
     "readable_block",
     "readable_contents",
@@ -61,6 +62,12 @@ __all__ = [
 
 NoteChange: TypeAlias = Callable[[str], None]
 """Called with each change, as a phrase."""
+
+
+def ignore_change(_change: str) -> None:
+    """Do nothing: the `NoteChange` of a reader to whom changes do not matter."""
+
+
 _SWITCH = '`"repair_messages": false`'
 _NULL_LIST = Repair(
     given="null as a list of tools, prompts, resources, templates, messages or contents",

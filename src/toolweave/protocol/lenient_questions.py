@@ -65,6 +65,7 @@ _MODE = Repair(
     problem="has the mode {!r}",
 )
 QUESTION_REPAIRS = (_CONVERSATION, _NUMBER, _FORM, _MODE)
+"""Every repair of a question."""
 _HANDLER_GETS_IT = "nothing: a handler of yours waits for the answer"
 _NEARLY_JSON = Repair(
     given="an answer of a client to your server's question that is nearly JSON, as above",
@@ -80,7 +81,6 @@ _SAMPLED = Repair(
 )
 CLIENT_ANSWER_REPAIRS = (_NEARLY_JSON, _SAMPLED)
 """Every repair of an answer of a client."""
-"""Every repair of a question."""
 _FORM_MODE = "form"
 _CONVERSATIONS = (str, dict, list)
 

@@ -28,7 +28,7 @@ from toolweave._value import Value
 from toolweave.protocol.component_meta import tags_in, version_in
 from toolweave.protocol.content import ContentBlock, EmbeddedResource, content_block, has_odd_data
 from toolweave.protocol.lenient_answers import readable_completion
-from toolweave.protocol.lenient_offers import NoteChange, readable_contents, readable_messages
+from toolweave.protocol.lenient_offers import NoteChange, ignore_change, readable_contents, readable_messages
 from toolweave.protocol.lenient_results import ODD_DATA
 from toolweave.protocol.uris import safe_icons
 
@@ -206,12 +206,8 @@ def _with(entries: object, key: str) -> list[JsonObject]:
 # Results
 
 
-def _ignore(change: str) -> None:
-    """Ignore a change."""
-
-
 def read_resource_contents(
-    result: JsonObject, *, uri: str = "", note: NoteChange = _ignore
+    result: JsonObject, *, uri: str = "", note: NoteChange = ignore_change
 ) -> tuple[EmbeddedResource, ...]:
     """Return the contents in a result of `resources/read`; malformed ones are read as they are plainly meant.
 
@@ -260,7 +256,7 @@ def prompt_result_json(messages: Sequence[tuple[str, JsonObject]], description: 
     return made | {"messages": [{"role": role, "content": content} for role, content in messages]}
 
 
-def read_prompt_result(result: JsonObject, *, note: NoteChange = _ignore) -> PromptResult:
+def read_prompt_result(result: JsonObject, *, note: NoteChange = ignore_change) -> PromptResult:
     """Return a result of `prompts/get`; malformed messages are read as they are plainly meant.
 
     Args:
@@ -343,7 +339,7 @@ def completion_json(values: Iterable[str], *, total: int | None, has_more: bool)
     return {"completion": made}
 
 
-def read_completion(result: JsonObject, *, note: NoteChange = _ignore) -> Completion:
+def read_completion(result: JsonObject, *, note: NoteChange = ignore_change) -> Completion:
     """Return a result of `completion/complete`; a malformed one is read as it is plainly meant, or completes nothing.
 
     Args:

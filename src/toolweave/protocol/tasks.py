@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from toolweave._json_types import Json, JsonObject, as_number, as_object, as_text, object_or_empty, only_members
+from toolweave._json_types import Json, JsonObject, as_object, as_text, finite_number, object_or_empty, only_members
 from toolweave._value import Value
 from toolweave.errors import RequestError
 from toolweave.protocol.input_required import INPUT_REQUESTS, INPUT_REQUIRED
@@ -247,8 +247,8 @@ def read_task(raw: JsonObject, *, modern: bool) -> TaskDocument:
         id=as_text(raw.get(TASK_ID)),
         status=status,
         message=as_text(raw.get("statusMessage")),
-        poll_ms=as_number(poll_ms),
-        ttl_ms=as_number(ttl_ms),
+        poll_ms=finite_number(poll_ms),
+        ttl_ms=finite_number(ttl_ms),
         requests=object_or_empty(raw.get(INPUT_REQUESTS)),
         result=as_object(raw.get("result")),
         error=as_object(raw.get("error")),

@@ -40,7 +40,7 @@ from toolweave.protocol.client_requests import (
     wants_tools,
 )
 from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
-from toolweave.protocol.lenient_offers import NoteChange
+from toolweave.protocol.lenient_offers import NoteChange, ignore_change
 from toolweave.protocol.lenient_questions import readable_elicitation, readable_sampling
 from toolweave.protocol.meta import TASKS_EXTENSION
 from toolweave.tools import CallQuestions
@@ -59,10 +59,6 @@ def client_capabilities(callbacks: Callbacks, *, modern: bool) -> Json:
     return made | {"roots": {"listChanged": True}}
 
 
-def _ignore(_problem: str) -> None:
-    """Ignore a note."""
-
-
 class ServerRequestHandler:
     """The handler of one server's requests.
 
@@ -77,7 +73,9 @@ class ServerRequestHandler:
         budget: The budget of its questions.
     """
 
-    def __init__(self, callbacks: Callbacks, server: str, budget: QuestionBudget, note: NoteChange = _ignore) -> None:
+    def __init__(
+        self, callbacks: Callbacks, server: str, budget: QuestionBudget, note: NoteChange = ignore_change
+    ) -> None:
         self.roots: RootsAnswer | Callable[[], RootsAnswer | Awaitable[RootsAnswer]] | None = callbacks.roots
         self.budget = budget
         self._callbacks = callbacks

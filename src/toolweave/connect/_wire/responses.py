@@ -16,7 +16,7 @@ from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.protocol.jsonrpc import value_of
 from toolweave.protocol.lenient_answers import is_empty_error, readable_error
 from toolweave.protocol.lenient_messages import LenientMessage, MendedMessage
-from toolweave.protocol.lenient_offers import BARE_RESULT
+from toolweave.protocol.lenient_offers import BARE_RESULT, ignore_change
 from toolweave.protocol.lenient_results import BareResult, has_odd_outcome, readable_outcome, readable_result
 
 _MEMBER_OF: Mapping[str, str] = {
@@ -27,11 +27,7 @@ _MEMBER_OF: Mapping[str, str] = {
 """The list that the result of a request holds, by its method."""
 
 
-def _ignore(_problem: str) -> None:
-    """Ignore a note."""
-
-
-def result_of(message: LenientMessage, server: str, note: Callable[[str], None] = _ignore) -> Json:
+def result_of(message: LenientMessage, server: str, note: Callable[[str], None] = ignore_change) -> Json:
     """Return the result of a response; a result that is not an object is a `BareResult`.
 
     Args:
@@ -65,7 +61,7 @@ def result_of(message: LenientMessage, server: str, note: Callable[[str], None] 
     return BareResult(result)
 
 
-def object_result(result: Json, method: str, server: str, note: Callable[[str], None] = _ignore) -> Json:
+def object_result(result: Json, method: str, server: str, note: Callable[[str], None] = ignore_change) -> Json:
     """Return a result for other clients, which is an object; one of a call has its own names and a boolean flag.
 
     Raises:

@@ -31,6 +31,7 @@ from toolweave.gateway._console.sessions import (
     setting_cookie,
 )
 from toolweave.gateway._replicas.replicas import Replicas
+from toolweave.serve._changes import nothing_to_end
 from toolweave.state import Document
 
 Notice: TypeAlias = tuple[str, bool]
@@ -82,7 +83,7 @@ class SharedConsoleSessions:
     def listen(self) -> Callable[[], None]:
         """Write the missed changes each time when the store is back; return a function that ends that."""
         if self._replicas is None:
-            return _nothing
+            return nothing_to_end
         return self._replicas.on_return(self._returned)
 
     def new_link(self) -> str:
@@ -235,7 +236,3 @@ class SharedConsoleSessions:
 
 def _without(notices: Iterable[Notice], others: Collection[Notice]) -> list[Notice]:
     return [one for one in notices if one not in others]
-
-
-def _nothing() -> None:
-    pass

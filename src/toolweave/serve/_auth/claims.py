@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Any, TypeGuard, cast
 from urllib.parse import urlsplit
 
-from toolweave._json_types import JsonObject, as_array, as_number, as_text, object_or_empty, text_or_empty
+from toolweave._json_types import JsonObject, as_array, as_text, finite_number, object_or_empty, text_or_empty
 from toolweave._value import Value
 from toolweave.errors import shortened
 from toolweave.serve.request import Identity
@@ -117,14 +117,7 @@ def shown(value: object) -> str:
 
 def is_time(value: object) -> TypeGuard[int | float]:
     """Whether a value is a time (RFC 7519, `NumericDate`)."""
-    number = as_number(value)
-    if number is None:
-        return False
-    try:
-        return math.isfinite(number)
-    except OverflowError:
-        # JSON has integers that no float can hold, and every reader of a time computes with floats.
-        return False
+    return finite_number(value) is not None
 
 
 def spellings(url: str) -> tuple[str, ...]:
