@@ -64,6 +64,8 @@ def caller_error(exc: ConnectError | ConnectionLostError) -> ToolError:
     _log.info("a request failed: %s", exc)
     if isinstance(exc, AuthRequiredError):
         reason = "does not accept the credentials of this gateway"
+        if exc.status is not None:
+            reason += f" (HTTP {exc.status})"
     elif exc.kind is ErrorKind.NOT_SENT:
         reason = "cannot be reached now, so the request was not sent"
     else:
