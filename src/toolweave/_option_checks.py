@@ -204,21 +204,6 @@ def choice_error(name: str, value: object, choices: Sequence[object]) -> ValueEr
     return ValueError(f"{name} is {', '.join(others)} or {last}, not {value!r}")
 
 
-def check_type(name: str, value: object, wanted: type[object] | tuple[type[object], ...], shown: str) -> None:
-    """Check the type of an option; None passes.
-
-    Raises:
-        TypeError: It is of another type; the message says what it is: `shown`.
-    """
-    if value is None:
-        return
-    fits = isinstance(value, wanted)
-    if wanted is int:
-        fits = COUNT.fits(value)
-    if not fits:
-        raise type_error(name, value, shown)
-
-
 def type_error(name: str, value: object, shown: str) -> TypeError:
     """Return the error for an option of another type than the `shown` one."""
     # The types alone: a value in the wrong place may be a secret, such as a URL with a password.

@@ -246,7 +246,7 @@ def test_a_shell_completes_commands_options_and_their_values(words: str, offered
 def in_shell(shell: str, program: str) -> str:
     """Run a program of a shell that finds the command; skips the test where there is no such shell."""
     if shutil.which(shell) is None:
-        pytest.skip(f"{shell} is not installed")
+        pytest.skip(f"platform: {shell} is not installed")
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     done = ran([shell, "-c", program], env={**os.environ, "PATH": path, "TERM": "dumb"}, check=True)
     assert done.stderr == ""

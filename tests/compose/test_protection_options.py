@@ -286,7 +286,7 @@ WRONG: list[tuple[Make, Mapping[str, object], str]] = [
         )
         for store, shown in ((f"redis://:{SECRET}@host", "not str"), (MemoryStore, "not the class MemoryStore"))
     ],
-    (agent, {"backend": f"redis://:{SECRET}@host"}, "backend is a backend, such as Backend(url), not str"),
+    (agent, {"backend": f"redis://:{SECRET}@host"}, "backend is a backend, such as Backend(url), or None, not str"),
     (user_data, {"token_stores": [MemoryStore()]}, "UserData.token_stores is a list of token stores, not list"),
     (user_data, {"audit_logs": "audit.jsonl"}, "UserData.audit_logs is a list of paths, not str"),
     (SqliteStore, {"path": 5}, "SqliteStore.path is a path, or None, not int"),

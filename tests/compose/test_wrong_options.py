@@ -56,6 +56,7 @@ def test_a_directory_is_refused_as_a_server_with_the_server_that_offers_it(tmp_p
         (lambda: Hub(callbacks=3), "callbacks is Callbacks(...), not int"),  # pyright: ignore[reportArgumentType]
         (lambda: Hub(patience="5"), "patience is a number of seconds, not str"),  # pyright: ignore[reportArgumentType]
         (lambda: Hub(names=3), "names is the names of servers, or None for all, not int"),  # pyright: ignore[reportArgumentType]
+        (lambda: Hub(names=[None]), "each of names is the name of a server, not NoneType"),  # pyright: ignore[reportArgumentType]
         (lambda: Hub(names=[3]), "each of names is the name of a server, not int"),  # pyright: ignore[reportArgumentType]
         (lambda: connect_mcp_servers({}, callbacks=3), "callbacks is Callbacks(...), not int"),  # pyright: ignore[reportArgumentType]
         (lambda: connect_mcp("x", callbacks=3), "callbacks is Callbacks(...), not int"),  # pyright: ignore[reportArgumentType]

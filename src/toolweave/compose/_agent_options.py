@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal, TypedDict
 
-from toolweave._option_checks import FUNCTION, OptionKind, check_choice, check_kind, check_type
+from toolweave._option_checks import (
+    COUNT,
+    FUNCTION,
+    TEXT,
+    OptionKind,
+    check_choice,
+    check_kind,
+    check_kinds,
+    instance_of,
+)
 from toolweave.agent import Confirm, History, Limits, OnUnknown, WaitingPolicy
 from toolweave.agent._loop.agent_tools import ToolLike
-from toolweave.agent._option_checks import UNKNOWN_POLICIES
+from toolweave.agent._option_checks import UNKNOWN_POLICIES, WAITING_POLICY
 from toolweave.agent.approval import Attended
 from toolweave.jobs import Retention, WorkBackend
+from toolweave.jobs.retention import RETENTION
 from toolweave.models import Model, ModelSettings
 from toolweave.state import Store
 from toolweave.state.checks import STORE
@@ -52,18 +62,19 @@ class SendOptions(TypedDict, total=False):
     key: str | None
 
 
-_TYPES: dict[str, tuple[type[object], str]] = {
-    "name": (str, "a text"),
-    "system": (str, "a text"),
-    "limits": (Limits, "Limits(...)"),
-    "settings": (ModelSettings, "ModelSettings(...)"),
-    "result_policy": (ResultPolicy, "ResultPolicy(...)"),
-    "retention": (Retention, "Retention(...)"),
-    "waiting": (WaitingPolicy, "WaitingPolicy(...)"),
-    "max_steps": (int, "a number of turns"),
-    "defer_tools": (int, "a number of tokens"),
+_KINDS: Mapping[str, OptionKind] = {
+    "name": TEXT,
+    "system": TEXT.or_none,
+    "limits": instance_of(Limits, "Limits(...)").or_none,
+    "settings": instance_of(ModelSettings, "ModelSettings(...)").or_none,
+    "result_policy": instance_of(ResultPolicy, "ResultPolicy(...)").or_none,
+    "backend": instance_of(WorkBackend, "a backend, such as Backend(url)").or_none,
+    "retention": RETENTION,
+    "waiting": WAITING_POLICY,
+    "history": FUNCTION._replace(shown="a function of the messages").or_none,
+    "max_steps": COUNT._replace(shown="a number of turns"),
+    "defer_tools": COUNT._replace(shown="a number of tokens").or_none,
 }
-_HISTORY: OptionKind = FUNCTION._replace(shown="a function of the messages").or_none
 
 
 def check_options(*given: AgentOptions) -> None:
@@ -74,14 +85,11 @@ def check_options(*given: AgentOptions) -> None:
         ValueError: One has another value than its few, or is too small.
     """
     options: dict[str, Any] = {name: value for part in given for name, value in part.items()}
-    for name, (wanted, shown) in _TYPES.items():
-        check_type(name, options[name], wanted, shown)
-    if options["max_steps"] < 1:
-        raise ValueError(f"max_steps is at least 1, not {options['max_steps']}")
+    check_kinds(options, _KINDS)
     if options["store"] is not None:
         check_kind("store", options["store"], STORE)
-    check_type("backend", options["backend"], WorkBackend, "a backend, such as Backend(url)")
-    check_kind("history", options["history"], _HISTORY)
+    if options["max_steps"] < 1:
+        raise ValueError(f"max_steps is at least 1, not {options['max_steps']}")
     check_choice("on_unknown", options["on_unknown"], UNKNOWN_POLICIES[:-1])
     check_choice("on_transport_error", options["on_transport_error"], ("result", "raise"))
     check_choice("on_error", options["on_error"], ("skip", "raise"))

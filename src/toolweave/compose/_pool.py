@@ -6,7 +6,7 @@ Knows configs and hubs, not the users of a connection.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -14,7 +14,7 @@ from typing import Self, TypeAlias
 
 import anyio
 
-from toolweave._option_checks import check_type
+from toolweave._option_checks import COUNT, NUMBER, OptionKind, check_kinds
 from toolweave.config import ServerConfig
 from toolweave.errors import AuthRequiredError, ConfigError, ConnectionClosedError, RequestTimeoutError
 from toolweave.hub import Hub
@@ -23,6 +23,11 @@ from toolweave.hub._hub import McpConnection
 _Identity: TypeAlias = tuple[str, tuple[str, ...], ServerConfig]
 """The principal, the scopes and the settings of a connection: the first two distinguish those of one server quickly."""
 
+_KINDS: Mapping[str, OptionKind] = {
+    "max_idle": COUNT._replace(shown="a whole number of connections"),
+    "max_connections": COUNT._replace(shown="a whole number").or_none,
+    "idle_seconds": NUMBER._replace(shown="a number of seconds"),
+}
 
 _ROOM_SECONDS = 30.0
 """Seconds to wait for another user's connection to be returned, where the settings have no bound for connecting."""
@@ -60,9 +65,8 @@ class McpPool:
     """
 
     def __init__(self, *, max_idle: int = 32, max_connections: int | None = None, idle_seconds: float = 300.0) -> None:
-        check_type("max_idle", max_idle, int, "a whole number of connections")
-        check_type("max_connections", max_connections, int, "a whole number, or None for no bound")
-        check_type("idle_seconds", idle_seconds, (int, float), "a number of seconds")
+        given = {"max_idle": max_idle, "max_connections": max_connections, "idle_seconds": idle_seconds}
+        check_kinds(given, _KINDS)
         if max_idle < 0:
             raise ValueError(f"max_idle is at least 0, not {max_idle}")
         if max_connections is not None and max_connections < 1:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import anyio
 
 from toolweave._json_types import Json, JsonObject
-from toolweave._option_checks import check_type, type_error
+from toolweave._option_checks import FLAG, check_kind, instance_of, type_error
 from toolweave._text import counted
 from toolweave.config import Auth, ServerConfig, Timeouts, server_config
 from toolweave.config._auth import AuthFlow
@@ -519,6 +519,9 @@ class McpConnection(EventSubscriptions, SkillFeatures, Openable, BaseToolset):
             self._events.emit("closed", change)
 
 
+_CALLBACKS = instance_of(Callbacks, "Callbacks(...)")
+
+
 def connect_mcp(
     target: Any,
     *,
@@ -548,8 +551,8 @@ def connect_mcp(
     Raises:
         ConfigError: At once, when the target cannot be right. Awaiting raises `ServerError`s.
     """
-    check_type("callbacks", callbacks, Callbacks, "Callbacks(...)")
-    check_type("lazy", lazy, bool, "True or False")
+    check_kind("callbacks", callbacks, _CALLBACKS)
+    check_kind("lazy", lazy, FLAG)
     config = server_config(target, name=name, headers=headers, auth=auth, timeout=timeout)
     server: object = config.server
     kinds: tuple[type, ...] = (Toolset, Connecting)

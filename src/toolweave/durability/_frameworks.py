@@ -9,12 +9,14 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from toolweave._json_types import Json
-from toolweave._option_checks import check_type
+from toolweave._option_checks import check_kind
 from toolweave.agent import WaitingPolicy
+from toolweave.agent._option_checks import WAITING_POLICY
 from toolweave.agent._stored.durable import make_durable
 from toolweave.durability._durable_agent import DurableAgent, Framework, UnknownPolicy, check_policy
 from toolweave.errors import ConfigError
 from toolweave.jobs import Retention, WorkBackend
+from toolweave.jobs.retention import RETENTION
 from toolweave.state import Store
 
 if TYPE_CHECKING:
@@ -115,8 +117,8 @@ def durable(
     if not named:
         raise ValueError(f"durable(): the {framework.name} agent has no name to keep its runs under; pass name=")
     is_backend = isinstance(store, WorkBackend)
-    check_type("retention", retention, Retention, "Retention(...)")
-    check_type("waiting", waiting, WaitingPolicy, "WaitingPolicy(...)")
+    check_kind("retention", retention, RETENTION)
+    check_kind("waiting", waiting, WAITING_POLICY)
     kept = make_durable(
         named,
         None if is_backend else store,

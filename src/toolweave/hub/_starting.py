@@ -11,7 +11,7 @@ from typing import Literal
 import anyio
 
 from toolweave._json_types import as_number
-from toolweave._option_checks import check_type
+from toolweave._option_checks import TEXT, check_kind, instance_of
 from toolweave.connect import ConnectionState, McpConnection, StateChanged
 from toolweave.connect._activity import ActivityMonitor
 
@@ -31,6 +31,10 @@ Wait = Literal["alive", "all", "any"] | float
 """A hub's wait for its servers to start: for all with signs of life, for all, for any, or at most some seconds."""
 
 
+_NAME = TEXT._replace(shown="the name of a server")
+_NAMES = instance_of(Iterable, "the names of servers, or None for all")
+
+
 def chosen_names(names: Iterable[str]) -> tuple[str, ...]:
     """Return the names of the servers to start.
 
@@ -39,10 +43,10 @@ def chosen_names(names: Iterable[str]) -> tuple[str, ...]:
     """
     if isinstance(names, str):
         return (names,)
-    check_type("names", names, Iterable, "the names of servers, or None for all")
+    check_kind("names", names, _NAMES)
     chosen = tuple(names)
     for name in chosen:
-        check_type("each of names", name, str, "the name of a server")
+        check_kind("each of names", name, _NAME)
     return chosen
 
 

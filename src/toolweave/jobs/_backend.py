@@ -11,9 +11,9 @@ from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from toolweave._option_checks import check_kind, check_number, check_type
+from toolweave._option_checks import check_kind, check_number
 from toolweave.errors import StoreError
-from toolweave.jobs.retention import Retention
+from toolweave.jobs.retention import RETENTION, Retention
 from toolweave.state import MemoryStore, Store
 from toolweave.state._redis_address import REDIS_SCHEMES, RedisAddress, split_name
 from toolweave.state.checks import STORE
@@ -62,7 +62,7 @@ class Backend:
         redelivery_seconds: float | None = None,
         retention: Retention | None = None,
     ) -> None:
-        check_type("retention", retention, Retention, "Retention(...)")
+        check_kind("retention", retention, RETENTION)
         if store is not None:
             check_kind("Backend.store", store, STORE)
         if redelivery_seconds is not None:

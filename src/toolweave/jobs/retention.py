@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from toolweave._option_checks import check_duration
+from toolweave._option_checks import check_duration, instance_of
 
-__all__ = ["KEEP_SECONDS", "TASK_SECONDS", "RetainingBackend", "Retention", "milliseconds", "retention_of"]
+__all__ = ["KEEP_SECONDS", "RETENTION", "TASK_SECONDS", "RetainingBackend", "Retention", "milliseconds", "retention_of"]
 
 KEEP_SECONDS = 30 * 86_400.0
 """Seconds that a run is kept after its last change by default."""
@@ -43,6 +43,10 @@ class Retention:
         check_duration("task_seconds", self.task_seconds)
         if self.conversation_seconds is not None:
             check_duration("conversation_seconds", self.conversation_seconds)
+
+
+RETENTION = instance_of(Retention, "Retention(...)").or_none
+"""The type of an option that is the retention."""
 
 
 @runtime_checkable

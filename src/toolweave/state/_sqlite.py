@@ -23,7 +23,7 @@ from typing import Any, Self, TypeVar
 
 import anyio
 
-from toolweave._option_checks import check_kind, check_number, check_type
+from toolweave._option_checks import check_kind, check_number, instance_of
 from toolweave.errors import StoreError
 from toolweave.state._migrations import CheckedFile, open_database, savepoint, writing
 from toolweave.state._signals import SignalListener, SignalListeners
@@ -58,6 +58,9 @@ def default_path() -> Path:
     return user_data_path("toolweave", appauthor=False) / "store.db"
 
 
+_PATH = instance_of((str, Path), "a path").or_none
+
+
 class SqliteStore:
     """A `Store` in one SQLite file.
 
@@ -84,7 +87,7 @@ class SqliteStore:
         clock: Callable[[], float] = time.time,
         busy_seconds: float = 10.0,
     ) -> None:
-        check_type("SqliteStore.path", path, (str, Path), "a path, or None")
+        check_kind("SqliteStore.path", path, _PATH)
         check_number("SqliteStore.busy_seconds", busy_seconds, noun="a number of seconds")
         check_kind("SqliteStore.clock", clock, CLOCK)
         if str(path) == ":memory:":
