@@ -6,7 +6,7 @@ app = FastAPI()
 stock = {"tea": 3}
 
 
-@app.get("/stock/{item}", operation_id="in_stock")
+@app.get("/stock/{item}")
 async def in_stock(item: str) -> dict[str, int]:
     """Say how many there are."""
     return {"count": stock.get(item, 0)}

@@ -22,14 +22,14 @@ async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
 app = FastAPI(title="Papers", lifespan=lifespan)
 
 
-@app.post("/papers", operation_id="file_paper")
+@app.post("/papers")
 async def file_paper(title: Annotated[str, Form()], content: Annotated[UploadFile, File()]) -> dict[str, int]:
     """File a paper under its title."""
     app.state.papers[title] = await content.read()
     return {"bytes": len(app.state.papers[title])}
 
 
-@app.get("/papers/{title}", operation_id="read_paper")
+@app.get("/papers/{title}")
 async def read_paper(title: str) -> dict[str, str]:
     """Return the text of a paper."""
     if title not in app.state.papers:

@@ -27,7 +27,7 @@ async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
 api = FastAPI(title="Stock", lifespan=lifespan)
 
 
-@api.get("/stock/{item}", operation_id="in_stock")
+@api.get("/stock/{item}")
 async def in_stock(item: str) -> dict[str, int]:
     """Say how many there are."""
     return {"count": api.state.stock.get(item, 0)}

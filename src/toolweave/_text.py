@@ -7,7 +7,7 @@ tags, fillers and everything else without a glyph. Imports nothing of Toolweave.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache, lru_cache
 from itertools import islice
 
@@ -52,6 +52,20 @@ def counted(number: int, noun: str) -> str:
     if number == 1:
         return f"{number} {noun}"
     return f"{number} {noun}s"
+
+
+def alternatives(choices: Sequence[str]) -> str:
+    """Return choices in words, such as `a, b or c`."""
+    if len(choices) < 2:
+        return "".join(choices)
+    return f"{', '.join(choices[:-1])} or {choices[-1]}"
+
+
+def with_sentence(text: str, sentence: str) -> str:
+    """Return a message with another sentence behind it; a message ends without a full stop, unless it is a question."""
+    if not sentence:
+        return text
+    return f"{text}{'' if text.endswith('?') else '.'} {sentence}"
 
 
 def one_line(text: str, limit: int) -> str:

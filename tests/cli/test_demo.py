@@ -36,7 +36,7 @@ def test_the_demo_shows_tools_calls_errors_and_what_to_type_next(folder: Path) -
     assert (done.code, done.err) == (0, "")
     for server, version in (("notes", "2025-11-25"), ("numbers", "2026-07-28"), ("words", "2026-07-28")):
         assert any(line.split()[:3] == [server, "ready", version] for line in done.out.splitlines())
-    assert "'toolweave-demo-no-such-program'" in done.out
+    assert "'no-such-program'" in done.out
     assert max(map(len, done.out.splitlines())) <= 100
     assert '{"count": 669, "largest": 4999}' in done.out
     assert "T-O-O-L-W-E-A-V-E" in done.out
@@ -53,9 +53,9 @@ def test_the_demo_breaks_no_word_in_60_columns(folder: Path) -> None:
     assert max(map(len, lines)) <= 60
     assert "\n  toolweave call notes_search_notes query=plants\n" in done.out
     text = " ".join(done.out.split())
-    assert "message: server 'missing': its command 'toolweave-demo-no-such-program' was not found; install it" in text
-    place = lines.index("  message: server 'missing': its command")
-    assert lines[place + 1].startswith("  'toolweave-demo-no-such-program'")
+    assert "message: server 'missing': its command 'no-such-program' was not found; install it" in text
+    place = lines.index("  message: server 'missing': its command 'no-such-program'")
+    assert lines[place + 1] == "  was not found; install it, or give its full path in"
 
 
 @pytest.mark.slow
@@ -202,6 +202,6 @@ def test_the_demo_fails_when_its_own_servers_do(folder: Path) -> None:
     done = ran([bare, "-m", "toolweave", "demo"], cwd=folder, env={**os.environ, "PYTHONPATH": os.pathsep.join(found)})
 
     assert done.returncode == 3
-    assert "This is not what you should see: notes did not answer." in done.stdout
+    assert "This is not what you should see: notes failed." in done.stdout
     assert "\\n" not in done.stdout
     assert "failed: server 'notes'" in done.stderr

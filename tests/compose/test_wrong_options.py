@@ -102,6 +102,17 @@ async def test_a_call_of_a_tool_that_a_down_server_may_have_reports_the_server_a
     assert reason in direct.text
 
 
+async def test_similar_names_are_a_question_and_servers_that_are_down_a_sentence_behind_it() -> None:
+    notes = create_mcp_server("notes")
+    for name in ("add", "addend", "adding"):
+        notes.tool(name=name)(add)
+    async with Hub({"notes": {"server": notes}, "math": absent()}) as hub:
+        text = (await hub.execute("notes_ad")).text
+    assert text.startswith(
+        "no tool 'notes_ad'; did you mean 'notes_add', 'notes_adding' or 'notes_addend'? It may be a"
+    )
+
+
 @pytest.mark.parametrize("bound", [0, -1])
 def test_a_pool_that_could_lease_no_connection_is_refused(bound: int) -> None:
     with pytest.raises(ValueError, match=rf"^max_connections is at least 1, not {bound}$"):

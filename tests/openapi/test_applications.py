@@ -9,6 +9,7 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 import pytest
+from fastapi import APIRouter, FastAPI
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response, StreamingResponse
@@ -236,6 +237,25 @@ async def test_an_application_without_a_lifespan_and_with_a_document_of_its_own_
 
     async with openapi_tools(WithDocument()) as toolset:
         assert (await toolset.execute("get_a_id", {"id": "x/y"})).structured_content == {"path": "/a/x%2Fy"}
+
+
+async def test_routes_of_fastapi_are_called_by_the_names_of_their_functions() -> None:
+    app = FastAPI()
+    router = APIRouter(prefix="/shop")
+
+    @router.get("/items/{item_id}")
+    async def read_item(item_id: int) -> dict[str, int]:
+        return {"id": item_id}
+
+    @router.get("/files/{path:path}")
+    async def read_file(path: str) -> dict[str, str]:
+        return {"path": path}
+
+    app.include_router(router)
+    async with openapi_tools(app) as toolset:
+        assert toolset.tools.names == ("read_item", "read_file")
+        assert (await toolset.execute("read_item", {"item_id": 7})).structured_content == {"id": 7}
+    assert read_file
 
 
 async def test_an_application_is_served_as_an_mcp_server() -> None:

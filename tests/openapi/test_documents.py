@@ -53,6 +53,41 @@ def with_id(made: dict[str, Any]) -> dict[str, Any]:
     return made | {"parameters": [{"name": "b", "in": "path", "required": True, "schema": {"type": "string"}}]}
 
 
+def test_an_operation_that_fastapi_has_named_has_the_name_of_its_function() -> None:
+    source = document(
+        {
+            "/": {"get": operation(operationId="root__get")},
+            "/items": {"get": operation(operationId="get_items_items_get")},
+            "/items/{item-id}": {
+                "get": operation(operationId="get_item_items__item_id__get"),
+                "put": operation(operationId="replace"),
+            },
+        }
+    )
+    api = tools(source)
+
+    assert api.tools.names == ("root", "get_items", "get_item", "replace")
+    assert api.tools["get_item"].original_name == "get_item_items__item_id__get"
+    for pattern in ("get_item", "get_item_items__item_id__get"):
+        assert tools(source, include=pattern).tools.names == ("get_item",)
+
+
+def test_functions_of_one_name_and_ids_that_only_look_alike_keep_their_ids() -> None:
+    paths = {
+        "/users": {"get": operation(operationId="read_users_get")},
+        "/items": {"get": operation(operationId="read_items_get"), "post": operation(operationId="_items_post")},
+        "/a": {"get": operation(operationId="list_a_get"), "put": operation(operationId="list")},
+        "/b": {"get": operation(operationId="get_c_b_get")},
+        "/c": {"get": operation()},
+        "/d": {"get": operation(operationId="read_d_post"), "post": operation(operationId="read_d")},
+    }
+
+    assert tools(document(paths)).tools.names == (
+        "read_users_get", "read_items_get", "_items_post", "list_a_get", "list", "get_c_b_get", "get_c", "read_d_post",
+        "read_d",
+    )  # fmt: skip
+
+
 def test_names_stay_when_other_operations_come() -> None:
     before = document({"/a": {"get": operation(operationId="x" * 80)}})
     after = document({"/0": {"get": operation(operationId="y" * 80)}, **before["paths"]})

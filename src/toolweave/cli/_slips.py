@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
+from toolweave._text import alternatives
 from toolweave.cli._help import HELP_NAMES
 from toolweave.protocol import methods
 
@@ -120,7 +121,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str | None:
 
     close = difflib.get_close_matches(word, sorted(known), n=2, cutoff=0.75)
     if close:
-        return f"did you mean {' or '.join(close)}?"
+        return f"did you mean {alternatives(close)}?"
     return None
 
 
@@ -291,7 +292,7 @@ def _of_group(word: str, known: Sequence[str]) -> str | None:
             names = command.commands.keys() & {word, *_SYNONYMS.get(word, ())}
             meant.extend(f"toolweave {name} {one}" for one in sorted(names))
     if meant and len(meant) <= 3:
-        return f"did you mean {' or '.join(meant)}?"
+        return f"did you mean {alternatives(meant)}?"
     return None
 
 

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 import msgspec
 
 from toolweave._json_types import only_members
+from toolweave._text import with_sentence
 from toolweave.connect import McpConnection
 from toolweave.errors import ErrorKind, ToolError
 from toolweave.hub._naming import NameConflict, NamedServer, name_server
@@ -175,7 +176,7 @@ def missing_tool(
     """
     server = server_of(name, {*starting, *errors}, prefixes)
     if server is None:
-        return ToolError(unknown_tool(name, known) + down_servers(errors), kind=ErrorKind.NOT_FOUND)
+        return ToolError(with_sentence(unknown_tool(name, known), down_servers(errors)), kind=ErrorKind.NOT_FOUND)
     if server in starting:
         text = f"MCP error: server {server!r} is still connecting"
         return ToolError(text, kind=ErrorKind.NOT_SENT, retryable=True)

@@ -60,6 +60,7 @@ _PAGING = frozenset(
 )
 _EXPRESSION = re.compile(r"\{([^{}]+)\}")
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_-]+")
+_NOT_A_WORD = re.compile(r"\W")
 _MAX_OUTPUT_SCHEMA = 64 * 1024
 MAX_INPUT_SCHEMA = 64 * 1024
 """Bytes of the schema of one tool's arguments; a model can hold few of this size."""
@@ -260,6 +261,7 @@ class OperationReader:
             else:
                 exposed.append(one.route)
             originals.append(one.route)
+        exposed = _with_function_names(candidates, exposed)
         wire = NameMap(ToolName(None, name, name) for name in exposed).wire_names
         return [(wire[name], original) for name, original in zip(exposed, originals, strict=True)]
 
@@ -530,6 +532,31 @@ def _text(node: object, name: str) -> str:
 def _word(candidate: _Candidate) -> str:
     """Return a legal tool name for an operation without an id, such as `get_pets_id`."""
     return _ILLEGAL.sub("_", f"{candidate.method.lower()}{candidate.path}").strip("_")
+
+
+def _with_function_names(candidates: Sequence[_Candidate], names: Sequence[str]) -> list[str]:
+    """Return these names, with the name of its function for each operation that FastAPI has named.
+
+    Two functions of one name keep their ids, and so does a function with the name of another operation: with a short
+    name for one of them, the order of the document would decide which operation a name means.
+    """
+    functions = [_function_name(one) for one in candidates]
+    counts = Counter((*functions, *names))
+    return [
+        function if function and counts[function] == 1 else name
+        for function, name in zip(functions, names, strict=True)
+    ]
+
+
+def _function_name(candidate: _Candidate) -> str:
+    """Return the name of the function of a route in FastAPI, or an empty string if its id is not made of one.
+
+    Without an `operation_id`, FastAPI joins the function, the path and the method: `read_item_items__item_id__get`.
+    """
+    route = _NOT_A_WORD.sub("_", f"{candidate.path}_{candidate.method.lower()}")
+    if not candidate.operation_id.endswith(route):
+        return ""
+    return candidate.operation_id.removesuffix(route)
 
 
 def _any_fits(patterns: Sequence[str], words: Iterable[str]) -> bool:

@@ -12,6 +12,7 @@ from collections.abc import Collection, Container, Hashable, Iterable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
+from toolweave._text import alternatives
 from toolweave.errors import shortened
 from toolweave.schema.problems import nearest
 from toolweave.tools.spec import ToolSpec
@@ -197,7 +198,7 @@ def unknown_tool(name: str, known: Iterable[str]) -> str:
     near = nearest(name, names, cutoff=0.5)
     name = shortened(name, _MAX_SHOWN)
     if near:
-        return f"no tool {name!r}; did you mean {' or '.join(map(repr, near))}?"
+        return f"no tool {name!r}; did you mean {alternatives([repr(one) for one in near])}?"
     if not names:
         return f"no tool {name!r}; there are no tools"
     some = [shortened(one, _MAX_SHOWN) for one in sorted(names)[:_MAX_LISTED]]
@@ -307,9 +308,9 @@ def _with_digest(legal: str, name: ToolName, digits: int) -> str:
 
 
 def down_servers(errors: Mapping[str, Exception]) -> str:
-    """Return the end of the error text for an unknown tool: the servers that are down may have it, and why they are."""
+    """Return the sentence behind the error text for an unknown tool: the servers that are down, and why they are."""
     if not errors:
         return ""
     reasons = [shortened(str(error).split("\n", 1)[0], _MAX_REASON) for error in errors.values()]
     more = "" if len(reasons) <= _MAX_DOWN else f"; and {len(reasons) - _MAX_DOWN} more"
-    return f". It may be a tool of a server that is down: {'; '.join(reasons[:_MAX_DOWN])}{more}"
+    return f"It may be a tool of a server that is down: {'; '.join(reasons[:_MAX_DOWN])}{more}"

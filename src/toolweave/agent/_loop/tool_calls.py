@@ -16,6 +16,7 @@ from itertools import count
 
 import anyio
 
+from toolweave._text import alternatives, with_sentence
 from toolweave.agent import _events as events
 from toolweave.agent._idempotency import call_key
 from toolweave.agent._journal import ASK, Ask, Recorded, outcome_unknown
@@ -151,9 +152,9 @@ class ToolCalls:
         text = unknown_tool(call.name, [tool.name for tool in turn.offer.tools])
         unopened = self.environment.runtime.tools.unopened(call.name)
         if unopened:
-            sources = " or ".join(map(repr, unopened))
-            text += f". It may be a tool of {sources}, which cannot be reached now"
-        text += down_servers(self.environment.runtime.tools.server_errors())
+            sources = alternatives([repr(source) for source in unopened])
+            text = with_sentence(text, f"It may be a tool of {sources}, which cannot be reached now")
+        text = with_sentence(text, down_servers(self.environment.runtime.tools.server_errors()))
         return ToolResult.failure(text, kind=ErrorKind.NOT_FOUND)
 
     def _check_transport(self, turn: _TurnCalls, tool: ToolSpec, result: ToolResult) -> None:

@@ -35,21 +35,21 @@ _QUICK: tuple[tuple[str, Json], ...] = (
     ("words_count", {"text": "three small words"}),
 )
 _WRONG: tuple[tuple[str, Json, str], ...] = (
-    ("numbers_divide", {"value": 1, "by": 0}, "the tool says no"),
-    ("numbers_primes", {"limit": "many"}, "checked here, the server was not asked"),
+    ("numbers_divide", {"value": 1, "by": 0}, "the tool failed"),
+    ("numbers_primes", {"limit": "many"}, "the call was not sent"),
     ("notes_forget", {}, "no such tool"),
 )
 _PIPED_WIDTH = 100
 """Width of the views without a terminal: they are read, not searched."""
 _NEXT = """
 What to type next:
-  toolweave demo --config > mcp.json       two of these servers as a config to play with
-  toolweave tools                          what they offer
+  toolweave demo --config > mcp.json       write a config with two of these servers
+  toolweave tools                          list their tools
   toolweave call notes_search_notes query=plants
   toolweave call numbers_primes limit=9999
-  toolweave doctor                         why a server does not answer
-  toolweave tools -- uvx mcp-server-time   any server, without a config
-  toolweave serve --config mcp.json        both servers as one (--http 8000, --install claude)
+  toolweave doctor                         find out why a server fails
+  toolweave tools -- uvx mcp-server-time   list the tools of any server, without a config
+  toolweave serve --config mcp.json        serve both as one (--http 8000, --install claude)
 """
 
 
@@ -98,7 +98,7 @@ async def _demo() -> ExitCode:
             "notes": _program("notes"),
             "numbers": {"url": url},
             "words": {"server": words_server()},
-            _MISSING: {"command": "toolweave-demo-no-such-program"},
+            _MISSING: {"command": "no-such-program"},
         }
         servers = {name: server_config(entry, name=name) for name, entry in entries.items()}
         async with open_fleet(LoadedConfig(servers=servers)) as fleet:
@@ -110,7 +110,7 @@ async def _demo() -> ExitCode:
                 fleet.show_failures()
     answer(wrapped(f"\nEverything closed after {time.monotonic() - started:.1f} s; nothing is left running.", indent=0))
     if failed:
-        answer(wrapped(f"\nThis is not what you should see: {', '.join(failed)} did not answer.", indent=0))
+        answer(wrapped(f"\nThis is not what you should see: {', '.join(failed)} failed.", indent=0))
         return ExitCode.UNREACHABLE
     answer(wrapped(_NEXT, indent=6))
     return ExitCode.OK
@@ -160,7 +160,7 @@ async def _call_several(fleet: OpenServers) -> None:
 async def _show_errors(fleet: OpenServers) -> None:
     from toolweave.cli._render.views import first_line, table  # late, as above
 
-    answer(wrapped("\nErrors are results; the other servers never notice:", indent=0))
+    answer(wrapped("\nErrors are results, and the other servers keep working:", indent=0))
     rows: list[tuple[str, str, str, str]] = []
     for name, arguments, why in _WRONG:
         error = (await fleet.hub.execute(name, arguments)).require_error()
