@@ -230,6 +230,14 @@ async def test_a_byte_order_mark_before_the_answer_is_passed_over() -> None:
 
 
 MISLABELLED = '{"jsonrpc": "2.0", "id": %s, "result": {"content": [{"type": "text", "text": "made"}]}}'
+STEP = '{"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "half"}}'
+IN_LINES = [
+    (f"{STEP}\n{MISLABELLED}\n", "application/x-ndjson"),
+    (f"{STEP}\r\n\r\n{MISLABELLED}", "application/json"),
+    (f"{MISLABELLED}\n{STEP}\n", "application/jsonl; charset=utf-8"),
+    (f"\x1e{STEP}\n\x1e{MISLABELLED}\n", "application/json-seq"),
+    (f"\x1e{MISLABELLED}\n", "application/json-seq"),
+]
 NO_JSON = '{"jsonrpc": "2.0", "id": %s, "result": {"content": [{"type": "text", "text": "made"}], "n": NaN}}'
 
 
@@ -257,6 +265,7 @@ NO_JSON = '{"jsonrpc": "2.0", "id": %s, "result": {"content": [{"type": "text", 
             "its answers have 'error': null",
         ),
         (f'{MISLABELLED[:-1]}, "error" : null }}', "application/json", "its answers have 'error': null"),
+        *((body, kind, "its answers hold a message in each line") for body, kind in IN_LINES),
     ],
 )
 async def test_an_answer_that_is_nearly_right_is_read_unless_its_owner_wants_no_repairs(
@@ -277,6 +286,21 @@ async def test_an_answer_that_is_nearly_right_is_read_unless_its_owner_wants_no_
         else:
             with pytest.raises(ProtocolError, match=f"{problem}.*'repair_messages': true"):
                 await connection.call_tool("t")
+    assert server.methods().count("tools/call") == 1
+
+
+@pytest.mark.parametrize("kind", ["application/x-ndjson", "application/json", "text/plain"])
+@pytest.mark.parametrize("tail", ["not JSON", '{"jsonrpc": "2.0", "id', "{}", "[]", "# end"])
+async def test_lines_of_which_one_is_not_a_message_are_not_an_answer(kind: str, tail: str) -> None:
+    @answers_to("tools/call")
+    async def special(exchange: Exchange, message: Json) -> None:
+        body = MISLABELLED % json.dumps(message["id"])
+        await exchange.respond(200, f"{body}\n{tail}".encode(), content_type=kind)
+
+    server = HttpScript(modern_answer, special)
+    async with listening(server.handle) as (url, _), connected(url) as connection:
+        with pytest.raises(ProtocolError):
+            await connection.call_tool("t")
     assert server.methods().count("tools/call") == 1
 
 

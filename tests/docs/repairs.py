@@ -28,6 +28,7 @@ from toolweave.schema import Validator
 from toolweave.schema._repair import SCHEMA_REPAIRS
 from toolweave.schema.fitting import ARGUMENT_REPAIRS, as_fitted
 from toolweave.serve._offers.string_handlers import PROMPT_VALUE
+from toolweave.tools.arguments import ARGUMENTS_IN_TEXT
 from toolweave.tools.mcp import tool_result
 
 __all__ = ["REPAIRS", "RESULTS", "argument_examples", "as_received", "repair_rows", "result_examples"]
@@ -49,6 +50,7 @@ REPAIRS: Mapping[str, Sequence[Repair]] = {
     "repairs of models": (
         ODD_PIECES,
         MARKED_NAME,
+        ARGUMENTS_IN_TEXT,
         OPEN_TURN,
         NEARLY_JSON,
         OTHER_TYPE,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -192,6 +193,39 @@ async def test_a_name_that_is_nearly_one_is_never_another_tools(name: str) -> No
     events, last = await turn(chat_turn(call(0, "x", name, '{"n":1}'), finish="tool_calls"))
 
     assert calls(events, last) == [(name, {"n": 1}, None)]
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ('```json\n{"n":1}\n```', 1),
+        ('```\n{"n": 1}```', 1),
+        (' \n```JSON {"n": 1} ```\n', 1),
+        ('```tool_code\r\n{\r\n  "n": 1\r\n}\r\n```', 1),
+        ('```json\n{"n": "```\\n{}\\n```"}\n```', "```\n{}\n```"),
+        (json.dumps('```json\n{"n": 1}\n```'), 1),
+    ],
+)
+async def test_arguments_in_a_code_block_are_the_arguments(text: str, meant: object) -> None:
+    events, last = await turn(chat_turn(call(0, "x", "get", text), finish="tool_calls"))
+
+    assert calls(events, last) == [("get", {"n": meant}, None)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'Here: ```json\n{"n":1}\n```',
+        '```json\n{"n":1}',
+        "```json\n[1]\n```",
+        '```json\n{"n":1}\n```\n```json\n{"n":2}\n```',
+        "```json\n{'n': 1}\n```",
+    ],
+)
+async def test_a_code_block_that_is_not_the_whole_object_goes_back_to_the_model(text: str) -> None:
+    events, last = await turn(chat_turn(call(0, "x", "get", text), finish="tool_calls"))
+
+    assert calls(events, last) == [("get", {}, text)]
 
 
 @pytest.mark.parametrize("text", ['{"n":1}{"n":2}', '{"n":1}\n{"n":2}', '{"n":1},{"n":2}', '[{"n":1}]', '"n"', "5"])

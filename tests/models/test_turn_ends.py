@@ -135,7 +135,7 @@ def call_begun(key: str, index: int = 0, **given: Any) -> dict[str, Any]:
     return begun(index, type="tool_use", id=key, name="f", input=given)
 
 
-def written(text: str, index: int = 0) -> dict[str, Any]:
+def written(text: str | dict[str, Any], index: int = 0) -> dict[str, Any]:
     return delta(index, "input_json_delta", partial_json=text)
 
 
@@ -150,6 +150,13 @@ BLOCKS: dict[str, tuple[list[Any], list[dict[str, Any]]]] = {
         [{"n": 1}, {"n": 2}],
     ),
     "one index, never closed": ([call_begun("a"), written(ONE), call_begun("b"), written(TWO)], [{"n": 1}, {"n": 2}]),
+    "an object as a piece": ([call_begun("a"), written({"n": 1}), closed(0)], [{"n": 1}]),
+    "an object after an empty piece": ([call_begun("a"), written(""), written({"n": 1}), closed(0)], [{"n": 1}]),
+    "an object in the block and as a piece": ([call_begun("a", n=1), written({"n": 1}), closed(0)], [{"n": 1}]),
+    "objects of two calls": (
+        [call_begun("a"), written({"n": 1}), closed(0), call_begun("b", 1), written({"n": 2}, 1), closed(1)],
+        [{"n": 1}, {"n": 2}],
+    ),
     "begun with each piece": ([call_begun("a"), written('{"n"'), call_begun("a"), written(":1}")], [{"n": 1}]),
     "arguments at the beginning and in pieces": (
         [call_begun("a", n=1), written('{"n"'), written(":1}")],

@@ -336,6 +336,18 @@ LATER: Mapping[str, tuple[str, str]] = {
         "cli/test_openapi_entries.py",
         "test_the_switch_for_repairs_reaches_the_program_that_serves_an_api",
     ),
+    "arguments in a code block": (
+        "models/test_chat_calls.py",
+        "test_arguments_in_a_code_block_are_the_arguments",
+    ),
+    "a message in each line of an answer": (
+        "connect/test_http_answers.py",
+        "test_lines_of_which_one_is_not_a_message_are_not_an_answer",
+    ),
+    "a task in other words behind a gateway": (
+        "gateway/test_tasks_in_other_words.py",
+        "test_a_task_in_other_words_ends_for_the_caller_of_a_gateway",
+    ),
 }
 KINDS: Mapping[str, tuple[str, str]] = {**CLIENTS, **SERVERS, **AGENTS, **LATER}
 """The file and the name of the test of each kind; without a name, all tests of the file."""

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from toolweave._json_types import Json, JsonObject, without_members
+from toolweave._json_types import Json, JsonObject, as_object, without_members
 from toolweave.models._anthropic_messages import CONTAINER
 from toolweave.models._base import (
     Finished,
@@ -226,7 +226,11 @@ class TurnReader:
                 block.signature += _text(delta, "signature")
             case "input_json_delta":
                 text = _text(delta, "partial_json")
-                if block.begun_whole and text:  # and in deltas once more
+                # Some servers give the whole object in place of a piece of its text.
+                whole = as_object(delta.get("partial_json"))
+                if whole is not None:
+                    text = json_text(whole)
+                if whole is not None or (block.begun_whole and text):  # and in deltas once more
                     block.pieces.clear()
                     block.begun_whole = False
                 return _arguments_delta(block, text)

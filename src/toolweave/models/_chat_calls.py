@@ -24,7 +24,8 @@ from toolweave.providers import WireTools
 from toolweave.tools.arguments import fresh_id, json_text, read_arguments, wire_id
 
 ODD_PIECES = Repair(
-    given="a streamed call in odd pieces: without an index or an id, with its name in each piece or late",
+    given="a streamed call in odd pieces: without an index or an id, with its name in each piece or late, "
+    "or an object as a piece",
     read_as="the calls that the model made, each once",
     limit="a call without whole arguments is not run",
     switch="nothing: a call must be exactly one",

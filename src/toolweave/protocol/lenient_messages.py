@@ -7,6 +7,7 @@ too deeply become null, so that one bad message fails one call and never the con
 from __future__ import annotations
 
 import re
+from codecs import BOM_UTF8
 from typing import Any
 
 import msgspec
@@ -14,10 +15,11 @@ import msgspec
 from toolweave._json import JsonDecoder, is_out_of_range
 from toolweave._json_types import as_integer
 from toolweave.protocol.brackets import has_more_brackets
-from toolweave.protocol.jsonrpc import MAX_BATCH, MAX_DEPTH, RequestId
+from toolweave.protocol.jsonrpc import MAX_BATCH, MAX_DEPTH, VERSION_MEMBER, RequestId
 from toolweave.protocol.lenient_json import mended
 
 __all__ = [
+    "BEFORE_JSON",
     "MAX_CONTAINERS",
     "MAX_DIGITS",
     "LenientMessage",
@@ -29,11 +31,14 @@ __all__ = [
     "decode_raw_result",
     "has_leading_method",
     "is_json",
+    "message_lines",
     "objects_in",
     "own_id",
     "without_deep_entries",
 ]
 
+BEFORE_JSON = b" \t\r\n\x1e"
+"""White space, and the separator before each text of `application/json-seq`."""
 MAX_CONTAINERS = 2_000_000
 """Arrays and objects in one message to a client: reading them is one step of the event loop, however many there are."""
 
@@ -208,6 +213,18 @@ def is_json(text: bytes) -> bool:
     except RecursionError:
         pass
     return True
+
+
+def message_lines(body: bytes) -> list[bytes]:
+    """Return the messages of a body that has one in each line; none if a line is anything else.
+
+    A body that is cut or mixed with other text is judged as a whole, before any of its messages is handled.
+    """
+    lines = [line.strip(BEFORE_JSON) for line in body.removeprefix(BOM_UTF8).splitlines()]
+    lines = [line for line in lines if line]
+    if all(is_json(line) and VERSION_MEMBER in line for line in lines):
+        return lines
+    return []
 
 
 def without_deep_entries(text: bytes, *, levels: int = MAX_DEPTH) -> bytes:

@@ -13,9 +13,18 @@ import msgspec
 
 from toolweave._json import decode_json
 from toolweave._json_types import Json
+from toolweave._repairs import Repair
 
-__all__ = ["alphanumeric_id", "encode", "fresh_id", "json_text", "read_arguments", "wire_id"]
+__all__ = ["ARGUMENTS_IN_TEXT", "alphanumeric_id", "encode", "fresh_id", "json_text", "read_arguments", "wire_id"]
 
+ARGUMENTS_IN_TEXT = Repair(
+    given="arguments of a call as JSON in a text, or in a code block",
+    read_as="the object in it",
+    limit="the block is the whole text; other text goes back to the model as an error",
+    switch="nothing: arguments are an object",
+)
+# Greedy up to the last fence: a value of the arguments may itself hold a code block.
+_CODE_BLOCK = re.compile(r"\s*```[\w-]*\s*(\{.*\})\s*```\s*", re.DOTALL)
 _LEGAL_ID = re.compile(r"[A-Za-z0-9_-]{1,40}")
 
 
@@ -23,17 +32,18 @@ def read_arguments(text: str) -> tuple[Json, str | None]:
     """Return the arguments in a model's text, and the text itself when it is not a JSON object.
 
     An empty text means no arguments: some providers send `""` or `null` for a tool without parameters. A string that
-    holds the object, which some models write, is parsed as the object.
+    holds the object, or a code block around it, which some models write, is parsed as the object.
     """
     if not text.strip():
         return {}, None
+    block = _CODE_BLOCK.fullmatch(text)
     try:
-        value = decode_json(text)
+        value = decode_json(text if block is None else block[1])
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return {}, text
     if value is None:
         return {}, None
-    if isinstance(value, str) and value.lstrip().startswith("{"):
+    if isinstance(value, str) and value.lstrip().startswith(("{", "```")):
         inner, malformed = read_arguments(value)
         if malformed is None:
             return (inner, None)

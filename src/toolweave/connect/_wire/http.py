@@ -11,7 +11,7 @@ import logging
 import os
 from codecs import BOM_UTF8
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, ClassVar
 
 import anyio
@@ -21,7 +21,7 @@ import msgspec
 from toolweave._json import decode_json
 from toolweave._json_types import Json, JsonObject, as_object, as_text, object_or_empty, without_none
 from toolweave.connect._http_errors import HttpSettings, http_error, not_json
-from toolweave.connect._repairs import CONTENT_TYPE
+from toolweave.connect._repairs import CONTENT_TYPE, LINES
 from toolweave.connect._session import UNCANCELLABLE, ClientHandlers, Loss, OnNotification
 from toolweave.connect._wire.dispatcher import IncomingDispatcher
 from toolweave.connect._wire.endpoint import EVENTS, JSON, HttpEndpoint
@@ -43,6 +43,7 @@ from toolweave.protocol.headers import (
 )
 from toolweave.protocol.jsonrpc import VERSION_MEMBER, encode_notification
 from toolweave.protocol.lenient_messages import (
+    BEFORE_JSON,
     LenientMessage,
     RawResult,
     answer_id,
@@ -50,6 +51,7 @@ from toolweave.protocol.lenient_messages import (
     decode_raw_result,
     has_leading_method,
     is_json,
+    message_lines,
     own_id,
     without_deep_entries,
 )
@@ -481,6 +483,9 @@ class HttpWire:
         except ValueError as exc:
             if is_json(body):
                 raise invalid(self._server, str(exc)) from None
+            result = self._handle_lines(body, key, method)
+            if result is not None:
+                return result
             raise http_error(not_json(self._settings, head.status, body), server=self._server) from None
         if result is None:
             raise invalid(self._server, "it answers another request")
@@ -506,16 +511,29 @@ class HttpWire:
     async def _mislabelled(self, response: Response, kind: str, key: int | str, method: str) -> Json:
         """Return the result in an answer with another content type, if its body is the answer to this request."""
         body = await self._endpoint.odd_body(response)
-        text = body.removeprefix(BOM_UTF8).lstrip()
+        text = body.removeprefix(BOM_UTF8).lstrip(BEFORE_JSON)
         if text[:1] in (b"{", b"[") and VERSION_MEMBER in text:
             try:
                 result = self._handle_text(text, key, method)
             except ValueError:
-                result = None
+                result = self._handle_lines(text, key, method)
             if result is not None:
                 self._note(CONTENT_TYPE.problem.format(kind[:100]))
                 return result
         raise self._endpoint.odd_answer(response, body)
+
+    def _handle_lines(self, body: bytes, key: int | str, method: str) -> Json | None:
+        """Handle a body of several messages, one in a line; return the result that answers `key`, if it holds that."""
+        lines = message_lines(body)
+        if lines:
+            self._note(LINES.problem)
+        result: Json | None = None
+        for line in lines:
+            with suppress(ValueError):
+                found = self._handle_text(line, key, method)
+                if found is not None:
+                    result = found
+        return result
 
     def _handle_text(self, text: bytes, key: int | str | None, method: str) -> Json | None:
         """Handle one JSON text; return the result that answers `key`, if it holds that.

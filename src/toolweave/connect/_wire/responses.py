@@ -14,7 +14,7 @@ from toolweave.errors import ProtocolError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.protocol.jsonrpc import value_of
-from toolweave.protocol.lenient_answers import is_empty_error, readable_error
+from toolweave.protocol.lenient_answers import is_empty_error, readable_error, readable_task
 from toolweave.protocol.lenient_messages import LenientMessage, MendedMessage
 from toolweave.protocol.lenient_offers import BARE_RESULT, ignore_change
 from toolweave.protocol.lenient_results import BareResult, has_odd_outcome, readable_outcome, readable_result
@@ -25,6 +25,7 @@ _MEMBER_OF: Mapping[str, str] = {
     methods.COMPLETION_COMPLETE: "values",
 }
 """The list that the result of a request holds, by its method."""
+_OF_TASKS = frozenset({methods.TASKS_GET, methods.TASKS_CANCEL})
 
 
 def result_of(message: LenientMessage, server: str, note: Callable[[str], None] = ignore_change) -> Json:
@@ -70,6 +71,8 @@ def object_result(result: Json, method: str, server: str, note: Callable[[str], 
     if not isinstance(result, BareResult):
         if method == methods.TOOLS_CALL:
             return _plain_outcome(result, note)
+        if method in _OF_TASKS:
+            return dict(readable_task(result, note))
         return result
     member = _MEMBER_OF.get(method)
     if member is not None:
@@ -86,7 +89,12 @@ def object_result(result: Json, method: str, server: str, note: Callable[[str], 
 
 
 def _plain_outcome(result: Json, note: Callable[[str], None]) -> Json:
-    """Return the result of a call with its members under their names and a boolean as error flag."""
+    """Return the result of a call with its members under their names and a boolean as error flag, or its task."""
+    task = as_object(result.get("task"))
+    if task is not None:
+        return {**result, "task": readable_task(task, note)}
+    if result.get("resultType") == "task":
+        return dict(readable_task(result, note))
     if not has_odd_outcome(result):
         return result
     changes: dict[str, None] = {}
