@@ -211,11 +211,13 @@ class StoreError(ToolweaveError):
 
     Attributes:
         collection: The collection it is about, or None for the whole store.
+        is_temporary: Whether the store's server was not reached, or was not ready: a later attempt may succeed.
     """
 
-    def __init__(self, message: str, *, collection: str | None = None) -> None:
+    def __init__(self, message: str, *, collection: str | None = None, is_temporary: bool = False) -> None:
         super().__init__(message if collection is None else f"collection {collection!r}: {message}")
         self.collection = collection
+        self.is_temporary = is_temporary
 
 
 class RegistryError(ToolweaveError):

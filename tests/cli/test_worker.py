@@ -379,7 +379,7 @@ def test_a_run_in_a_process_of_its_own_may_be_kept_in_redis(folder: Path, redis_
 @pytest.mark.parametrize(
     "words",
     [
-        ["worker", "--model", "command", "--backend", NOWHERE],
+        ["worker", "--model", "command", "--backend", NOWHERE, "--wait", "0"],
         ["runs", "spawn", "x", "--backend", NOWHERE],
         ["runs", "list", "--store", NOWHERE],
         ["chat", "-m", "x", "--model", "test:x", "--store", NOWHERE],

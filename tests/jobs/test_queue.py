@@ -13,6 +13,7 @@ import anyio
 import pytest
 
 from tests.jobs.places import PLACES, client_of, url_of
+from tests.programs import free_port
 from tests.redis_server import RedisServer
 from toolweave.errors import StoreError
 from toolweave.jobs import Backend, Handler, Job, Reschedule
@@ -340,7 +341,29 @@ async def test_a_job_goes_on_while_redis_is_lost_and_so_does_the_worker_afterwar
     assert done.jobs[0].after_outage
 
 
-async def test_a_queue_that_cannot_be_reached_says_so_and_shows_no_password() -> None:
+@pytest.mark.slow
+async def test_a_worker_waits_for_a_queue_that_starts_later(tmp_path: Path) -> None:
+    done = Done()
+    server = RedisServer(tmp_path)
+    server.port = free_port()
+    queue = queue_at(server.url).queue
+    try:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(queue.work, {"letters": done})
+            with pytest.raises(StoreError, match="cannot be used") as told:  # who submits is not kept waiting
+                await queue.submit(Job(topic="letters", key="a"))
+            assert told.value.is_temporary
+            await anyio.to_thread.run_sync(server.start)
+            await queue.submit(Job(topic="letters", key="a"))
+            await done.wait(1)
+            tasks.cancel_scope.cancel()
+    finally:
+        server.kill()
+    assert done.keys == ["a"]
+
+
+async def test_a_queue_that_cannot_be_reached_says_so_and_shows_no_password(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("toolweave.jobs._docket._REACH_SECONDS", 0.5)
     backend = queue_at("redis://someone:hunter2@127.0.0.1:1/0")
     with pytest.raises(StoreError, match=r"redis://127\.0\.0\.1:1/0") as told:
         await backend.queue.submit(Job(topic="letters", key="a"))

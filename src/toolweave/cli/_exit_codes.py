@@ -11,6 +11,7 @@ from toolweave.errors import (
     ProtocolError,
     RegistryError,
     ServerError,
+    StoreError,
     ToolError,
     ToolweaveError,
     as_tool_error,
@@ -76,7 +77,7 @@ def exit_code_of(error: BaseException) -> ExitCode:
         return _BY_KIND.get(error.kind, ExitCode.TOOL_ERROR)
     if isinstance(error, ProtocolError):
         return ExitCode.TOOL_ERROR
-    if isinstance(error, (ServerError, TimeoutError)):
+    if isinstance(error, (ServerError, TimeoutError)) or (isinstance(error, StoreError) and error.is_temporary):
         return ExitCode.UNREACHABLE
     if isinstance(error, OSError):
         return ExitCode.USAGE

@@ -69,6 +69,7 @@ from toolweave.serve._subscriptions import Listen
 from toolweave.serve._tools import Tools
 from toolweave.serve.request import Feature, Json, Method
 from toolweave.state import Store
+from toolweave.state.startup import opened_when_reached
 from toolweave.tools import Toolset, ToolSpec
 from toolweave.tools.sources import UnopenedTools
 from toolweave.version import VERSION
@@ -509,7 +510,7 @@ class Gateway(ServerRunners):
             else:
                 slow = self._parts.slow.tasks
             if slow is not None and slow.store is not None:
-                await stack.enter_async_context(slow.store)
+                await stack.enter_async_context(opened_when_reached(slow.store))
             self._served += 1
             if self._served == 1 and self.of_caller is None:
                 own = None if self._view is not None else self.sign_ins

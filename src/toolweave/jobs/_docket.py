@@ -23,7 +23,7 @@ from toolweave.errors import StoreError
 from toolweave.jobs._docket_worker import TopicWorker, open_docket
 from toolweave.jobs._messages import FUNCTION, PlainDocket, in_plain
 from toolweave.jobs._queue import Handler, Job
-from toolweave.state._redis_connections import is_failed_over
+from toolweave.state._redis_connections import is_failed_over, is_temporary
 
 T = TypeVar("T")
 
@@ -197,7 +197,8 @@ class DocketQueue:
                 await redis.exists(docket.stream_key)
             return docket
 
-        docket = await self._reached(look)
+        # A worker that starts during a failover waits as one that has started: its store was reached a moment ago.
+        docket = await self._reached(look, patient=True)
         return TopicWorker(docket, topic, handler, concurrency=concurrency, redelivery=self._redelivery)
 
     @asynccontextmanager
@@ -216,31 +217,29 @@ class DocketQueue:
                 opened.dockets[topic] = await open_docket(self._url, name).__aenter__()
         yield opened.dockets[topic]
 
-    async def _reached(self, ask: Callable[[], Awaitable[T]]) -> T:
+    async def _reached(self, ask: Callable[[], Awaitable[T]], *, patient: bool = False) -> T:
         """Call `ask`, again while the server is not the primary any more, or not yet; return its result.
 
-        The operation may be done twice: a job that waits already is not added again.
+        The operation may be done twice: a job that waits already is not added again. With `patient` a server that is
+        away is waited for, too.
 
         Raises:
             StoreError: The queue cannot be reached, or not as the primary in time.
         """
         reason = f"does not answer within {_REACH_SECONDS:g} s"
-        try:
-            with anyio.fail_after(_REACH_SECONDS):
-                while True:
-                    try:
-                        return await ask()
-                    except RedisError as exc:
-                        reason = f"cannot be used: {self._words(str(exc))}"
-                        if not is_failed_over(exc):
-                            break
-                    await anyio.sleep(_FAILOVER_PAUSE_SECONDS)
+        temporary = True
         # The reason is the last error of the server, if there was one: it explains more than the timeout.
-        except TimeoutError:
-            pass
-        except OSError as exc:
-            reason = f"cannot be used: {self._words(str(exc))}"
-        raise StoreError(f"the queue at {self._where} {reason}")
+        with anyio.move_on_after(_REACH_SECONDS):
+            while True:
+                try:
+                    return await ask()
+                except (RedisError, OSError) as exc:
+                    reason = f"cannot be used: {self._words(str(exc) or type(exc).__name__)}"
+                    temporary = is_temporary(exc)
+                    if not is_failed_over(exc) and not (patient and temporary):
+                        break
+                await anyio.sleep(_FAILOVER_PAUSE_SECONDS)
+        raise StoreError(f"the queue at {self._where} {reason}", is_temporary=temporary)
 
 
 def _payload(job: Job) -> str:

@@ -56,6 +56,7 @@ from toolweave.serve._tools import ExposeErrors, Tools
 from toolweave.serve._visibility import Visibility
 from toolweave.serve.request import Feature, Json, Middleware, Offered, Request
 from toolweave.state import Store
+from toolweave.state.startup import opened_when_reached
 from toolweave.tools import (
     Alias,
     FunctionTool,
@@ -558,7 +559,7 @@ class McpServer(ServerContent, ServerRunners):
             await self._chosen.warn(self.tools, self.resources.registry, self.prompts.registry)
             for kept in (self._store, self.backend):
                 if kept is not None:
-                    await stack.enter_async_context(kept)
+                    await stack.enter_async_context(opened_when_reached(kept))
             tasks = await stack.enter_async_context(anyio.create_task_group())
             stack.callback(tasks.cancel_scope.cancel)
             await stack.enter_async_context(self._mounts.lifespans.running(tasks))

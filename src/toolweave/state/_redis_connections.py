@@ -69,6 +69,8 @@ so each of them would get these errors for as long as it is used. The last two a
 """
 _NOT_READY = re.compile("BUSY |CLUSTERDOWN|ClusterDown|TRYAGAIN|TryAgain")
 """Errors of a server that is the right one, and does this a little later."""
+_TLS_MISMATCH = re.compile("CERTIFICATE_VERIFY_FAILED|WRONG_VERSION_NUMBER|TLSV1|SSLV3_ALERT")
+"""Failures to connect that every later attempt repeats: another certificate, or a server without TLS."""
 
 
 class RedisConnections:
@@ -466,7 +468,7 @@ class RedisConnections:
         text = self._description(exc, passed)
         if may_be_written:
             text += "; it is not known whether the document was written"
-        return StoreError(text)
+        return StoreError(text, is_temporary=is_temporary(exc))
 
     def _description(self, exc: Exception, passed: float) -> str:
         place = self._address.public_url
@@ -567,6 +569,13 @@ def is_failed_over(exc: BaseException) -> bool:
         group = cast("BaseExceptionGroup[BaseException]", exc)
         return any(map(is_failed_over, group.exceptions))
     return _FAILED_OVER.search(f"{type(exc).__name__} {exc}") is not None
+
+
+def is_temporary(exc: Exception) -> bool:
+    """Whether a later attempt may succeed: the server is away, not the primary, or not ready."""
+    if is_failed_over(exc) or _is_not_ready(exc):
+        return True
+    return _is_connection_error(exc) and _TLS_MISMATCH.search(str(exc)) is None
 
 
 def _is_not_ready(exc: Exception) -> bool:

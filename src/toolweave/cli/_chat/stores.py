@@ -117,19 +117,20 @@ def _place_of_environment() -> str | None:
 
 
 @asynccontextmanager
-async def opened_backend(url: str) -> AsyncGenerator[Backend]:
-    """Open a backend.
+async def opened_backend(url: str, *, wait_seconds: float = 0) -> AsyncGenerator[Backend]:
+    """Open a backend, which may be away for so many seconds at first.
 
     Raises:
         CommandError: The URL is invalid, its server cannot be reached, or a package for it is not installed.
     """
     from toolweave.jobs import Backend  # as above
+    from toolweave.state.startup import opened_when_reached
 
     with _refused(ExitCode.USAGE):
         backend = Backend(url)
     async with AsyncExitStack() as stack:
         with _refused(ExitCode.UNREACHABLE):
-            await stack.enter_async_context(backend)
+            await stack.enter_async_context(opened_when_reached(backend, seconds=wait_seconds))
         yield backend
 
 

@@ -55,6 +55,10 @@ class WorkerOptions(AgentTarget):
         float,
         Option("--grace", metavar="SECONDS", minimum=0, help="How long turns and calls may take to end at SIGTERM."),
     ] = 20.0
+    wait: Annotated[
+        float,
+        Option("--wait", metavar="SECONDS", minimum=0, help="How long the start waits for a backend that is away."),
+    ] = 60.0
     http: Annotated[
         str | None,
         Option("--http", metavar="[HOST:]PORT", help="Serve /healthz and /readyz for orchestrators; port 0: any."),
@@ -130,7 +134,7 @@ async def _work(options: WorkerOptions, url: str, found: WorkerTargets | None) -
             probes = WorkerProbes()
             if options.http is not None:
                 await stack.enter_async_context(probes.serving(options.http))
-            backend = await stack.enter_async_context(opened_backend(url))
+            backend = await stack.enter_async_context(opened_backend(url, wait_seconds=options.wait))
             if options.metrics:
                 probes.metrics = worker_metrics(backend.store)
             reporter = WorkerReporter(

@@ -13,6 +13,7 @@ from toolweave.cli._exit_codes import CommandError
 from toolweave.cli._screen import note
 from toolweave.cli._serve.kinds import ObjectPath
 from toolweave.cli._serve.locate import load, named_objects, parse_place
+from toolweave.state.startup import opened_when_reached
 
 if TYPE_CHECKING:
     from toolweave.compose import Agent
@@ -112,7 +113,7 @@ async def open_all(found: WorkerTargets, backend: WorkBackend, stack: AsyncExitS
     handlers: dict[str, Handler] = {}
     for server in found.servers:
         assert server.backend is not None  # see `find_all`
-        await stack.enter_async_context(server.backend)
+        await stack.enter_async_context(opened_when_reached(server.backend))
         await _check_place(f"server {server.name!r}", server.backend.store, backend)
         await stack.enter_async_context(server.running())
         handlers |= server.handlers()
@@ -121,7 +122,7 @@ async def open_all(found: WorkerTargets, backend: WorkBackend, stack: AsyncExitS
 
 async def _enter(kept: Any, stack: AsyncExitStack) -> None:  # a store or a queue; not each has to be opened
     if isinstance(kept, AbstractAsyncContextManager):
-        await stack.enter_async_context(kept)  # pyright: ignore[reportUnknownArgumentType]
+        await stack.enter_async_context(opened_when_reached(kept))  # pyright: ignore[reportUnknownArgumentType]
 
 
 async def _check_place(what: str, store: Store, backend: WorkBackend) -> None:

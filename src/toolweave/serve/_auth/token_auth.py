@@ -32,6 +32,7 @@ from toolweave.serve._auth.resource_metadata import JsonDocument, metadata_path,
 from toolweave.serve._auth.scopes import Access, ScopeRules
 from toolweave.serve._http.asgi import App
 from toolweave.serve.request import Identity, MayUse
+from toolweave.state.startup import opened_when_reached
 from toolweave.tools._scopes import scope_list
 
 _log = logging.getLogger("toolweave.serve._auth")
@@ -245,7 +246,7 @@ class TokenAuth:
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
         """Hold the resources of the authorization open while it is served."""
-        async with self.proofs.store:
+        async with opened_when_reached(self.proofs.store):
             yield
 
     def below(self, path: str) -> Self:

@@ -27,6 +27,7 @@ from toolweave.serve._oauth_server.upstream_client import UpstreamClient
 from toolweave.serve.request import Identity
 from toolweave.state import Store
 from toolweave.state.checks import STORE
+from toolweave.state.startup import opened_when_reached
 
 _log = logging.getLogger("toolweave.serve._oauth_server")
 
@@ -201,7 +202,7 @@ class OAuthServer(TokenAuth):
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
         """Hold the resources of the authorization open while it is served."""
-        async with super().running(), self._store:
+        async with super().running(), opened_when_reached(self._store):
             yield
 
 
