@@ -79,7 +79,7 @@ class Output:
         if not wrong:
             return value, ()
         for candidate in _candidates(text):
-            value, problems = self._fitting(candidate)
+            value, problems = self._validated(candidate)
             if not problems:
                 return value, ()
             wrong = problems
@@ -97,9 +97,10 @@ class Output:
             found = json.loads(text)
         except (ValueError, RecursionError) as exc:
             return None, (Problem(path="", message=f"is not JSON: {exc}"),)
-        return self._fitting(found)
+        return self._validated(found)
 
-    def _fitting(self, found: Any) -> tuple[Any, Sequence[Problem]]:
+    def _validated(self, found: Any) -> tuple[Any, Sequence[Problem]]:
+        """Return the value that an answer's JSON stands for, and its validation problems; see `read`."""
         problems = self._validator.problems(found)
         if problems and self._wraps and not self._validator.problems({_WRAPPED: found}):
             # some models leave out the object around it
@@ -109,10 +110,11 @@ class Output:
             return None, problems
         value = found[_WRAPPED] if self._wraps else found
         if self._adapter is None:
-            return (value, ())
-        return self._made(value)
+            return value, ()
+        return self._converted(value)
 
-    def _made(self, value: Any) -> tuple[Any, Sequence[Problem]]:
+    def _converted(self, value: Any) -> tuple[Any, Sequence[Problem]]:
+        """Return a value of the requested Python type, and its validation problems."""
         from pydantic import ValidationError  # only agents with an output_type need it
 
         try:

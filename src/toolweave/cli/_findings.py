@@ -43,10 +43,12 @@ def exit_code_of_findings(
         failed: Whether something is wrong with a server that was reached.
     """
     reached = [finding for finding in findings.values() if finding["error"] is None]
-    if not reached or (strict and len(reached) < len(findings)):
-        wrong = all(finding["exit_code"] == ExitCode.USAGE for finding in findings.values())
-        if wrong and not reached:
+    if not reached:
+        # The config is wrong, and no server is known to be down.
+        if all(finding["exit_code"] == ExitCode.USAGE for finding in findings.values()):
             return ExitCode.USAGE
+        return ExitCode.UNREACHABLE
+    if strict and len(reached) < len(findings):
         return ExitCode.UNREACHABLE
     if any(map(failed, reached)):
         return ExitCode.TOOL_ERROR

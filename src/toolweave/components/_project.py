@@ -228,14 +228,9 @@ class Project:
         original = self._originals(name)
         catalog = self._catalog(name)
         paths = list(dict.fromkeys((*catalog, *original)))
-        disk = self._disk(folder, paths)
+        mine = {path: _shown(content) for path, content in self._disk(folder, paths).items()}
         return [
-            FileState(
-                path=path,
-                original=original.get(path),
-                mine=_shown(disk[path]) if path in disk else None,
-                catalog=catalog.get(path),
-            )
+            FileState(path=path, original=original.get(path), mine=mine.get(path), catalog=catalog.get(path))
             for path in paths
         ]
 

@@ -185,8 +185,8 @@ def _exclude(out: Json, tool: str) -> None:
             out["exclude"].append(ANY_TOOL)
 
 
-def without_effect(config: ServerConfig) -> list[str]:
-    """Return remarks about settings that do nothing for a server of this kind, protections first."""
+def ineffective_settings(config: ServerConfig) -> list[str]:
+    """Return remarks about settings that do nothing for a server of this transport, protections first."""
     if config.transport == "stdio":
         given = {"auth": config.auth, "headers": config.headers}
         reason = "has no effect on a stdio server; give the credential in 'env'"

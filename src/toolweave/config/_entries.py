@@ -21,8 +21,8 @@ from toolweave.config._editor_settings import (
     EDITOR_SETTINGS,
     TOOL_SETTINGS,
     apply_editor_settings,
+    ineffective_settings,
     is_unknown_protection,
-    without_effect,
 )
 from toolweave.config._entry_timeouts import TIMEOUT_KEYS, read_timeouts, sets_timeouts
 from toolweave.config._expand import Expander, Scope
@@ -116,7 +116,7 @@ def read_entry(
         config = ServerConfig(**arguments, source=source)
     except ConfigError as error:
         raise error_at(source, error.message, server=name or None, field=error.field) from None
-    notes[:0] = without_effect(config)
+    notes[:0] = ineffective_settings(config)
     if config.transport == "sse" and dialect != "gemini":
         notes.append(SSE_DEPRECATED)
     return ParsedEntry(config, notes)

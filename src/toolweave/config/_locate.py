@@ -104,10 +104,11 @@ def find_servers(
     # which entry counts if two of them define a name.
     for path in (*SECTIONS, ("projects", project, "mcpServers")):
         section = _at(top, path)
-        holder = object_or_empty(_at(top, path[:-1]))
         if not _is_section(section, path, top):
             continue
         found.recognised = True
+        # The object around the section may have settings for all of its servers.
+        holder = object_or_empty(_at(top, path[:-1]))
         for item in _items(section, path, dialect):
             found.items.append(_completed(_with_dialect_of_section(item), holder))
         found.inputs.update(_inputs(holder.get("inputs")))

@@ -415,8 +415,12 @@ def _is_in_opencode_section(item: FoundEntry) -> bool:
     return item.dialect == "opencode" and item.path[:1] == ("mcp",)
 
 
-def gateway_sections(config: object) -> tuple[str, ...]:  # as `load_config`
-    """Return the value of `LoadedConfig.gateway_sections` without reading the servers; empty for an unreadable file."""
+def gateway_sections(config: object) -> tuple[str, ...]:
+    """Return the value of `LoadedConfig.gateway_sections` without reading the servers; empty for an unreadable file.
+
+    Args:
+        config: A config of any shape that `load_config` accepts.
+    """
     if isinstance(config, LoadedConfig):
         return tuple(config.gateway_sections)
     path = ""

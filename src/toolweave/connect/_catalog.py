@@ -85,14 +85,16 @@ class CallTarget(Value, frozen=True):
 
     def _fitted(self, check: Validator, arguments: JsonObject) -> JsonObject | ToolResult:
         """Return arguments that the schema refuses as the server takes them, or the error result."""
-        name = self.name if self.spec is None else self.spec.name
         found = fitted(check, arguments) if self.repairs else None
         if found is not None:
+            repaired, kinds = found
             if self.note is not None:
-                self.note(self.name, found[1])
-            return found[0]
+                self.note(self.name, kinds)
+            return repaired
         problems = check.problems(arguments)
         if problems:
+            # the caller's name of the tool, which a prefix or a rule may have made
+            name = self.name if self.spec is None else self.spec.name
             return invalid_input(name, problems)
         return arguments
 

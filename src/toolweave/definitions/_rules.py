@@ -88,7 +88,7 @@ class Shaper:
             made = run.shaped(spec)
             if made is not None:
                 shaped.append((spec, made))
-        pairs = run.unique(shaped)
+        pairs = run.with_unique_names(shaped)
         known: dict[tuple[str | None, str], tuple[ToolSpec, ToolSpec]] = {}
         offered: list[tuple[ToolSpec, ToolSpec]] = []
         for spec, made in pairs:
@@ -209,8 +209,13 @@ class _RuleRun:
                 found[name] = one.replace(name=None)
         return {name: one for name, one in found.items() if one != ArgumentRule()}
 
-    def unique(self, pairs: list[tuple[ToolSpec, ToolSpec]]) -> list[tuple[ToolSpec, ToolSpec]]:
-        """Return the definitions with names of their own: of two tools renamed alike the later keeps its name."""
+    def with_unique_names(self, pairs: list[tuple[ToolSpec, ToolSpec]]) -> list[tuple[ToolSpec, ToolSpec]]:
+        """Return the definitions, each with another name: of two tools renamed alike the later keeps its old name.
+
+        Args:
+            pairs: Definitions as the server has them, and as the rules make them.
+        """
+        # Ends: each round gives a renamed tool its old name back, for good.
         while clash := self._clash(pairs):
             index, other = clash
             spec, made = pairs[index]

@@ -61,12 +61,12 @@ def explain_tool(hub: Hub, name: str) -> tuple[ToolExplanation, ...]:
     found: list[ToolExplanation] = []
     for client in hub.clients.values():
         found += [one for one in _of_server(hub, client) if _means(client, one, name)]
-    if exact is not None:
-        found.sort(key=lambda one: one.spec is not exact)
-        if not found or found[0].spec is not exact:
-            found.insert(0, _offered(exact))
-        return tuple(found)
-    return tuple(sorted(found, key=lambda one: one.name is None))
+    if exact is None:
+        # the offered tools have an exposed name
+        return tuple(sorted(found, key=lambda one: one.name is None))
+    # The tool that a call by this name would use is the first one; it may be of no server, such as a local function.
+    others = [one for one in found if one.spec is not exact]
+    return (_offered(exact), *others)
 
 
 def _of_server(hub: Hub, client: McpConnection) -> Iterator[ToolExplanation]:

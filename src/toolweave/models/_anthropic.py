@@ -121,9 +121,9 @@ class AnthropicModel(HttpModel):
                     raise self._api.refusal(members)
                 try:
                     if event.type == BODY:
-                        ours = turn.take_whole(members)
+                        ours = turn.read_message(members)
                     else:
-                        ours = turn.take(members)
+                        ours = turn.read(members)
                 except ValueError as exc:
                     raise self._api.protocol(str(exc)) from exc
                 for one in ours:

@@ -89,7 +89,7 @@ class TurnReader:
         """Whether the turn is whole: its stop reason, or the end of the message, has come."""
         return self.complete or self._stop_reason is not None
 
-    def take(self, event: JsonObject) -> list[ModelEvent]:
+    def read(self, event: JsonObject) -> list[ModelEvent]:
         """Return our events for one event of the stream; none for an unknown type.
 
         Raises:
@@ -105,18 +105,18 @@ class TurnReader:
             case "message_start":
                 message = _object(event, "message")
                 self._count(message.get("usage"))
-                self._take_container(message.get("container"))
+                self._keep_container(message.get("container"))
             case "message_delta":
                 delta = _object(event, "delta")
                 self._end(delta.get("stop_reason"), event.get("usage"))
-                self._take_container(delta.get("container"))
+                self._keep_container(delta.get("container"))
             case "message_stop":
                 self.complete = True
             case _:
                 pass
         return []
 
-    def take_whole(self, message: JsonObject) -> list[ModelEvent]:
+    def read_message(self, message: JsonObject) -> list[ModelEvent]:
         """Return our events for an answer that was not streamed.
 
         Raises:
@@ -134,7 +134,7 @@ class TurnReader:
             events += self._start(index, cast("dict[str, Any]", block))
             self._at[index].closed = True
         self._end(message.get("stop_reason"), message.get("usage"))
-        self._take_container(message.get("container"))
+        self._keep_container(message.get("container"))
         self.complete = True
         return events
 
@@ -181,7 +181,7 @@ class TurnReader:
             return True
         return reason in ("max_tokens", "other") and not block.closed
 
-    def _take_container(self, container: Any) -> None:
+    def _keep_container(self, container: Any) -> None:
         if isinstance(container, dict) and cast("dict[str, Any]", container).get("id"):
             self._container = cast("dict[str, Any]", container)
 

@@ -94,7 +94,7 @@ class StreamedCalls:
     def __bool__(self) -> bool:
         return bool(self._calls)
 
-    def take(self, members: JsonObject) -> Iterator[ModelEvent]:
+    def read(self, members: JsonObject) -> Iterator[ModelEvent]:
         """Yield the events of one entry of `tool_calls`."""
         piece = _read(members)
         before = len(self._calls)

@@ -193,7 +193,7 @@ class OpenAICompatibleModel(HttpModel):
             async for event in until_end(events, lambda: turn.complete, timeout=timeout):
                 done = event.data == _DONE
                 if not done:
-                    for one in self._taken(turn, event):
+                    for one in self._events_of(turn, event):
                         yield one
                     # Of a chat the usage is still to come.
                     done = event.type == BODY
@@ -209,14 +209,14 @@ class OpenAICompatibleModel(HttpModel):
         for one in turn.finish():
             yield one
 
-    def _taken(self, turn: _TurnParser, event: ServerSentEvent) -> Iterator[ModelEvent]:
+    def _events_of(self, turn: _TurnParser, event: ServerSentEvent) -> Iterator[ModelEvent]:
         chunk = self._api.decode(event.data)
         is_error = event.type == "error" and chunk.keys().isdisjoint({"response", "choices"})
         if is_error or chunk.get("error"):
             raise self._api.refusal(chunk)
         if event.type.startswith("response."):
             chunk = {"type": event.type, **chunk}
-        yield from turn.take(chunk)
+        yield from turn.read(chunk)
         if turn.failure is not None:
             raise self._api.refusal(turn.failure)
 

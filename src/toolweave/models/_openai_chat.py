@@ -250,14 +250,14 @@ class ChatTurn:
         """Whether the turn has no content so far."""
         return not (self._text or self._calls or self._thoughts)
 
-    def take(self, chunk: JsonObject) -> Iterator[ModelEvent]:
+    def read(self, chunk: JsonObject) -> Iterator[ModelEvent]:
         """Yield the events of one chunk, or of a whole completion; of several choices the first counts."""
         choice = _first_choice(chunk.get("choices"))
         for usage in (object_or_empty(chunk.get("x_groq")).get("usage"), chunk.get("usage"), choice.get("usage")):
             if usage:
                 self._usage = chat_usage(usage)
         delta = object_or_empty(choice.get("delta"))
-        yield from self._take_delta(delta or object_or_empty(choice.get("message")), streamed=bool(delta))
+        yield from self._read_delta(delta or object_or_empty(choice.get("message")), streamed=bool(delta))
         if choice.get("finish_reason"):
             self._stop = str(choice["finish_reason"])
             self.complete = True
@@ -311,7 +311,7 @@ class ChatTurn:
             return ThinkingPart(text=thoughts, raw=raw, provider=self._provider)
         return None
 
-    def _take_delta(self, delta: JsonObject, *, streamed: bool) -> Iterator[ModelEvent]:
+    def _read_delta(self, delta: JsonObject, *, streamed: bool) -> Iterator[ModelEvent]:
         for name in _THOUGHTS:
             thought = text_or_empty(delta.get(name))
             if thought:
@@ -320,24 +320,24 @@ class ChatTurn:
                 yield StreamedThinking(text=thought)
                 # Servers that send both members send the same text in both.
                 break
-        self._take_details(array_or_empty(delta.get(_DETAILS)), streamed=streamed)
+        self._read_details(array_or_empty(delta.get(_DETAILS)), streamed=streamed)
         if delta.get(_ADDED):
             self._added = delta[_ADDED]
         refused = delta.get("refusal")
         self._refused = self._refused or bool(refused)
         for said in (delta.get("content"), refused):
-            yield from self._take_content(said)
+            yield from self._read_content(said)
         for number, piece in enumerate(_listed(delta.get("tool_calls"))):
             # in a whole message each entry is a call, whatever its index and id
-            yield from self._calls.take(
+            yield from self._calls.read(
                 object_or_empty(piece) if streamed else {**object_or_empty(piece), "index": number}
             )
         legacy = as_object(delta.get("function_call"))
         if legacy is not None:
             # The form of calls before a turn could have several.
-            yield from self._calls.take({"index": 0, "function": legacy})
+            yield from self._calls.read({"index": 0, "function": legacy})
 
-    def _take_details(self, details: Iterable[Any], *, streamed: bool) -> None:
+    def _read_details(self, details: Iterable[Any], *, streamed: bool) -> None:
         """Collect thoughts in the form of OpenRouter, in which they have to be sent back.
 
         In a stream each block comes in fragments of one type and index, its signature alone in the last: the
@@ -361,22 +361,22 @@ class ChatTurn:
                 return block
         return None
 
-    def _take_content(self, content: Any) -> Iterator[ModelEvent]:
+    def _read_content(self, content: Any) -> Iterator[ModelEvent]:
         """Process a text delta, or the parts that Mistral sends instead."""
         if isinstance(content, str) and content:
             self._text.append(content)
             yield StreamedText(text=content)
         for part in map(object_or_empty, _listed(content)):
             if part.get("type") == "text":
-                yield from self._take_content(text_or_empty(part.get("text")))
+                yield from self._read_content(text_or_empty(part.get("text")))
             elif part.get("type") == "thinking":
                 chunks = object_entries(part.get("thinking"))
                 text = "".join(text_or_empty(chunk.get("text")) for chunk in chunks)
                 self._thoughts.append(text)
-                self._take_chunk(part, text)
+                self._add_chunk(part, text)
                 yield StreamedThinking(text=text)
 
-    def _take_chunk(self, part: JsonObject, text: str) -> None:
+    def _add_chunk(self, part: JsonObject, text: str) -> None:
         """Collect a thought in the form in which it has to be sent back: its deltas are joined."""
         if self._chunks:
             self._chunks[-1]["thinking"][0]["text"] += text

@@ -140,12 +140,12 @@ class ResponsesTurn:
         """Whether no part of the response has come so far."""
         return not self._items
 
-    def take(self, event: JsonObject) -> Iterator[ModelEvent]:
+    def read(self, event: JsonObject) -> Iterator[ModelEvent]:
         """Yield our events for one event of the stream, or for a whole response."""
         kind = str(event.get("type") or "")
         name, _, step = kind.rpartition(".")
         if step == "delta":
-            yield from self._take_piece(name, event)
+            yield from self._read_piece(name, event)
         elif kind == "response.output_item.added":
             yield from self._announce(self._items.begin(event, done=False))
         elif kind == "response.output_item.done":
@@ -187,7 +187,7 @@ class ResponsesTurn:
             stop_detail=short(self._why) if reason == "other" else None,
         )
 
-    def _take_piece(self, name: str, event: JsonObject) -> Iterator[ModelEvent]:
+    def _read_piece(self, name: str, event: JsonObject) -> Iterator[ModelEvent]:
         item = self._items.add_piece(name, event)
         text = event.get("delta")
         if item is None or not text:

@@ -322,7 +322,10 @@ def _well_formed(key: str, value: JsonValue) -> bool:
         return isinstance(value, Mapping) and all(map(_is_names, value.values()))
     if key in _NUMBERS or key in _COUNTS:
         return _is_number(value) and _is_in_range(key, value)
-    return key not in _FLAGS or isinstance(value, bool)
+    if key in _FLAGS:
+        return isinstance(value, bool)
+    # Any value is well-formed for the rest: `const`, `default`, and keywords that nobody here knows.
+    return True
 
 
 def _is_in_range(key: str, value: float) -> bool:

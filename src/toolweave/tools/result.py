@@ -96,10 +96,10 @@ class ToolResult(Value, frozen=True, kw_only=True):
     def data(self) -> Any:
         """The result as a value for programs.
 
-        The structured content as the tool's own type: that of a local function's return annotation, or a pydantic
-        model of a server's output schema. The plain structured content without such a type, the result is an
-        error or the content does not match; the text without structured content. A number, a text or a list
-        that a server has wrapped as `{"result": ...}`, for clients that know only objects, is that value.
+        It is the structured content as the tool's own type: that of a local function's return annotation, or a
+        pydantic model of a server's output schema. Without such a type, for an error, and if the content does not
+        match, it is the plain structured content. Without structured content it is the text. A number, a text or a
+        list that a server has wrapped as `{"result": ...}`, for clients that know only objects, is that value.
         """
         if self.structured_content is None and not self._is_null():
             return self.text

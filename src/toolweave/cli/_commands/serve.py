@@ -304,7 +304,7 @@ def _announce(server: ServerRunners, url: str, *, as_json: bool) -> None:
 def _install(options: ServeOptions, client: InstallClient) -> ExitCode:
     from toolweave.cli._serve.install import install_command  # late, as above
 
-    server = _server(options)  # and it can be served
+    server = _server(options)  # raises now, and not in the client, if it cannot be served
     name = options.name or server.name
     words = ["serve", *_arguments(options)]
     environment = _environment(options)

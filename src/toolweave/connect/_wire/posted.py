@@ -39,6 +39,10 @@ def posted_text(key: int, members: bytes) -> bytes:
 def posted_result(answer: RawResult | Json, server: str) -> Json:
     """Return the result in the answer to a posted request.
 
+    Args:
+        answer: A result that was parsed already, or one whose members are still JSON texts.
+        server: The server's name, for the error.
+
     Raises:
         ProtocolError: It cannot be read.
     """

@@ -375,7 +375,7 @@ class GatewayManager:
             self._rules = rules
             warn_of_restart(self.config, config)
             self._losses.applied()
-            self._followed.take(config.auth)
+            self._followed.apply(config.auth)
             change = compare(self._wanted, {**config.servers.servers, **self._still_added(config)})
             self._wanted = {**config.servers.servers, **self._still_added(config)}
             if config != self.config:

@@ -41,7 +41,7 @@ class FollowedAuth:
             text = "'gateway.auth' has changed: only API keys are followed; start the gateway again for the rest"
             raise ConfigError(text, field="gateway.auth")
 
-    def take(self, section: CallerAuth | None) -> None:
+    def apply(self, section: CallerAuth | None) -> None:
         """Accept the API keys of a section that was checked, and no others."""
         keys = None if self.auth is None else self.auth.api_keys
         if self._follows and keys is not None and section is not None:

@@ -40,15 +40,14 @@ def failure_result(call: RelayedCall, exc: ServerError | ToolError, visits: Page
     Raises:
         RequestError: The upstream's own error, or that of a request that is not a call of a tool.
     """
-    modern = call.request.modern
     if isinstance(exc, ProtocolError):
         exc = _own_error(call, exc, visits)
     if isinstance(exc, (ConnectError, ConnectionLostError)):
         exc = caller_error(exc)
     error = as_tool_error(exc)
     if call.method == methods.TOOLS_CALL:
-        return call_result(ToolResult.failure(error), modern=modern)
-    # pins withhold the subject of the request
+        return call_result(ToolResult.failure(error), modern=call.request.modern)
+    # A prompt or resource that pins withhold is not there, as far as its caller can see.
     if error.kind is ErrorKind.DENIED:
         code = INVALID_PARAMS
     else:

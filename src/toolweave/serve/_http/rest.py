@@ -377,20 +377,21 @@ def _embedded(schema: Any, name: str, schemas: Json) -> Json | None:
         return None
     try:
         # With `$id` the schema is a base by itself, and its references are relative to that wherever it stands.
-        schemas[name] = members if "$id" in members else _moved(members, f"{_COMPONENTS}{name}")
+        schemas[name] = members if "$id" in members else _with_references_from(members, f"{_COMPONENTS}{name}")
     except RecursionError:
         return None  # it could not be read
     return {"$ref": f"{_COMPONENTS}{name}"}
 
 
-def _moved(value: Any, root: str) -> Any:
+def _with_references_from(value: Any, root: str) -> Any:
+    """Return a schema whose references to its own root lead to its place in the document: `#/$defs/x` below `root`."""
     entries = as_array(value)
     if entries is not None:
-        return [_moved(one, root) for one in entries]
+        return [_with_references_from(one, root) for one in entries]
     members = as_object(value)
     if members is None:
         return value
-    moved = {key: _moved(inner, root) for key, inner in members.items()}
+    moved = {key: _with_references_from(inner, root) for key, inner in members.items()}
     target = text_or_empty(moved.get("$ref"))
     if target == "#" or target.startswith("#/"):
         moved["$ref"] = root + target[1:]
