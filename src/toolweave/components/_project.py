@@ -228,11 +228,12 @@ class Project:
         original = self._originals(name)
         catalog = self._catalog(name)
         paths = list(dict.fromkeys((*catalog, *original)))
-        mine = {path: _shown(content) for path, content in self._disk(folder, paths).items()}
-        return [
-            FileState(path=path, original=original.get(path), mine=mine.get(path), catalog=catalog.get(path))
-            for path in paths
-        ]
+        disk = self._disk(folder, paths)
+        states: list[FileState] = []
+        for path in paths:
+            mine = _shown(disk[path]) if path in disk else None
+            states.append(FileState(path=path, original=original.get(path), mine=mine, catalog=catalog.get(path)))
+        return states
 
     # what can be done
 

@@ -20,11 +20,11 @@ import anyio
 from toolweave._option_checks import check_kind, check_kinds, list_of
 from toolweave.agent._stored.deletion import delete_sessions, sessions_with_runs
 from toolweave.errors import ConfigError, StoreError
+from toolweave.middleware._audit_file import audit_principals, erase_lines
 from toolweave.middleware._store_limits import COLLECTION as LIMITS
-from toolweave.middleware._user_lines import audit_principals, erase_lines, limit_principal
+from toolweave.middleware._store_limits import limit_principal
 from toolweave.oauth import TokenRecord, TokenStore
-from toolweave.oauth._stores.shared_store import TOKENS
-from toolweave.oauth._stores.user_records import token_documents
+from toolweave.oauth._stores.shared_store import TOKENS, token_documents
 from toolweave.serve._sessions import SESSIONS
 from toolweave.serve._user_documents import task_owners, user_documents
 from toolweave.serve.request import issuer_of, principal_name, principal_of

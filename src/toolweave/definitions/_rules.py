@@ -215,7 +215,7 @@ class _RuleRun:
         Args:
             pairs: Definitions as the server has them, and as the rules make them.
         """
-        # Ends: each round gives a renamed tool its old name back, for good.
+        # Ends: each round gives one renamed tool its old name back, and none is renamed again.
         while clash := self._clash(pairs):
             index, other = clash
             spec, made = pairs[index]

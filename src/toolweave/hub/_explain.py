@@ -65,8 +65,7 @@ def explain_tool(hub: Hub, name: str) -> tuple[ToolExplanation, ...]:
         # the offered tools have an exposed name
         return tuple(sorted(found, key=lambda one: one.name is None))
     # The tool that a call by this name would use is the first one; it may be of no server, such as a local function.
-    others = [one for one in found if one.spec is not exact]
-    return (_offered(exact), *others)
+    return (_offered(exact), *filter(lambda one: one.spec is not exact, found))
 
 
 def _of_server(hub: Hub, client: McpConnection) -> Iterator[ToolExplanation]:

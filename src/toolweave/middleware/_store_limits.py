@@ -7,6 +7,7 @@ Without a watch one call at a time tries, within a short timeout, and the others
 
 from __future__ import annotations
 
+import json
 import logging
 import time
 from collections import OrderedDict
@@ -18,7 +19,7 @@ import anyio
 from toolweave._option_checks import check_kind
 from toolweave.errors import StoreError
 from toolweave.middleware._limit_store import MemoryLimits
-from toolweave.state import Store
+from toolweave.state import Document, Store
 from toolweave.state.checks import STORE
 from toolweave.state.store import BoundedStore
 
@@ -220,3 +221,14 @@ class StoreLimits:
         self._known.move_to_end(name)
         if len(self._known) > _MAX_KEYS:
             self._known.popitem(last=False)
+
+
+def limit_principal(found: Document) -> str:
+    """Return the principal that a count in a store is for, or "" if it is for more than one."""
+    # the limiter's name, then the JSON of the kind, of what is counted by, and of its parts
+    _, _, text = found.key.partition(":[")
+    try:
+        _, by, parts = json.loads(f"[{text}")
+        return parts[by.index("principal")].rpartition("|")[0]
+    except (ValueError, TypeError, AttributeError, IndexError):
+        return ""

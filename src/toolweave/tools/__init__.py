@@ -35,12 +35,11 @@ if TYPE_CHECKING:
         ToolCall,
     )
     from toolweave.tools._call_questions import CallQuestions
-    from toolweave.tools._caller import Caller
+    from toolweave.tools._caller import Caller, CallerSession
     from toolweave.tools._client_requests import Elicitation, Question, Roots, Sampling
     from toolweave.tools._function import FunctionTool, tool
     from toolweave.tools._registry import Alias, OnConflict, ToolRegistry
     from toolweave.tools._saved_files import files_saved, save_files
-    from toolweave.tools._session import CallerSession
     from toolweave.tools._truncation import BudgetedToolset, ResultPolicy, budgeted
     from toolweave.tools._wrappers import (
         BaseToolset,
@@ -102,7 +101,7 @@ else:
                 "ToolCall",
             ),
             "_call_questions": ("CallQuestions",),
-            "_caller": ("Caller",),
+            "_caller": ("Caller", "CallerSession"),
             "_client_requests": (
                 "Elicitation",
                 "Question",
@@ -134,7 +133,6 @@ else:
                 "ToolSource",
                 "as_toolset",
             ),
-            "_session": ("CallerSession",),
             "spec": (
                 "AppliedRule",
                 "ToolSpec",

@@ -26,8 +26,7 @@ from toolweave.protocol.client_requests import (
 )
 from toolweave.protocol.logs import LogLevel, check_level
 from toolweave.tools._call_questions import CallQuestions
-from toolweave.tools._caller import Caller, HasHeaders
-from toolweave.tools._session import CallerSession, SessionPort
+from toolweave.tools._caller import Caller, CallerSession, HasHeaders, HasSessions, SessionPort
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar as DefaultingTypeVar  # PEP 696, in `typing` from 3.13 on
@@ -152,7 +151,6 @@ class CallContext(Value, Generic[StateT_co], frozen=True, kw_only=True, metaclas
         await self._sessions().change(False, names, tags)
 
     def _sessions(self) -> SessionPort:
-        from toolweave.tools._session import HasSessions  # late, as below: only a served tool has one
 
         if not isinstance(self.caller, HasSessions):
             raise ToolError("there is no session here; only a call that is served has one")

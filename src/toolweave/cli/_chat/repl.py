@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
@@ -10,16 +11,9 @@ import anyio
 from toolweave.agent import Prompt, Run
 from toolweave.cli._arguments import parse_object
 from toolweave.cli._chat.history import SavedConversations
-from toolweave.cli._chat.offers import (
-    filled_prompt,
-    list_prompts,
-    list_resources,
-    prompt_message,
-    resource_message,
-    show_resource,
-)
 from toolweave.cli._chat.render import RunView
-from toolweave.cli._commands.prompts import show_prompt
+from toolweave.cli._commands.prompts import find_prompt, prompts_of, show_prompt, show_prompts, text_values
+from toolweave.cli._commands.resources import owner_of, resources_of, show_contents, show_resources
 from toolweave.cli._exit_codes import CommandError
 from toolweave.cli._progress import call_progress
 from toolweave.cli._questions import ask_line
@@ -28,6 +22,7 @@ from toolweave.cli._screen import answer, complain, note, show
 from toolweave.cli._servers import OpenServers
 from toolweave.compose import Agent
 from toolweave.errors import ToolweaveError
+from toolweave.protocol.server_features import PromptResult
 from toolweave.tools import CallContext, ToolCall, ToolResult
 from toolweave.tools.names import unknown_tool
 
@@ -145,15 +140,15 @@ class ChatSession:
     async def _use_prompt(self, words: str) -> None:
         fleet = self._servers()
         if not words:
-            await self._stoppable(list_prompts(fleet))
+            await self._stoppable(_list_prompts(fleet))
             return
-        prompt = await self._stoppable(filled_prompt(fleet, words))
+        prompt = await self._stoppable(_filled_prompt(fleet, words))
         if prompt is None:
             return
         if self._offline:  # a model that follows commands, and answers no prompt
             show_prompt(prompt)
         else:
-            await self._send(prompt_message(prompt))
+            await self._send(_prompt_message(prompt))
 
     async def _use_resource(self, words: str) -> None:
         fleet = self._servers()
@@ -162,11 +157,11 @@ class ChatSession:
         if self._offline:
             text = ""
         if not uri:
-            await self._stoppable(list_resources(fleet))
+            await self._stoppable(_list_resources(fleet))
         elif not text:
-            await self._stoppable(show_resource(fleet, uri))
+            await self._stoppable(_show_resource(fleet, uri))
         else:
-            message = await self._stoppable(resource_message(fleet, uri, text))
+            message = await self._stoppable(_resource_message(fleet, uri, text))
             if message is not None:
                 await self._send(message)
 
@@ -226,3 +221,67 @@ class ChatSession:
     async def _begin(self, _: str) -> None:
         self.session = self._kept.new_name()
         note("a new conversation")
+
+
+async def _list_prompts(fleet: OpenServers) -> None:
+    """Show the prompts of every server."""
+    show_prompts(await fleet.ask(prompts_of))
+
+
+async def _list_resources(fleet: OpenServers) -> None:
+    """Show the resources and templates of every server."""
+    show_resources(await fleet.ask(resources_of))
+
+
+async def _filled_prompt(fleet: OpenServers, typed: str) -> PromptResult:
+    """Fill in the prompt that is typed as `NAME key=value`.
+
+    Raises:
+        CommandError: No server has the prompt, several have it, or an argument is missing or is not understood.
+        ServerError: The server cannot fill it in.
+    """
+    try:
+        name, *words = shlex.split(typed)
+    except ValueError as error:
+        raise CommandError(f"the arguments cannot be split: {error}", hint="/prompt NAME key='two words'") from None
+    values = text_values(words)
+    server, prompt = find_prompt(fleet, await fleet.ask(prompts_of), name, values)
+    return await fleet.hub.clients[server].get_prompt(prompt, values)
+
+
+def _prompt_message(filled: PromptResult) -> Prompt:
+    """Return the messages of a filled-in prompt, to be sent to a model.
+
+    Raises:
+        CommandError: They end with a message of the model, so that there is nothing to answer.
+    """
+    prompt = Prompt.from_mcp(filled)
+    try:
+        prompt.messages()
+    except ValueError as error:
+        raise CommandError(str(error)) from None
+    return prompt
+
+
+async def _show_resource(fleet: OpenServers, uri: str) -> None:
+    """Show a resource.
+
+    Raises:
+        CommandError: No server has the resource, or several have it.
+        ServerError: The server cannot read it.
+    """
+    owner = await owner_of(fleet, uri)
+    show_contents(await owner.read_resource(uri))
+
+
+async def _resource_message(fleet: OpenServers, uri: str, text: str) -> Prompt:
+    """Read a resource and return it with a text about it, as one message.
+
+    Raises:
+        CommandError: No server has the resource, or several have it.
+        ServerError: The server cannot read it.
+    """
+    owner = await owner_of(fleet, uri)
+    # As a variable, whose value is not expanded: the text may have braces in it.
+    about = Prompt("{{text}}", variables={"text": text})
+    return about.add_file(await owner.read_resource(uri), name=uri)

@@ -15,8 +15,9 @@ from toolweave.errors import StoreError
 from toolweave.oauth._records import TokenKey, TokenRecord
 from toolweave.oauth._stores.records import digest, name_of, newest_first, read_record, write_record
 from toolweave.oauth._stores.sealing import KEY_VARIABLE, configured_key
-from toolweave.state import Document, Store, iter_documents
+from toolweave.state import Delete, Document, Store, iter_documents
 from toolweave.state.checks import STORE
+from toolweave.state.deletions import deletions
 
 _log = logging.getLogger("toolweave.oauth")
 TOKENS = "oauth-tokens"
@@ -177,6 +178,20 @@ class _StoreLock:
 
     async def _put(self, expect: int) -> int | None:
         return await self._store.put(LOCKS, self._name, self._holder, ttl=LOCK_SECONDS, expect=expect)
+
+
+async def token_documents(store: Store, principals: Sequence[str]) -> list[Delete]:
+    """Return the changes that delete the tokens of these principals, whose records are found without the key.
+
+    Raises:
+        StoreError: The store cannot be read.
+    """
+    changes: list[Delete] = []
+    for principal in principals:
+        prefix = f"{digest(principal)}/"
+        changes += await deletions(store, TOKENS, prefix)
+        changes += await deletions(store, LOCKS, prefix)
+    return changes
 
 
 def _place(key: TokenKey) -> str:
