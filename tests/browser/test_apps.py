@@ -18,6 +18,9 @@ from tests.browser.accessible import problems
 from tests.browser.console import sign_in
 from tests.console.conftest import PAGED
 from tests.gateway.running import RunningGateway, gateway, until, write_gateway_config
+from tests.gateway.scale.balancers import BALANCERS, balancer
+from tests.gateway.scale.fleet import fleet_of
+from tests.programs import free_port
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -237,3 +240,35 @@ def test_without_scripts_the_result_is_all_there_is(chromium: Any, tmp_path: Pat
         assert '"at": "notes"' in plain.get_by_label("Structured content").inner_text()
         assert plain.locator("iframe").count() == 0
         plain.close()
+
+
+@pytest.mark.parametrize("kind", BALANCERS)
+def test_a_page_behind_a_balancer_is_shown_and_answered_whichever_replica_framed_it(
+    chromium: Any, tmp_path: Path, redis_url: str, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setenv("FLEET_ADMIN", "the-admin-token-of-all-replicas")
+    notes = {"notes": {"command": sys.executable, "args": [PAGED, "notes"]}}
+    port = free_port()
+    with (
+        fleet_of(tmp_path, redis_url, options=("--admin-token-env", "FLEET_ADMIN"), more=notes) as fleet,
+        balancer(kind, tmp_path, port, fleet.ports),
+    ):
+        page = chromium.new_page()
+        page.set_default_timeout(60_000)
+        page.goto(f"http://127.0.0.1:{port}/ui/")
+        page.get_by_label("token").fill("the-admin-token-of-all-replicas")
+        page.get_by_role("button", name="Sign in").click()
+        page.get_by_role("heading", name="Servers", exact=True).wait_for()
+        page.goto(f"http://127.0.0.1:{port}/ui/tool?name=notes_board")
+        frames: set[str] = set()
+        for title in ("First", "Second", "Third"):
+            inside = call(page, title=title)
+            inside.get_by_text(f"{title} at notes").wait_for()
+            inside.get_by_role("button", name="Strike out the first").click()
+            inside.get_by_text("water the plants: struck out by notes").wait_for()
+            inside.get_by_role("button", name="Read all").click()
+            inside.get_by_text("notes://all: all notes of notes").wait_for()
+            frames |= {one.url.rpartition("/")[0] for one in page.frames if one.parent_frame == page.main_frame}
+        page.context.close()
+
+    assert len(frames) > 1  # the calls went to several replicas, each of which framed at its own port

@@ -7,7 +7,6 @@ page knows its own server and nothing else: it names tools and resources as that
 from __future__ import annotations
 
 import re
-import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -16,15 +15,16 @@ from toolweave._text import shortened
 from toolweave.config import is_loopback
 from toolweave.errors import RequestError
 from toolweave.gateway._admin.managed import ManagedGateway
-from toolweave.gateway._console.app_sandbox import AppSandbox, FrameOrigin
+from toolweave.gateway._console.app_sandbox import AppSandbox, frame_origin
 from toolweave.gateway._console.forms import read_json
-from toolweave.gateway._console.requests import ConsolePage, ConsoleRefusal, ConsoleReply, ConsoleRequest, policy
-from toolweave.gateway._console.sessions import ConsoleSession, host_of
+from toolweave.gateway._console.open_pages import MAX_URIS, OpenPage, OpenPages
+from toolweave.gateway._console.requests import ConsolePage, ConsoleReply, ConsoleRequest
+from toolweave.gateway._console.sessions import host_of
 from toolweave.gateway._console.trial import ask_gateway
 from toolweave.hub._hub import offer_names
 from toolweave.hub._naming import name_uri
 from toolweave.protocol import methods
-from toolweave.protocol.app_pages import AppDocument, page_policy, read_document, without_result_type
+from toolweave.protocol.app_pages import page_policy, read_document, without_result_type
 from toolweave.protocol.apps import APP_SCHEME, is_for_pages, page_uri
 from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
 from toolweave.protocol.jsonrpc import encode_value
@@ -34,16 +34,19 @@ from toolweave.serve.request import Json
 from toolweave.tools import ToolSpec
 from toolweave.tools.mcp import tool_definition
 
-_MAX_PAGES = 50
-_MAX_URIS = 500
 _MAX_REPORTED = 50
 _LONGEST = 1_000
+_FRAMES = "frames"
 _JSON = (b"content-type", b"application/json")
 # policies cannot name addresses of IPv6
 _ORIGIN = re.compile(r"https?://[a-z0-9.-]+(:[0-9]+)?")
 _ELSEWHERE = (
     "Pages of tools are shown where the console is on this machine: they need an address of their own "
     "beside it, and elsewhere the console knows none. Open it at 127.0.0.1 or localhost."
+)
+_NEW_REPLICA = (
+    "The page is not shown: another replica of the gateway has started since this page was opened. "
+    "Reload this page, and call the tool again."
 )
 _NO_PORT = "The page is not shown: the port of its sandbox is not open; see the log of the gateway."
 
@@ -70,30 +73,6 @@ class ShownApp(NamedTuple):
     refused: tuple[str, ...] = ()
 
 
-class _OpenPage:
-    """A page that was framed: its tool, and the requests that it may make.
-
-    Attributes:
-        session: The session of the browser that shows it.
-        server: Its server.
-        document: The document.
-        payload: The values that its host passes to it: the tool, the arguments and the result.
-    """
-
-    def __init__(self, session: ConsoleSession, server: str, document: AppDocument, payload: Json) -> None:
-        self.session = session
-        self.server = server
-        self.document = document
-        self.payload = payload
-        self._uris: set[str] = set()
-
-    def takes(self, uri: str) -> bool:
-        """Whether it may ask for one more resource: a page that goes through URIs must not fill the memory."""
-        if len(self._uris) < _MAX_URIS:
-            self._uris.add(uri)
-        return uri in self._uris
-
-
 class AppHost:
     """The host of pages: frames them, and answers their requests.
 
@@ -106,20 +85,32 @@ class AppHost:
 
     def __init__(self, gateway: ManagedGateway) -> None:
         self._gateway = gateway
-        self._open: dict[str, _OpenPage] = {}
+        self._open = OpenPages(gateway.fleet.replicas)
         self.sandbox = AppSandbox()
+        gateway.fleet.on(_FRAMES, self._frames_here)
         self.shown: Mapping[str, ConsolePage] = {"/app": self.document}
         self.changing: Mapping[str, ConsolePage] = {"/app": self.answer}
 
-    async def framing(self, asked: ConsoleRequest, spec: ToolSpec, reply: ConsoleReply) -> ConsoleReply:
-        """Return the page of a tool with the policy under which it may frame the tool's page."""
-        if app_uri(spec) is not None:
-            origin = await self._origin(asked)
-        else:
-            origin = None
-        if origin is None:
-            return reply
-        return reply._replace(headers=[*reply.headers, policy(frames=origin.frames)])
+    async def frames(self, asked: ConsoleRequest, spec: ToolSpec) -> Mapping[int, str]:
+        """Return the addresses below which the page of a tool may be framed, by their ports; empty without a page.
+
+        The form of a page may be answered by any replica, which frames at its own port. So the page may frame at the
+        ports of all replicas that are there when it is shown.
+        """
+        console = host_of(asked.headers)[0]
+        found: dict[int, str] = {}
+        if app_uri(spec) is None or not is_loopback(console):
+            return found
+        replies = await self._gateway.fleet.look(_FRAMES, {})
+        for reply in replies.found.values():
+            port = reply.get("port")
+            if isinstance(port, int):
+                found[port] = frame_origin(console, port).frames
+        return dict(sorted(found.items()))
+
+    async def _frames_here(self, body: Json) -> Json:
+        """Return the port of the sandbox of this replica; None where no port is open."""
+        return {"port": await self.sandbox.port()}
 
     async def show(
         self, asked: ConsoleRequest, spec: ToolSpec, arguments: Json, result: Json | None, receive: Receive
@@ -138,24 +129,33 @@ class AppHost:
             return None
         uri = self._exposed(spec.server, own)
         host = _origin_of(asked)
-        origin = None if host is None else await self._origin(asked)
-        if host is None or origin is None:
-            return ShownApp(uri, _NO_PORT if host is not None else _ELSEWHERE)
+        if host is None:
+            return ShownApp(uri, _ELSEWHERE)
+        port = await self.sandbox.port()
+        if port is None:
+            return ShownApp(uri, _NO_PORT)
+        if asked.fragment and str(port) not in asked.form.get("frames", "").split():
+            # Only the outcome on the open page is replaced. Its policy stays, and was made before this replica started.
+            return ShownApp(uri, _NEW_REPLICA)
         try:
             read = await ask_gateway(self._gateway, methods.RESOURCES_READ, {"uri": uri}, receive)
             if read is None:
                 return ShownApp(uri, "The page did not come in time.")
             document = read_document(uri, read, self._listed(spec.server, own))
-            payload: Json = {
+            values: Json = {
+                "html": document.html,
+                "csp": document.csp.json(),
                 "tool": tool_definition(spec.replace(name=spec.original_name), modern=True),
                 "arguments": arguments,
                 "result": self._own_uris(spec.server, without_result_type(result)),
             }
+            page = OpenPage(asked.signed_in.csrf, spec.server, encode_value(values, errors="replace"))
+            key = await self._open.add(page)
         except RequestError as error:
             return ShownApp(uri, f"The page cannot be read: error {error.code}: {error.message}")
         except ValueError as error:
             return ShownApp(uri, f"The page cannot be shown: {error}")
-        key = self._keep(_OpenPage(asked.signed_in, spec.server, document, payload))
+        origin = frame_origin(host_of(asked.headers)[0], port)
         return ShownApp(
             uri,
             address=asked.url("/app", id=key),
@@ -167,13 +167,12 @@ class AppHost:
 
     async def document(self, asked: ConsoleRequest, receive: Receive) -> ConsoleReply:
         """Return a page that was framed, as JSON: its document, the policy, and the values its host passes to it."""
-        page = self._page(asked)
-        found = {"html": page.document.html, "csp": page.document.csp.json(), **page.payload}
-        return _json_reply(found)
+        page = await self._page(asked)
+        return _json_reply(page.body)
 
     async def answer(self, asked: ConsoleRequest, receive: Receive) -> ConsoleReply:
         """Answer a request of a page, a JSON-RPC message in a form, with its result or its error."""
-        page = self._page(asked)
+        page = await self._page(asked)
         made: Json
         try:
             sent = read_json(asked.form.get("message", ""))
@@ -184,9 +183,9 @@ class AppHost:
             made = {"error": {"code": error.code, "message": error.message}}
             if error.data is not None:
                 made["error"]["data"] = error.data
-        return _json_reply(made)
+        return _json_reply(encode_value(made, errors="replace"))
 
-    async def _result(self, page: _OpenPage, sent: Json, receive: Receive) -> Json:
+    async def _result(self, page: OpenPage, sent: Json, receive: Receive) -> Json:
         """Return the result of a request of a page.
 
         Raises:
@@ -208,7 +207,7 @@ class AppHost:
             raise RequestError("no result in time: the request was cancelled", code=INTERNAL_ERROR)
         return self._own_uris(page.server, without_result_type(result))
 
-    def _call(self, page: _OpenPage, params: Mapping[str, Any]) -> Json:
+    def _call(self, page: OpenPage, params: Mapping[str, Any]) -> Json:
         """Return the parameters of a page's call in the gateway.
 
         Raises:
@@ -228,7 +227,7 @@ class AppHost:
             raise RequestError(f"the tool {name} is not for pages: its visibility says so", code=INVALID_PARAMS)
         return {"name": spec.name, "arguments": dict(arguments)}
 
-    def _reading(self, page: _OpenPage, params: Mapping[str, Any]) -> Json:
+    def _reading(self, page: OpenPage, params: Mapping[str, Any]) -> Json:
         """Return the parameters of a page's reading in the gateway, which goes to its own server alone.
 
         Raises:
@@ -238,7 +237,7 @@ class AppHost:
         if uri is None:
             raise RequestError("a URI is expected", code=INVALID_PARAMS)
         if not page.takes(uri):
-            raise RequestError(f"a page reads at most {_MAX_URIS} resources", code=INVALID_PARAMS)
+            raise RequestError(f"a page reads at most {MAX_URIS} resources", code=INVALID_PARAMS)
         return {"uri": self._exposed(page.server, uri)}
 
     def _exposed(self, server: str, own: str) -> str:
@@ -258,25 +257,8 @@ class AppHost:
             found = client.gateway_side.list_facts("resources").items
         return next((one.meta for one in found if one.uri == own), None)
 
-    def _keep(self, page: _OpenPage) -> str:
-        while len(self._open) >= _MAX_PAGES:
-            del self._open[next(iter(self._open))]
-        name = secrets.token_urlsafe(32)
-        self._open[name] = page
-        return name
-
-    def _page(self, asked: ConsoleRequest) -> _OpenPage:
-        page = self._open.get(asked.query.get("id", ""))
-        if page is None or page.session.csrf != asked.signed_in.csrf:
-            raise ConsoleRefusal(404, "This page is no longer open: call its tool again.")
-        return page
-
-    async def _origin(self, asked: ConsoleRequest) -> FrameOrigin | None:
-        """Return the origin of the frames for a browser, or None if no port is open."""
-        name = host_of(asked.headers)[0]
-        if is_loopback(name):
-            return await self.sandbox.origin(name)
-        return None
+    async def _page(self, asked: ConsoleRequest) -> OpenPage:
+        return await self._open.find(asked.query.get("id", ""), asked.signed_in)
 
 
 def app_uri(spec: ToolSpec) -> str | None:
@@ -300,5 +282,5 @@ def _shown(texts: Sequence[str]) -> tuple[str, ...]:
     return tuple(shortened(text, _LONGEST) for text in texts[:_MAX_REPORTED])
 
 
-def _json_reply(value: Json) -> ConsoleReply:
-    return ConsoleReply(200, encode_value(value, errors="replace"), [_JSON])
+def _json_reply(body: bytes) -> ConsoleReply:
+    return ConsoleReply(200, body, [_JSON])

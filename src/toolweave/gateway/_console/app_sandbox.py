@@ -68,6 +68,17 @@ class FrameOrigin(NamedTuple):
         return f"http://{self.authority}{FRAME_PATH}"
 
 
+def frame_origin(console: str, port: int) -> FrameOrigin:
+    """Return the origin of frames for a console.
+
+    Args:
+        console: The name of the host that the console is seen at, of this machine.
+        port: The port of the frames.
+    """
+    # Whichever name the console does not have.
+    return FrameOrigin(_ADDRESS if console == _NAME else _NAME, port)
+
+
 class _Frame(NamedTuple):
     """A frame that was not opened yet.
 
@@ -123,19 +134,12 @@ class AppSandbox:
             # An event cannot be reset, and these belong to the loop that has ended.
             self._wanted, self._settled = anyio.Event(), anyio.Event()
 
-    async def origin(self, console: str) -> FrameOrigin | None:
-        """Return the origin of frames for a console, or None where there can be none.
-
-        Args:
-            console: The name of the host that the console is seen at, of this machine.
-        """
+    async def port(self) -> int | None:
+        """Return the port of the frames, or None where none can be opened."""
         self._wanted.set()
         with anyio.move_on_after(_START_SECONDS):
             await self._settled.wait()
-        if self._port is None:
-            return None
-        # Whichever name the console does not have.
-        return FrameOrigin(_ADDRESS if console == _NAME else _NAME, self._port)
+        return self._port
 
     def add(self, origin: FrameOrigin, policy: str, host: str) -> str:
         """Return the address of a new frame, which answers once.

@@ -118,9 +118,9 @@ class ConsoleReply(NamedTuple):
         return cls(303, headers=[(b"location", url.encode("ascii", "replace"))])
 
 
-def policy(*, frames: str) -> tuple[bytes, bytes]:
-    """Return the header with the policy of a page that may frame pages below an address, and nothing else."""
-    return b"content-security-policy", b"%s; frame-src %s" % (_POLICY, frames.encode())
+def policy(frames: Sequence[str]) -> tuple[bytes, bytes]:
+    """Return the header with the policy of a page that may frame pages below these addresses, and nothing else."""
+    return b"content-security-policy", b"%s; frame-src %s" % (_POLICY, " ".join(frames).encode())
 
 
 ConsolePage: TypeAlias = Callable[[ConsoleRequest, Receive], Awaitable[ConsoleReply]]

@@ -14,7 +14,7 @@ from toolweave.gateway._console.app_pages import AppHost, ShownApp, app_uri
 from toolweave.gateway._console.fleet_rows import newest_rows, read_replies
 from toolweave.gateway._console.forms import FormField, fields_of, read_fields, read_json
 from toolweave.gateway._console.rendering import ConsolePages
-from toolweave.gateway._console.requests import ConsolePage, ConsoleRefusal, ConsoleReply, ConsoleRequest
+from toolweave.gateway._console.requests import ConsolePage, ConsoleRefusal, ConsoleReply, ConsoleRequest, policy
 from toolweave.gateway._console.trial import TrialOutcome, try_tool
 from toolweave.gateway._observe.recent_calls import RecentCall, RecentCalls
 from toolweave.serve._http.asgi import Receive
@@ -173,6 +173,7 @@ class OfferPages:
     ) -> ConsoleReply:
         fields = fields_of(spec.input_schema)
         values = _values(fields or (), sent)
+        frames = await self._apps.frames(asked, spec)
         page = self._pages.page(
             asked,
             "tool.html",
@@ -189,8 +190,11 @@ class OfferPages:
             at=time.time(),
             seen=tool_hash(spec.input_schema),
             has_app=app_uri(spec) is not None,
+            frames=tuple(frames),
         )
-        return await self._apps.framing(asked, spec, page)
+        if not frames:
+            return page
+        return page._replace(headers=[*page.headers, policy(tuple(frames.values()))])
 
 
 def _values(fields: Sequence[FormField], sent: Mapping[str, str]) -> dict[str, str]:
