@@ -56,9 +56,23 @@ def test_a_config_with_one_server_stands_for_that_server() -> None:
     assert server_config({"mcp": {"o": {"type": "local", "command": ["x"], "timeout": 5000}}}).timeout.list == 5
 
 
-def test_a_config_with_several_servers_is_refused_with_the_way_out() -> None:
+def test_one_entry_by_its_name_is_that_server() -> None:
+    config = server_config({"only": {"command": "x"}})
+
+    assert config == ServerConfig(name="only", command="x")
+
+
+def test_a_key_whose_value_is_like_an_entry_does_not_hide_a_misspelt_one() -> None:
+    with pytest.raises(ConfigError, match="'comand'"):
+        server_config({"comand": "x", "env": {"command": "y"}})
+
+
+@pytest.mark.parametrize("section", ["servers", None])
+def test_a_config_with_several_servers_is_refused_with_the_way_out(section: str | None) -> None:
+    entries: dict[str, Any] = {"a": {"command": "x"}, "b": {"command": "y"}}
+
     with pytest.raises(ConfigError, match=r"several servers \(a, b\).*connect_mcp_servers"):
-        server_config({"servers": {"a": {"command": "x"}, "b": {"command": "y"}}})
+        server_config({section: entries} if section else entries)
 
 
 @pytest.mark.parametrize(

@@ -105,6 +105,56 @@ def test_many_servers_are_a_hub() -> None:
     assert hub.clients == {}
 
 
+def test_a_connection_reports_what_is_wrong_like_the_async_one() -> None:
+    entry = {**NUMBERS, "include": ["add", "subtract"]}
+    with sync.connect_mcp(entry, name="numbers") as server:
+        assert ["subtract" in problem for problem in server.problems] == [True]
+        assert set(server.excluded_tools) == {"divide", "primes"}
+        assert (server.withheld, server.findings, server.pin_changes, server.pin_problems) == ({}, (), (), ())
+        assert (server.restarts, server.silent_for, server.stderr_tail) == (0, 0.0, "")
+        assert {step.outcome for step in server.report.steps} <= {"ok", "skipped"}
+        assert "tools" in server.capabilities
+        assert len(server.request("tools/list")["tools"]) == 3
+        assert server.list_skills() == ()
+
+
+def test_a_server_of_a_hub_is_replaced_and_detached() -> None:
+    with sync.connect_mcp_servers({"memory": {"server": memory()}}) as hub:
+        previous = hub.replace("memory", {"server": MemoryServer([one], name="memory")})
+        assert previous is not None
+        assert previous.call_tool("add", {"a": 1, "b": 2}).text == "3"
+        previous.close()
+        assert hub.call_tool("memory_one").text == "1"
+        detached = hub.detach("memory")
+        assert detached is not None
+        assert detached.call_tool("one").text == "1"
+        detached.close()
+        assert hub.clients == {}
+
+
+ONLY_ASYNC = {
+    "connection": {
+        *("call", "forward", "gateway_side", "listen_to_task", "offered_definitions", "snapshot", "subscribe"),  # rooms
+        *("combined", "enhanced", "traced", "transformed"),  # toolsets of `wrapped`
+        *("away", "busy", "filter_problems", "is_used", "keep_trying", "pinned_as", "redact", "skipped_by_server"),
+        *("on", "open", "start"),  # a listener would run in the thread of the connections
+    },
+    "hub": {"call", "combined", "enhanced", "is_used", "on", "open", "snapshot", "subscribe", "traced", "transformed"},
+}
+
+
+@pytest.mark.parametrize("kind", ["connection", "hub"])
+def test_blocking_objects_have_the_methods_of_the_async_ones(kind: str) -> None:
+    asynchronous, synchronous = {
+        "connection": (toolweave.McpConnection, sync.SyncConnection),
+        "hub": (toolweave.Hub, sync.SyncHub),
+    }[kind]
+
+    missing = {name for name in dir(asynchronous) if not name.startswith("_")} - set(dir(synchronous))
+
+    assert missing == ONLY_ASYNC[kind]
+
+
 def test_changes_are_iterated_over() -> None:
     offered = memory()
     with sync.connect_mcp(offered) as server:

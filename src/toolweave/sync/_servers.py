@@ -9,7 +9,8 @@ from typing import Any, Generic, Self, TypeVar, overload
 
 import toolweave.connect as async_connect
 import toolweave.hub as async_hub
-from toolweave.connect import ConnectionState, McpConnection
+from toolweave.connect import ConnectionState, McpConnection, Report
+from toolweave.definitions import Finding, PinChange
 from toolweave.hub import Hub
 from toolweave.sync._blocking import blocking, with_signature_of
 from toolweave.tools import BaseToolset, Tool, ToolList, ToolsChanged, ToolSpec, changes
@@ -240,6 +241,65 @@ class SyncConnection(_OpenSyncToolset[McpConnection]):
         """The server's instructions for a model, or None; untrusted."""
         return self.wrapped.instructions
 
+    @property
+    def capabilities(self) -> Mapping[str, Any]:
+        """The server's capabilities, as they came."""
+        return self.wrapped.capabilities
+
+    @property
+    def report(self) -> Report:
+        """The steps of the last attempt to connect."""
+        return self.wrapped.report
+
+    @property
+    def restarts(self) -> int:
+        """The number of reconnections after a loss."""
+        return self.wrapped.restarts
+
+    @property
+    def silent_for(self) -> float:
+        """The seconds a request has waited without anything received from the server; 0 when none waits."""
+
+        async def read() -> float:
+            return self.wrapped.silent_for  # measured by the clock of the loop, which no other thread has
+
+        return PORTAL.run(read)
+
+    @property
+    def stderr_tail(self) -> str:
+        """The last lines of the server's standard error, secrets masked."""
+        return self.wrapped.stderr_tail
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Human-readable problems of definitions and results; see `McpConnection.problems`."""
+        return self.wrapped.problems
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """The findings of the scan of definitions and results."""
+        return self.wrapped.findings
+
+    @property
+    def pin_changes(self) -> tuple[PinChange, ...]:
+        """The differences of the server's definitions from the pins."""
+        return self.wrapped.pin_changes
+
+    @property
+    def pin_problems(self) -> tuple[str, ...]:
+        """The same as texts, each with a diff."""
+        return self.wrapped.pin_problems
+
+    @property
+    def withheld(self) -> Mapping[str, str]:
+        """The tools that may not be used until they are allowed, by the server's names, each with the reason."""
+        return self.wrapped.withheld
+
+    @property
+    def excluded_tools(self) -> Mapping[str, str]:
+        """The tools that the config leaves out, by the server's names, each with the reason."""
+        return self.wrapped.excluded_tools
+
     def list_tools(self, prefix: str | None = None, *, timeout: float | None = None) -> SyncToolList:
         """Return the server's tools; see `McpConnection.list_tools`."""
         return SyncToolList(PORTAL.run(lambda: self.wrapped.list_tools(prefix, timeout=timeout)))
@@ -254,6 +314,14 @@ class SyncConnection(_OpenSyncToolset[McpConnection]):
     get_prompt = blocking(McpConnection.get_prompt)
     complete = blocking(McpConnection.complete)
     ping = blocking(McpConnection.ping)
+    request = blocking(McpConnection.request)
+    set_log_level = blocking(McpConnection.set_log_level)
+    set_roots = blocking(McpConnection.set_roots)
+    roots_changed = blocking(McpConnection.roots_changed)
+    list_skills = blocking(McpConnection.list_skills)
+    get_skill = blocking(McpConnection.get_skill)
+    load_skill = blocking(McpConnection.load_skill)
+    list_directory = blocking(McpConnection.list_directory)
 
 
 class SyncHub(_OpenSyncToolset[Hub]):
@@ -274,6 +342,16 @@ class SyncHub(_OpenSyncToolset[Hub]):
         """Human-readable warnings."""
         return self.wrapped.warnings
 
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """The findings of the scan of all servers."""
+        return self.wrapped.findings
+
+    @property
+    def silences(self) -> Mapping[str, float]:
+        """The starting servers, each with the seconds without a sign of life."""
+        return self.wrapped.silences
+
     def states(self) -> dict[str, ConnectionState]:
         """Return the state of every server, the failed ones included."""
         return self.wrapped.states()
@@ -281,6 +359,14 @@ class SyncHub(_OpenSyncToolset[Hub]):
     def connect(self, name: str, config: Any) -> SyncConnection:
         """Connect one more server; see `Hub.connect`."""
         return SyncConnection(PORTAL.run(lambda: self.wrapped.connect(name, config)))
+
+    def replace(self, name: str, config: Any) -> SyncConnection | None:
+        """Connect a server anew and return its previous connection, for you to close; see `Hub.replace`."""
+        return _facade(PORTAL.run(lambda: self.wrapped.replace(name, config)))
+
+    def detach(self, name: str) -> SyncConnection | None:
+        """Remove a server and return its open connection, for you to close; see `Hub.detach`."""
+        return _facade(PORTAL.run(lambda: self.wrapped.detach(name)))
 
     def list_tools(self, server: str | None = None, *, timeout: float | None = None) -> SyncToolList:
         """Return the tools of all servers, or of one; see `Hub.list_tools`."""
@@ -297,6 +383,13 @@ class SyncHub(_OpenSyncToolset[Hub]):
     disconnect = blocking(Hub.disconnect)
     refresh = blocking(Hub.refresh)
     settled = blocking(Hub.settled)
+    keep_trying = blocking(Hub.keep_trying)
+
+
+def _facade(connection: McpConnection | None) -> SyncConnection | None:
+    if connection is None:
+        return None
+    return SyncConnection(connection)
 
 
 @with_signature_of(async_connect.connect_mcp)
