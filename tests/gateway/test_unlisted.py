@@ -116,3 +116,53 @@ async def test_an_unlisted_tool_needs_the_scopes_of_its_name(era: str) -> None:
         async with through(era, auth=auth) as connection:
             with pytest.raises(Exception, match=r"(?i)scope|403|admin"):
                 await connection.request("tools/call", {"name": "hidden", "arguments": {"text": "it"}})
+
+
+@EACH_ERA
+@pytest.mark.parametrize("upstreams", [1, 2])
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        ("prompts/list", {}),
+        ("prompts/get", {"name": "zz"}),
+        ("resources/list", {}),
+        ("resources/read", {"uri": "zz://zz"}),
+    ],
+)
+async def test_what_no_upstream_declares_is_a_method_that_the_gateway_does_not_have(
+    era: str, upstreams: int, method: str, params: dict[str, Any]
+) -> None:
+    server = create_mcp_server("one", tools=[shown])
+    with anyio.fail_after(BOUND):
+        async with served_http(server) as upstream:
+            entry = {"url": upstream, "tool_prefix": ""} if upstreams == 1 else {"url": upstream}
+            gateway = create_gateway({f"server{number}": entry for number in range(upstreams)})
+            async with served_http(gateway) as url, connect_mcp({"url": url, "protocol": era}) as connection:
+                with pytest.raises(ProtocolError) as refused:
+                    await connection.request(method, params)
+
+    assert (refused.value.code, refused.value.data) == (-32601, method)
+
+
+@EACH_ERA
+@pytest.mark.parametrize("settings", [{"tool_prefix": ""}, {}])
+async def test_a_completion_is_a_method_that_a_gateway_of_a_server_without_completions_does_not_have(
+    era: str, settings: dict[str, Any]
+) -> None:
+    server = create_mcp_server("one")
+
+    @server.prompt
+    def ask(about: str) -> str:
+        """Ask about something."""
+        return about
+
+    name = "ask" if settings else "one_ask"
+    params = {"ref": {"type": "ref/prompt", "name": name}, "argument": {"name": "about", "value": ""}}
+    with anyio.fail_after(BOUND):
+        async with served_http(server) as upstream:
+            gateway = create_gateway({"one": {"url": upstream, **settings}})
+            async with served_http(gateway) as url, connect_mcp({"url": url, "protocol": era}) as connection:
+                with pytest.raises(ProtocolError) as refused:
+                    await connection.request("completion/complete", params)
+
+    assert (refused.value.code, refused.value.data) == (-32601, "completion/complete")

@@ -159,6 +159,7 @@ class Perspective:
 
     Attributes:
         name: The name under which changes are announced to these callers; `""` for all callers.
+        hub: The upstreams.
         clients: The connections that they reach, by upstream.
         tools: The tools that they are listed.
         offers: The prompts, resources and templates that they are listed.
@@ -173,6 +174,7 @@ class Perspective:
 
     def __init__(self, name: str, hub: Hub, clients: Mapping[str, McpConnection], tools: Toolset) -> None:
         self.name = name
+        self.hub = hub
         self.clients = clients
         self.tools = tools
         self.offers: HubOffers = HubOffers(clients, offer_names(hub), hub.clients)

@@ -18,6 +18,7 @@ from toolweave.config import ServerConfig
 from toolweave.connect import ConnectionState
 from toolweave.errors import RequestError, ToolError
 from toolweave.gateway._callers.perspectives import Perspectives
+from toolweave.gateway._features.capabilities import declares, require_offered
 from toolweave.gateway._features.fast_calls import SentToolCall
 from toolweave.gateway._features.fitting import ArgumentFitter
 from toolweave.gateway._features.unreached import UnreachedUpstreams
@@ -102,7 +103,15 @@ class Calls:
         return self._perspectives.of(request.client).routes
 
     def _completes(self, request: Request, server: str) -> bool:
-        return "completions" in self._perspectives.of(request.client).clients[server].capabilities
+        return declares(self._perspectives.of(request.client).clients[server], "completions")
+
+    def _require(self, request: Request, capability: str) -> None:
+        """Refuse a method of a capability that the caller was not shown.
+
+        Nothing is sent for it, so a client that asks for what no upstream has gets the error of a server without it.
+        """
+        perspective = self._perspectives.of(request.client)
+        require_offered(perspective.hub, capability, request, clients=perspective.clients)
 
     async def _call(self, request: Request) -> Json:
         name = request.text("name")
@@ -236,6 +245,7 @@ class Calls:
         name = request.text("name")
         route = await self._routes(request).prompt(name) or self._unlisted(request, name)
         if route is None or not _may(request, "prompts", name, route):
+            self._require(request, "prompts")
             if route is None:
                 error = self._unreached.error_for_prompt(request, name)
             else:
@@ -278,6 +288,8 @@ class Calls:
             else:
                 own = with_uris(result, {route.name: uri})
             return self._named(route, own) | ({"cacheScope": "private"} if _is_limited(request) else {})
+        if not routes:
+            self._require(request, "resources")
         raise self._unreached.no_resource(request, uri)
 
     async def _complete(self, request: Request) -> Json:
@@ -296,6 +308,7 @@ class Calls:
                 error = None
             raise error or unknown_reference(kind, name)
         if route.server not in self._upstreams or not self._completes(request, route.server):
+            self._require(request, "completions")
             return completion_json((), total=0, has_more=False)
         own = {member: route.name if value == name and member != "type" else value for member, value in ref.items()}
         return await self._relay.request(request, route, request.method, _params(request, ref=own))

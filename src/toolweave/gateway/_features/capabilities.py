@@ -10,12 +10,14 @@ from typing import Any
 
 from toolweave._json_types import JsonObject, as_object, object_or_empty, only_members, without_members
 from toolweave.connect import ConnectionState, McpConnection
+from toolweave.errors import RequestError
 from toolweave.gateway._features.unreached import UnreachedUpstreams
 from toolweave.hub import Hub
 from toolweave.hub._hub import caller_servers, offer_names
+from toolweave.protocol.codes import METHOD_NOT_FOUND
 from toolweave.protocol.meta import OF_EVERY_ERA
 from toolweave.protocol.versions import MODERN_VERSIONS
-from toolweave.serve import MayUse
+from toolweave.serve import MayUse, Request
 from toolweave.serve.request import Json, Method, OfferKind
 from toolweave.tools import Toolset
 from toolweave.tools._instructions import joined_instructions
@@ -51,6 +53,18 @@ def offered(
     if not clients or caller_servers(hub).configs:
         return True
     return any(_is_to_come(one) or declares(one, capability, member) for one in clients.values())
+
+
+def require_offered(
+    hub: Hub, capability: str, request: Request, *, clients: Mapping[str, McpConnection] | None = None
+) -> None:
+    """Refuse a method that belongs to a capability which is not declared; see `offered`.
+
+    Raises:
+        RequestError: No upstream declares the capability.
+    """
+    if not offered(hub, capability, clients=clients):
+        raise RequestError("Method not found", code=METHOD_NOT_FOUND, data=request.method)
 
 
 def _is_to_come(connection: McpConnection) -> bool:

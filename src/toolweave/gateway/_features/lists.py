@@ -19,15 +19,14 @@ import anyio
 from toolweave._json_types import object_or_empty
 from toolweave.connect import ConnectionState, McpConnection
 from toolweave.connect._feed.list_cache import ListFacts, ListKind
-from toolweave.errors import DuplicateToolError, RequestError, ServerError
+from toolweave.errors import DuplicateToolError, ServerError
 from toolweave.gateway._callers.perspectives import NOTIFICATIONS, Perspective, Perspectives
-from toolweave.gateway._features.capabilities import offered
+from toolweave.gateway._features.capabilities import require_offered
 from toolweave.hub import Hub
 from toolweave.hub._offers import HubEntry, HubListKind
 from toolweave.hub._starting import USABLE
 from toolweave.protocol import methods
 from toolweave.protocol.apps import page_uri
-from toolweave.protocol.codes import METHOD_NOT_FOUND
 from toolweave.protocol.resource_uris import with_uris
 from toolweave.protocol.subscriptions import LIST_CHANGED
 from toolweave.protocol.versions import MODERN_VERSIONS
@@ -199,7 +198,7 @@ class Lists:
     async def _list_tools(self, request: Request) -> Json:
         perspective = self._perspectives.attend(request.client)
         if not len(perspective.tools.snapshot()):
-            self._require(request, "tools")
+            require_offered(self._hub, "tools", request)
         cursor: Any = request.params.get("cursor")
         # Only for the first page: a list that changes between two pages would skip or repeat entries.
         if cursor is None:
@@ -247,7 +246,7 @@ class Lists:
         return await self._list(request, "resourceTemplates")
 
     async def _list(self, request: Request, kind: HubListKind) -> Json:
-        self._require(request, _CAPABILITIES[kind])
+        require_offered(self._hub, _CAPABILITIES[kind], request)
         entries, facts, errors = await self._listed(self._perspectives.attend(request.client), kind)
         self._restrict(request, NOTIFICATIONS[kind])
         may = request.client.may
@@ -269,11 +268,6 @@ class Lists:
         if conversation is not None and self._seen_by is not None:
             view = partial(self._seen_by, request.replace(params={}), notification)
             conversation.restrict(notification, None if request.client.may is None else view)
-
-    def _require(self, request: Request, capability: OfferKind) -> None:
-        """Refuse a method that belongs to a capability which is not declared."""
-        if not offered(self._hub, capability):
-            raise RequestError("Method not found", code=METHOD_NOT_FOUND, data=request.method)
 
     async def _listed(
         self, perspective: Perspective, kind: HubListKind
