@@ -91,6 +91,7 @@ BROKEN_RESULTS: dict[str, Json] = {
     "text_meta": {"content": [{"type": "text", "text": "m"}], "_meta": "x"},
     "exponent": {"content": [], "extra": "NUMBER 1e400"},
     "digits": {"content": [], "structuredContent": {"n": f"NUMBER {'9' * 310}.5"}},
+    "integer": {"content": [], "structuredContent": {"n": f"NUMBER {'9' * 5_000}"}},
     "later": {"content": [{"type": "text", "text": "l"}], "resultType": "later"},
     "tasked": {"content": [{"type": "text", "text": "t"}], "task": {"taskId": "t", "status": "working"}},
 }

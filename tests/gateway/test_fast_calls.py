@@ -59,7 +59,7 @@ def probes(client: Plain) -> dict[str, Probe]:
     for _ in range(300):
         deep = [deep]
     results = ("blocks", "numbers", "failed", "empty", "many", "app", "params", "internal", "own", "full", "headers")
-    results = (*results, "array_meta", "text_meta", "exponent", "digits", "later")
+    results = (*results, "array_meta", "text_meta", "exponent", "digits", "integer", "later")
     results = (*results, "bare", "word", "untyped", "flagged", "data_url", "listed", "said")
     made = {f"the tool {name}": client.call(name, {}) for name in results}
     made |= {
@@ -174,6 +174,7 @@ async def test_the_short_way_answers_as_the_long_one(era: str, version: str, tra
     ):  # where the server writes numbers that are out of range: null, whichever way the call takes
         assert short["the tool exponent"][2]["result"]["extra"] is None
         assert short["the tool digits"][2]["result"]["structuredContent"] == {"n": None}
+        assert short["the tool integer"][2]["result"]["structuredContent"] == {"n": None}
     assert short["the tool array_meta"][2]["result"]["content"] == [{"type": "text", "text": "m"}]
 
 

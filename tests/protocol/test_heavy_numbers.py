@@ -120,14 +120,22 @@ def test_every_number_has_the_value_that_python_gives_it(number: str, count: int
     assert message.result["x"] == [float(number)] * count
 
 
+@pytest.mark.parametrize("number", [b"1e999", b"-1e999", b"9" * 4_301, b"-" + b"9" * 100_000])
 @pytest.mark.parametrize("count", [1, 2_000])
-def test_a_number_out_of_range_is_null_and_not_infinity(count: int) -> None:
-    values = b",".join([b"0.25"] * count) + b",1e999"
+def test_a_number_out_of_range_is_null_and_not_infinity(count: int, number: bytes) -> None:
+    values = b",".join([b"0.25"] * count) + b"," + number
 
     assert value_of(msgspec.Raw(b"[" + values + b"]")) == [*[0.25] * count, None]
 
 
-@pytest.mark.parametrize("id_text", ["true", "[1]", "{}", "1e999"])
+@pytest.mark.parametrize("sign", ["", "-"])
+def test_the_longest_whole_number_is_read_beside_one_that_is_too_long(sign: str) -> None:
+    longest = sign + "9" * (4_300 - len(sign))
+
+    assert value_of(msgspec.Raw(f"[{longest},{longest}9]".encode())) == [int(longest), None]
+
+
+@pytest.mark.parametrize("id_text", ["true", "[1]", "{}", "1e999", "9" * 5_000])
 def test_an_answer_whose_id_has_another_type_is_not_a_message(id_text: str) -> None:
     text = b'{"jsonrpc":"2.0","id":%s,"result":{}}' % id_text.encode()
 

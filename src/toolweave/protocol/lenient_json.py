@@ -15,6 +15,9 @@ from toolweave._json_types import JsonObject, as_array, object_entries
 
 __all__ = ["mended"]
 
+_MAX_LENGTH = 4_300
+"""Longer whole numbers are out of range: neither msgspec nor `int` reads them, since that takes quadratic time."""
+
 
 def mended(text: bytes) -> bytes | None:
     """Return a JSON text with the values of a text that is nearly JSON; None if it is too far from it.
@@ -44,11 +47,19 @@ def _float_or_none(text: str) -> float | None:
     return None
 
 
+def _integer_or_none(text: str) -> int | None:
+    if len(text) > _MAX_LENGTH:
+        return None
+    return int(text)
+
+
 def _nothing(_name: str) -> None:
     """Return null for `NaN`, `Infinity` and `-Infinity`."""
 
 
-_DECODER = json.JSONDecoder(strict=False, parse_float=_float_or_none, parse_constant=_nothing)
+_DECODER = json.JSONDecoder(
+    strict=False, parse_float=_float_or_none, parse_int=_integer_or_none, parse_constant=_nothing
+)
 
 
 def _has_sound_ids(value: Any) -> bool:
