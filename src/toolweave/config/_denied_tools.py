@@ -14,11 +14,13 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from toolweave._json_types import JsonObject, array_or_empty, as_object, object_or_empty
+from toolweave._json_types import JsonObject, as_array, as_number, as_object, object_or_empty
 from toolweave._value import Value
-from toolweave.config._documents import read_object
+from toolweave.config._documents import errors_in, read_object
 from toolweave.config._model import ServerConfig
 from toolweave.config._tool_filters import ANY_TOOL, without
+from toolweave.config._value_readers import read_flag, read_names
+from toolweave.config.validation import check_choice, check_object
 from toolweave.errors import ConfigError
 
 _OPENCODE_FILES = ("opencode.json", "opencode.jsonc")
@@ -164,12 +166,22 @@ def rules_of_claude(project: Path, home: Path) -> DeniedTools:
     # The denials of all files add up: none of them can take back another's.
     for path in (home / ".claude" / "settings.json", folder / "settings.json", folder / "settings.local.json"):
         place = f"'permissions.deny' in {path}"
-        for rule in array_or_empty(object_or_empty(read_object(path).get("permissions")).get("deny")):
-            if isinstance(rule, str):
-                # A rule about some arguments denies the tool: calls are not distinguished by their arguments.
-                pattern = rule.partition("(")[0].strip()
-                found.append(ToolRule(pattern=pattern, allows=False, place=place))
+        with errors_in(path):
+            permissions = check_object(read_object(path).get("permissions") or {}, "permissions")
+            denied = read_names(_without_numbers(permissions.get("deny")), "permissions.deny")
+        for rule in denied:
+            # A rule about some arguments denies the tool: calls are not distinguished by their arguments.
+            pattern = rule.partition("(")[0].strip()
+            found.append(ToolRule(pattern=pattern, allows=False, place=place))
     return DeniedTools(rules=tuple(found), claude=True)
+
+
+def _without_numbers(rules: object) -> object:
+    """Return a list of rules without its numbers, which name no tool; anything else as it is."""
+    listed = as_array(rules)
+    if listed is None:
+        return rules
+    return [one for one in listed if as_number(one) is None]
 
 
 def rules_of_opencode(document: object, path: Path | None, project: Path, home: Path) -> DeniedTools:
@@ -204,7 +216,7 @@ def _opencode_files(project: Path, home: Path) -> Iterable[Path]:
 
 def _opencode_rules(document: JsonObject, place: str) -> Iterable[ToolRule]:
     """Return the rules of one document, the most general first, as opencode sorts them."""
-    for key, allowing in (("tools", (True, False)), ("permission", ("allow", "deny"))):
+    for key, read in (("tools", read_flag), ("permission", _read_permission)):
         given = document.get(key, {})
         if isinstance(given, str):  # one permission for all
             given = {ANY_TOOL: given}
@@ -212,5 +224,23 @@ def _opencode_rules(document: JsonObject, place: str) -> Iterable[ToolRule]:
         if patterns is None:
             raise ConfigError(f"{key!r} must be an object of tools", field=key)
         for pattern, value in sorted(patterns.items(), key=lambda one: len(str(one[0]))):
-            if value in allowing:
-                yield ToolRule(pattern=str(pattern), allows=value == allowing[0], place=f"{key!r}{place}")
+            allows = read(value, f"{key}.{pattern}")
+            if allows is not None:
+                yield ToolRule(pattern=str(pattern), allows=allows, place=f"{key!r}{place}")
+
+
+def _read_permission(value: object, field: str) -> bool | None:
+    """Return whether a permission of opencode allows or denies a tool; None for `ask`.
+
+    Raises:
+        ConfigError: It is not a permission: a denial that is misspelt would offer the tool.
+    """
+    by_argument = as_object(value)
+    if by_argument is not None:
+        # A tool of a server has no arguments that patterns are for: the rule for all of them holds.
+        if ANY_TOOL in by_argument:
+            return _read_permission(by_argument[ANY_TOOL], f"{field}.{ANY_TOOL}")
+        return None
+    if isinstance(value, str):
+        value = value.strip().lower()
+    return {"allow": True, "deny": False, "ask": None}[check_choice(value, field, ("allow", "ask", "deny"))]

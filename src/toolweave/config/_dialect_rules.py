@@ -24,8 +24,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
-from toolweave._json_types import JsonObject, array_or_empty, as_array, as_object, object_or_empty
+from toolweave._json_types import JsonObject, as_object, object_or_empty
 from toolweave._value import Value
+from toolweave.config._value_readers import read_names
 
 Dialect = Literal["generic", "gemini", "opencode", "codex", "cline", "crush", "goose", "continue", "windsurf", "zed"]
 """The dialect whose rules apply where dialects contradict each other."""
@@ -149,6 +150,9 @@ def exclusion(document: JsonObject, project: str) -> Callable[[str], str | None]
 
     Gemini CLI: `mcp.allowed` and `mcp.excluded`, before them `allowMCPServers` and `excludeMCPServers`. Claude Code, in
     `~/.claude.json`: `projects.PROJECT.disabledMcpServers`.
+
+    Raises:
+        ConfigError: One of the lists is not a list of names.
     """
     mcp = object_or_empty(document.get("mcp"))
     ours = object_or_empty(object_or_empty(document.get("projects")).get(project))
@@ -159,17 +163,29 @@ def exclusion(document: JsonObject, project: str) -> Callable[[str], str | None]
         f"projects[{project!r}].disabledMcpServers": ours.get("disabledMcpServers"),
     }
 
-    denials = {key: array_or_empty(names) for key, names in excluded.items()}
+    denials = {key: _comparable_names(names, key) for key, names in excluded.items()}
     # An empty list of allowed servers allows none. Only a missing one restricts nothing.
-    permissions = {key: as_array(names) for key, names in allowed.items()}
+    permissions = {key: _comparable_names(names, key) for key, names in allowed.items() if names is not None}
 
     def reason(name: str) -> str | None:
         for key, names in denials.items():
-            if name in names:
+            if comparable_name(name) in names:
                 return f"{key!r} names it"
         for key, names in permissions.items():
-            if names is not None and name not in names:
+            if comparable_name(name) not in names:
                 return f"{key!r} does not name it"
         return None
 
     return reason
+
+
+def comparable_name(name: str) -> str:
+    """Return a server's name as Gemini CLI compares and stores names in its lists: without case and outer space.
+
+    The lists of other programs are compared so, too: a denial rather holds for one server more.
+    """
+    return name.strip().lower()
+
+
+def _comparable_names(names: object, key: str) -> frozenset[str]:
+    return frozenset(map(comparable_name, read_names(names, key)))

@@ -6,7 +6,8 @@ import json
 import re
 import stat
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -63,6 +64,16 @@ class ConfigDocument(Value, frozen=True, kw_only=True):
             return found
         return []
 
+    def repeated_keys(self) -> dict[KeyPath, list[int]]:
+        """Return the lines of all keys that occur more than once in one object."""
+        repeated = {path: lines for path, lines in self.lines.items() if len(lines) > 1}
+        # The keys below a repeated one occur more than once because it does.
+        return {
+            path: lines
+            for path, lines in repeated.items()
+            if not any(path[:size] in repeated for size in range(1, len(path)))
+        }
+
 
 def read_document(path: Path) -> ConfigDocument:
     """Read and parse a file by its suffix, or by its content when the suffix says nothing.
@@ -99,6 +110,15 @@ def read_object(path: Path) -> JsonObject:
     if is_there:
         return object_or_empty(read_document(path).value)
     return {}
+
+
+@contextmanager
+def errors_in(path: Path) -> Generator[None]:
+    """Have the errors of the block name a file, in which the value at fault is."""
+    try:
+        yield
+    except ConfigError as error:
+        raise ConfigError(error.message, field=error.field, path=str(path)) from None
 
 
 def parse_document(text: str, *, path: str) -> ConfigDocument:

@@ -12,6 +12,7 @@ from toolweave._json_types import Json, JsonObject, as_object
 from toolweave.config._confinement import Sandbox
 from toolweave.config._model import ServerConfig
 from toolweave.config._tool_filters import ANY_TOOL, FILTER_WORDS, without
+from toolweave.config._value_readers import read_flag
 from toolweave.config.validation import check_choice, check_object, check_texts, suggestion
 from toolweave.errors import ConfigError
 
@@ -161,7 +162,7 @@ def _apply_approvals(out: Json, values: JsonObject, remarks: list[str]) -> None:
         _check_known(given, ("approval_mode", "enabled"), field)
         if "approval_mode" in given:
             found[f"{field}.approval_mode"] = (tool, given["approval_mode"])
-        if given.get("enabled") is False:
+        if not read_flag(given.get("enabled", True), f"{field}.enabled"):
             _exclude(out, tool)
     confirm: dict[str, str] = {}
     undecided: list[str] = []

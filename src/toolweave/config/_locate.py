@@ -38,7 +38,7 @@ SECTIONS: tuple[KeyPath, ...] = (
 _OPENCODE_TYPES = ("local", "remote")
 GATEWAY_SECTION = "gateway"
 """The section with the settings of a gateway, which only a gateway applies."""
-_APPLIED = (GATEWAY_SECTION, "sandbox", "excludeMCPServers")
+_APPLIED = (GATEWAY_SECTION, "sandbox", "excludeMCPServers", "disabledMcpjsonServers")
 _OWN_SECTIONS = frozenset({"mcpServers", "mcp_servers", "servers"})
 _SECTIONS_OF_EDITORS = frozenset(path[0] for path in SECTIONS) - _OWN_SECTIONS
 _COMMENT = "(?i)[^a-z]|x-|$"
@@ -122,7 +122,34 @@ def find_servers(
     elif dialect == "generic":
         found.unapplied = list(_unapplied(top, found))
         found.unknown = list(_unknown(top, found.unapplied))
+    else:
+        found.unapplied = list(_misspelt_lists(top, dialect))
     return found
+
+
+_LISTS: dict[str, tuple[str, ...]] = {"gemini": ("allowed", "excluded"), "opencode": ("permission", "tools")}
+"""The keys of dialects that allow and deny servers or tools: those of Gemini's section `mcp`, and opencode's."""
+
+
+def _misspelt_lists(top: JsonObject, dialect: Dialect) -> Iterator[str]:
+    """Yield the keys of an editor's file that seem to deny servers or tools, and that the editor does not have.
+
+    The other keys of such a file are about other things, whatever they are called.
+    """
+    for key, value in top.items():
+        is_about_servers = "mcp" in str(key).lower() and key not in _APPLIED
+        if is_about_servers and is_unknown_protection(snake_case(key), "", value):
+            yield str(key)
+    known = _LISTS.get(dialect, ())
+    prefix = ""
+    if dialect == "gemini":
+        top = object_or_empty(top.get("mcp"))
+        prefix = "mcp."
+    for key, value in top.items():
+        if key in known or as_object(value) == {}:
+            continue
+        if any(is_misspelt(str(key), name) for name in known):
+            yield f"{prefix}{key}"
 
 
 def _unknown(top: JsonObject, named: list[str]) -> Iterator[str]:

@@ -12,7 +12,7 @@ from datetime import date
 from typing import Any
 
 from toolweave._json_types import as_array, as_number, as_object, as_sequence
-from toolweave.config.validation import kind_of
+from toolweave.config.validation import check_texts, kind_of
 from toolweave.errors import ConfigError
 
 _FLAG_WORDS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False, "": False}
@@ -67,6 +67,19 @@ def read_flag(value: object, key: str) -> bool:
     if known is None:
         raise ConfigError(f"{key!r} must be true or false, not {kind_of(value)}", field=key)
     return known
+
+
+def read_names(value: object, field: str) -> tuple[str, ...]:
+    """Read a list of names outside of the entries, of which a single one may be a text; none for null.
+
+    Raises:
+        ConfigError: The value is of another type: what it denies would be offered.
+    """
+    if value is None:
+        return ()
+    if isinstance(value, str):
+        return (value,)
+    return check_texts(value, field)
 
 
 def read_pairs(value: object, key: str) -> object:

@@ -7,23 +7,24 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 from pathlib import Path, PurePath
 
-from toolweave._json_types import JsonObject, array_or_empty, as_object, object_or_empty
+from toolweave._json_types import JsonObject, as_object, object_or_empty
 from toolweave._masking import mask_tokens
 from toolweave._value import Value
 from toolweave.config._coerce import named, server_config
 from toolweave.config._denied_tools import DeniedTools, rules_of_claude, rules_of_opencode
-from toolweave.config._dialect_rules import Dialect, dialect_of, reason_not_to_start
-from toolweave.config._documents import ConfigDocument, check_depth, read_document, read_object
+from toolweave.config._dialect_rules import Dialect, comparable_name, dialect_of, reason_not_to_start
+from toolweave.config._documents import ConfigDocument, check_depth, errors_in, read_document, read_object
 from toolweave.config._entries import is_disabled, read_entry
 from toolweave.config._expand import Scope, home_directory
 from toolweave.config._loaded import ConfigEntry, EntryStatus, LoadedConfig, LoadedFile
-from toolweave.config._locate import FoundEntry, FoundServers, find_servers
+from toolweave.config._locate import SECTIONS, FoundEntry, FoundServers, find_servers
 from toolweave.config._model import ServerConfig
 from toolweave.config._source import Source
+from toolweave.config._value_readers import read_flag, read_names
 from toolweave.config.validation import kind_of
 from toolweave.errors import ConfigError
 
@@ -57,7 +58,9 @@ _CLAUDE_FILES = (".mcp.json", ".claude.json")
 
 def _disabled_by_gemini(path: Path) -> Iterator[tuple[str, str]]:
     for name, state in read_object(path).items():
-        if object_or_empty(state).get("enabled") is False:
+        with errors_in(path):
+            enabled = read_flag(object_or_empty(state).get("enabled", True), f"{name}.enabled")
+        if not enabled:
             yield name, f"it is switched off in {path}"
 
 
@@ -72,8 +75,11 @@ def _disabled_by_claude(project: Path, home: Path) -> Iterator[tuple[str, str]]:
 
 
 def _disabled_in(settings: JsonObject, path: Path) -> Iterator[tuple[str, str]]:
-    for name in array_or_empty(settings.get("disabledMcpjsonServers")):
-        yield str(name), f"'disabledMcpjsonServers' in {path} names it"
+    key = "disabledMcpjsonServers"
+    with errors_in(path):
+        names = read_names(settings.get(key), key)
+    for name in names:
+        yield name, f"{key!r} in {path} names it"
 
 
 MAX_ENTRIES = 10_000
@@ -176,6 +182,7 @@ class _ConfigLoader:
         self.disabled: dict[str, None] = {}
         self.entries: list[ConfigEntry] = []
         self._positions: dict[str, int] = {}
+        self._repeated = document.repeated_keys()
 
     def add(self, item: FoundEntry, excluded: str | None = None) -> None:
         """Read one entry; it replaces an earlier one of its name.
@@ -186,6 +193,7 @@ class _ConfigLoader:
         """
         self._notes = []
         self._replace_earlier(item)
+        self._warn_of_repeated_keys(item)
         try:
             outcome = _InactiveEntry("excluded", excluded) if excluded else self._read(item)
         except ConfigError as error:
@@ -205,7 +213,25 @@ class _ConfigLoader:
             return
         lines = self._document.repeated(item.path)
         if lines:
-            self._warn(item, f"is defined twice, in lines {', '.join(map(str, lines))}; the last entry counts")
+            self._warn(item, f"is defined twice, {_in_lines(lines)}; the last entry counts")
+
+    def _warn_of_repeated_keys(self, item: FoundEntry) -> None:
+        """Warn of keys that an entry has twice: a parser keeps the last one, and the first may be a protection."""
+        size = len(item.path)
+        for path, lines in self._repeated.items():
+            if path[:size] == item.path and len(path) > size:
+                shown = ".".join(map(str, path[size:]))
+                self._warn(item, f"the key {shown!r} is written twice, {_in_lines(lines)}; the last one counts")
+
+    def warn_of_repeated_sections(self) -> None:
+        """Warn of a section that is written twice: the servers of the first one are not in the parsed file."""
+        for path, lines in self._repeated.items():
+            if path in SECTIONS:
+                shown = ".".join(map(str, path))
+                self._log(
+                    f"{self._document.path}: the section {shown!r} is written twice, {_in_lines(lines)}; only the "
+                    "servers of the last one are read"
+                )
 
     def _add_error(self, item: FoundEntry, error: ConfigError) -> None:
         if not error.server:
@@ -334,6 +360,10 @@ class _ConfigLoader:
         _LOG.warning("%s", text)
 
 
+def _in_lines(lines: Sequence[int]) -> str:
+    return f"in lines {', '.join(map(str, lines))}"
+
+
 def load_document(
     document: ConfigDocument,
     scope: Scope,
@@ -370,10 +400,10 @@ def load_document(
         loader.warn_of_unapplied(key)
     if found.unknown and not _is_of_editor(PurePath(document.path)):
         loader.warn_of_unknown(found.unknown)
-    if switched_off is None:
-        switched_off = {}
+    off = {comparable_name(name): reason for name, reason in (switched_off or {}).items()}
+    loader.warn_of_repeated_sections()
     for item in found.items:
-        loader.add(item, found.excluded(item.name) or switched_off.get(item.name))
+        loader.add(item, found.excluded(item.name) or off.get(comparable_name(item.name)))
     return LoadedConfig(
         servers=loader.servers,
         errors=loader.errors,
