@@ -9,9 +9,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
-from toolweave._json_types import JsonObject
+from toolweave._json_types import JsonObject, new_object
 from toolweave.agent._events import RunResult
 from toolweave.agent._questions import NOTHING_ASKED, Asked
 from toolweave.agent.approval import Approval, Attended, StoredConfirm, WaitingCall
@@ -63,7 +63,7 @@ class RunStart:
     depth: int = 0
     attended: Attended = True
     output: JsonObject | None = None
-    meta: JsonObject = field(default_factory=dict[str, Any])
+    meta: JsonObject = field(default_factory=new_object)
     on_unknown: OnUnknown | None = None
     turns: int = 0
     allowed: frozenset[str] = frozenset()

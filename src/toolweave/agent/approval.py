@@ -14,11 +14,11 @@ import inspect
 import json
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import anyio
 
-from toolweave._json_types import Json, JsonObject
+from toolweave._json_types import Json, JsonObject, new_object
 from toolweave.errors import ErrorKind, ToolError
 from toolweave.models import ToolCallPart
 from toolweave.models._serialization import plain
@@ -120,7 +120,7 @@ class WaitingQuestion:
 
     message: str
     mode: Literal["form", "url"] = "form"
-    schema: JsonObject = field(default_factory=dict[str, Any])
+    schema: JsonObject = field(default_factory=new_object)
     url: str | None = None
     asked_by: JsonObject | None = field(default=None, repr=False)
 

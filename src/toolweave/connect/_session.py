@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Protocol
 import anyio
 import msgspec
 
-from toolweave._json_types import Json, JsonObject, as_text, finite_number, object_or_empty
+from toolweave._json_types import Json, JsonObject, as_text, finite_number, new_object, object_or_empty
 from toolweave._value import Value
 from toolweave.connect._client_features.callbacks import NO_CALLBACKS, Callbacks, ClientStandIn
 from toolweave.connect._client_features.logs import LogFeed
@@ -107,10 +107,10 @@ class Agreement(Value, frozen=True, kw_only=True):
     repr_exclude: ClassVar[frozenset[str]] = frozenset({"raw"})
     version: str
     modern: bool
-    server_info: JsonObject = msgspec.field(default_factory=Json)
-    capabilities: JsonObject = msgspec.field(default_factory=Json)
+    server_info: JsonObject = msgspec.field(default_factory=new_object)
+    capabilities: JsonObject = msgspec.field(default_factory=new_object)
     instructions: str | None = None
-    raw: JsonObject = msgspec.field(default_factory=Json)
+    raw: JsonObject = msgspec.field(default_factory=new_object)
 
 
 class ClientHandlers:

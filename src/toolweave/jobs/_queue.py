@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Protocol, Self, TypeAlias, runtime_checkable
+from typing import Protocol, Self, TypeAlias, runtime_checkable
 
-from toolweave._json_types import JsonObject
+from toolweave._json_types import JsonObject, new_object
 from toolweave.state import Store
 
 
@@ -27,7 +27,7 @@ class Job:
 
     topic: str
     key: str
-    payload: JsonObject = field(default_factory=dict[str, Any])
+    payload: JsonObject = field(default_factory=new_object)
     delivery: int = 1
     deaths: int = 0
     after_outage: bool = False

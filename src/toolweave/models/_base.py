@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Collection, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
-from toolweave._json_types import JsonObject
+from toolweave._json_types import JsonObject, new_object
 from toolweave.errors import ModelError
 from toolweave.models._messages import AssistantMessage, Message
 from toolweave.tools import ToolSpec
@@ -51,7 +51,7 @@ class ModelSettings:
     parallel_tool_calls: bool | None = None
     strict_tools: bool = False
     timeout: float = 120.0
-    extra: JsonObject = field(default_factory=dict[str, Any])
+    extra: JsonObject = field(default_factory=new_object)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-from toolweave._json_types import JsonObject
+from toolweave._json_types import JsonObject, new_object
 from toolweave.protocol.content import ContentBlock, TextContent
 from toolweave.tools import ToolResult
 
@@ -45,7 +45,7 @@ class TextPart:
     """
 
     text: str
-    extra: JsonObject = field(default_factory=dict[str, Any])
+    extra: JsonObject = field(default_factory=new_object)
     provider: str | None = None
 
 
@@ -79,10 +79,10 @@ class ToolCallPart:
 
     id: str
     name: str
-    arguments: JsonObject = field(default_factory=dict[str, Any])
+    arguments: JsonObject = field(default_factory=new_object)
     malformed: str | None = None
     cut: bool = False
-    extra: JsonObject = field(default_factory=dict[str, Any])
+    extra: JsonObject = field(default_factory=new_object)
     provider: str | None = None
 
 

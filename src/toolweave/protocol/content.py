@@ -17,6 +17,7 @@ from toolweave._json_types import (
     JsonObject,
     as_object,
     as_text,
+    new_object,
     object_or_empty,
     text_entries,
     text_or_empty,
@@ -59,8 +60,8 @@ class Block(Value, frozen=True, kw_only=True):
 
     repr_exclude: ClassVar[frozenset[str]] = frozenset({"raw"})
     annotations: JsonObject | None = None
-    meta: JsonObject = msgspec.field(default_factory=Json)
-    raw: JsonObject = msgspec.field(default_factory=Json)
+    meta: JsonObject = msgspec.field(default_factory=new_object)
+    raw: JsonObject = msgspec.field(default_factory=new_object)
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):

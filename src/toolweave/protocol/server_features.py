@@ -18,6 +18,7 @@ from toolweave._json_types import (
     as_integer,
     as_object,
     as_text,
+    new_object,
     object_entries,
     object_or_empty,
     text_entries,
@@ -69,8 +70,8 @@ class _ListedOffer(Value, frozen=True, kw_only=True):
 
     repr_exclude: ClassVar[frozenset[str]] = frozenset({"raw"})
     icons: tuple[JsonObject, ...] = ()
-    meta: JsonObject = msgspec.field(default_factory=Json)
-    raw: JsonObject = msgspec.field(default_factory=Json)
+    meta: JsonObject = msgspec.field(default_factory=new_object)
+    raw: JsonObject = msgspec.field(default_factory=new_object)
 
     @property
     def tags(self) -> frozenset[str]:
@@ -247,7 +248,7 @@ class PromptResult(Value, frozen=True, kw_only=True):
     repr_exclude: ClassVar[frozenset[str]] = frozenset({"raw"})
     messages: tuple[PromptMessage, ...]
     description: str = ""
-    raw: JsonObject = msgspec.field(default_factory=Json)
+    raw: JsonObject = msgspec.field(default_factory=new_object)
 
 
 def prompt_result_json(messages: Sequence[tuple[str, JsonObject]], description: str | None) -> Json:

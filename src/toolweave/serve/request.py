@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, cast
 import msgspec
 
 from toolweave._json import JsonDecoder
-from toolweave._json_types import Json, object_or_empty
+from toolweave._json_types import Json, new_object, object_or_empty
 from toolweave.config import Secret
 from toolweave.errors import RequestError
 from toolweave.protocol.codes import INVALID_PARAMS
@@ -70,7 +70,7 @@ class Identity:
     scopes: tuple[str, ...] = ()
     expires_at: int | None = None
     key_thumbprint: str | None = None
-    claims: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False, hash=False, compare=False)
+    claims: Mapping[str, Any] = field(default_factory=new_object, repr=False, hash=False, compare=False)
     token: Secret | None = field(default=None, repr=False, hash=False, compare=False)
 
     @property
@@ -188,7 +188,7 @@ class Client:
     """
 
     version: str
-    capabilities: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    capabilities: Mapping[str, Any] = field(default_factory=new_object)
     info: Mapping[str, Any] | None = None
     principal: str | None = None
     conversation: str | None = None
@@ -260,7 +260,7 @@ class Request:
     client: Client
     reply_channel: ReplyChannel
     id: int | str
-    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    headers: Mapping[str, str] = field(default_factory=new_object)
     server: OfferLookup | None = None
     sent: SentCall | None = None
     takes_texts: bool = False

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar, ov
 
 import msgspec
 
-from toolweave._json_types import Json, JsonObject
+from toolweave._json_types import Json, JsonObject, new_object
 from toolweave._value import DeferredTypes, Value
 from toolweave.errors import ToolError
 from toolweave.protocol.client_requests import (
@@ -72,7 +72,7 @@ class ToolCall(Value, frozen=True, kw_only=True):
     """
 
     name: str
-    arguments: JsonObject = msgspec.field(default_factory=dict[str, Any])
+    arguments: JsonObject = msgspec.field(default_factory=new_object)
     id: str | None = None
 
 
@@ -97,7 +97,7 @@ class CallContext(Value, Generic[StateT_co], frozen=True, kw_only=True, metaclas
     repr_exclude: ClassVar[frozenset[str]] = frozenset({"state", "caller", "questions"})
     timeout: float | None = None
     on_progress: ProgressCallback | None = None
-    meta: JsonObject = msgspec.field(default_factory=dict[str, Any])
+    meta: JsonObject = msgspec.field(default_factory=new_object)
     state: StateT_co = msgspec.field(default_factory=_no_state)
     caller: Caller | None = None
     questions: CallQuestions | None = None

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, cast, overload
 
 import msgspec
 
-from toolweave._json_types import JsonObject
+from toolweave._json_types import JsonObject, new_object
 from toolweave._text import is_plain
 from toolweave._value import Value
 from toolweave.errors import ErrorKind, ToolError, ToolExecutionError
@@ -43,6 +43,7 @@ OUTPUT_MISMATCH_META = "io.toolweave/output-mismatch"
 """The member of `meta` of a result whose call succeeded, but whose structured content is not as its tool promises."""
 
 
+_json_of = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode  # `dumps` makes an encoder for each value
 _NULL = (TextContent(text="null"),)
 """The content of a result that is the null of JSON."""
 
@@ -65,7 +66,7 @@ class ToolResult(Value, frozen=True, kw_only=True):
     structured_content: Any = None
     is_error: bool = False
     error: ToolError | None = None
-    meta: JsonObject = msgspec.field(default_factory=dict[str, Any])
+    meta: JsonObject = msgspec.field(default_factory=new_object)
     raw: Any = None
     load: Callable[[Any], Any] | None = None
 
@@ -236,10 +237,10 @@ class ToolResult(Value, frozen=True, kw_only=True):
             if is_text:
                 text = data
             else:
-                text = json.dumps(data, ensure_ascii=False, allow_nan=False)
+                text = _json_of(data)
         except ValueError:
             data = _finite(data)
-            text = json.dumps(data, ensure_ascii=False, allow_nan=False)
+            text = _json_of(data)
         if not text.isascii():
             whole = text.encode("utf-8", "replace").decode()
             if whole != text:

@@ -5,11 +5,11 @@ Independent of MCP connections, models and servers; `raw` holds the producer's o
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import msgspec
 
-from toolweave._json_types import Json, JsonObject
+from toolweave._json_types import Json, JsonObject, new_object
 from toolweave._value import Value
 from toolweave.protocol.apps import is_for_models
 from toolweave.protocol.component_meta import tags_in, version_in
@@ -53,11 +53,11 @@ class ToolSpec(Value, frozen=True, kw_only=True):
     output_schema: JsonObject | bool | None = None
     annotations: JsonObject | None = None
     icons: tuple[JsonObject, ...] = ()
-    meta: JsonObject = msgspec.field(default_factory=dict[str, Any])
+    meta: JsonObject = msgspec.field(default_factory=new_object)
     aliases: tuple[str, ...] = ()
     scopes: tuple[str, ...] = ()
     needs_approval: bool = False
-    raw: JsonObject = msgspec.field(default_factory=dict[str, Any])
+    raw: JsonObject = msgspec.field(default_factory=new_object)
     shape: AppliedRule | None = None
 
     def __post_init__(self) -> None:
@@ -114,7 +114,7 @@ class AppliedRule(Value, frozen=True, kw_only=True):
     before: ToolSpec
     rule: str
     changes: tuple[str, ...] = ()
-    arguments: JsonObject = msgspec.field(default_factory=dict[str, Any])
+    arguments: JsonObject = msgspec.field(default_factory=new_object)
 
 
 def is_destructive(spec: ToolSpec) -> bool:
