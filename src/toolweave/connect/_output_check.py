@@ -105,12 +105,12 @@ async def result_in(
     raw: JsonObject, server: str, note: Callable[[str], None], redact: Callable[[str], str]
 ) -> ToolResult:
     """Return the result of a call, its texts masked if it is an error."""
-    read = partial(tool_result, server=server, note=note)
     content: Any = raw.get("content")
     if type(content) is list and len(content) > 1:  # pyright: ignore[reportUnknownArgumentType]
-        result = await make_off_loop(cast("object", content), partial(read, raw))
+        read = partial(tool_result, raw, server=server, note=note)
+        result = await make_off_loop(cast("object", content), read)
     else:
-        result = read(raw)
+        result = tool_result(raw, server=server, note=note)
     # By the reading: a flag that is not a boolean, or a block of the type `error`, also makes it an error.
     if result.is_error or raw.get("status") == "failed":
         # What is odd in it was noted by the first reading.

@@ -111,7 +111,8 @@ class Signature:
     def convert(self, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[Problem, ...]]:
         """Do the same as `bind` for arguments that fit the schema."""
         try:
-            return self._arguments.validate_python(arguments), ()
+            # The method of the adapter itself passes on a dozen options that are not given here.
+            return self._arguments.validator.validate_python(arguments), ()
         # pydantic's error is a ValueError; its class is not named here, as its import is slow.
         except ValueError as exc:
             return {}, validation_problems(cast("ValidationError", exc))
@@ -120,7 +121,7 @@ class Signature:
         """Convert a returned value to JSON, by the return annotation when `output_schema` was derived from it."""
         if self._returned is None:
             return value
-        return self._returned.dump_python(value, mode="json", by_alias=True, warnings=False)
+        return self._returned.serializer.to_python(value, mode="json", by_alias=True, warnings=False)
 
 
 class MappingSignature(Signature):

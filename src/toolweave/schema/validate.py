@@ -113,13 +113,14 @@ class Validator:
 
     def is_valid(self, instance: Any) -> bool:
         """Return whether a value fits the schema; a value that is not JSON does not."""
-        if (
-            # An object of few scalars, which nearly all arguments are, can be neither deep nor too much work: three
-            # cheap checks instead of a walk over it.
-            type(instance) is not dict
-            or len(instance) > self._unchecked  # pyright: ignore[reportUnknownArgumentType]
-            or not SCALARS.issuperset(map(type, instance.values()))  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
-        ):
+        # A scalar, or an object of few, which nearly all arguments and results are, can be neither deep nor too much
+        # work: three cheap checks instead of a walk over it.
+        if type(instance) is dict:
+            values = instance.values()  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+        else:
+            values = (instance,)
+        is_small = len(values) <= self._unchecked  # pyright: ignore[reportUnknownArgumentType]
+        if not (is_small and SCALARS.issuperset(map(type, values))):  # pyright: ignore[reportUnknownArgumentType]
             instance = _plain(instance)
             size = measure(instance)
             # Both bounds come before the validator, whose own recursion cannot be interrupted: a schema with nested

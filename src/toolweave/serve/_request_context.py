@@ -40,6 +40,7 @@ Work = Callable[[CallContext], Awaitable[Json]]
 
 _ENVELOPE = frozenset({PROTOCOL_VERSION, CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, "progressToken"})
 _NOTHING: Mapping[str, Any] = {}
+_NO_SCOPE = nullcontext()
 _ABILITIES = frozenset(CAPABILITY_OF.values())
 _ANSWERS = frozenset({INPUT_RESPONSES, REQUEST_STATE})
 _UNENDED_SECONDS = 10.0
@@ -282,7 +283,7 @@ class _ModernCaller(_ClientOfRequest):
             self._scope = anyio.CancelScope()
         # Stays empty when the scope ends the work: the result is then made of the questions.
         result: Json = {}
-        with self._scope or nullcontext():
+        with self._scope or _NO_SCOPE:
             try:
                 result = await work(ctx)
             except Exception:  # boundary: an error caused by the cancellation, as in a thread, is not a failure
