@@ -274,3 +274,102 @@ async def test_the_metadata_are_where_the_challenge_names_them_in_any_form(form:
 
         async with connected(here.target()) as connection:
             assert (await connection.call_tool("t")).text == "done"
+
+
+METADATA: dict[str, tuple[dict[str, Any], dict[str, Any], list[str]]] = {
+    "lists of the authorization server as texts": (
+        {},
+        {"token_endpoint_auth_methods_supported": "none", "dpop_signing_alg_values_supported": "ES256 RS256"},
+        ["'token_endpoint_auth_methods_supported' as a string", "'dpop_signing_alg_values_supported' as a string"],
+    ),
+    "scopes as a text": ({}, {"scopes_supported": "a b"}, ["'scopes_supported' as a string, read as a list"]),
+    "grants as a text": ({}, {"grant_types_supported": "authorization_code"}, ["'grant_types_supported' as a string"]),
+    "scopes of the server as a text": ({"scopes_supported": "a b"}, {}, ["'scopes_supported' as a string"]),
+    "scopes that are not texts": (
+        {"scopes_supported": ["a", None, 5]},
+        {},
+        ["'scopes_supported' with members that are not texts, read without them"],
+    ),
+    "a flag as a text": (
+        {},
+        {"authorization_response_iss_parameter_supported": "true"},
+        ["'authorization_response_iss_parameter_supported' as a string, read as a flag"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("of_server", "of_issuer", "odd"), METADATA.values(), ids=list(METADATA))
+async def test_lists_and_flags_of_metadata_are_read_in_other_forms_with_a_problem(
+    of_server: dict[str, Any], of_issuer: dict[str, Any], odd: list[str]
+) -> None:
+    async with world() as here:
+        here.server.metadata |= of_server
+        here.host.extra |= of_issuer
+        async with connected(here.target()) as connection:
+            assert (await connection.call_tool("t")).text == "done"
+            assert len(connection.problems) == len(odd)
+            for expected in odd:
+                assert any(expected in problem for problem in connection.problems)
+    if "scopes_supported" in of_server:
+        assert here.host.authorizations()[0]["scope"].split()[0] == "a"
+
+
+async def test_one_authorization_server_may_be_named_without_a_list() -> None:
+    async with world() as here:
+        here.server.metadata["authorization_servers"] = here.host.issuer
+        async with connected(here.target()) as connection:
+            assert (await connection.call_tool("t")).text == "done"
+            assert "'authorization_servers' as a string, read as a list" in connection.problems[0]
+
+
+@pytest.mark.parametrize(
+    ("member", "said"),
+    [
+        ({"code_challenge_methods_supported": "S256"}, "is not accepted: Expected `array"),
+        ({"code_challenge_methods_supported": ["s256"]}, "does not say that it supports PKCE with S256"),
+        ({"authorization_response_iss_parameter_supported": "perhaps"}, "is not accepted: Expected `bool"),
+        ({"token_endpoint": 5}, "is not accepted: Expected `str"),
+        ({"issuer": ["http://127.0.0.1"]}, "is not accepted: Expected `str"),
+    ],
+    ids=str,
+)
+async def test_metadata_that_say_nothing_about_security_are_not_guessed(member: dict[str, Any], said: str) -> None:
+    async with world() as here:
+        here.host.extra |= member
+        with pytest.raises(AuthRequiredError, match=said):
+            await sign_in(here.settings(), here.server.url, server="s", **here.ports())
+
+
+async def test_a_text_that_requires_the_issuer_in_redirects_has_it_required() -> None:
+    async with world() as here:
+        here.host.extra["authorization_response_iss_parameter_supported"] = "true"
+        here.host.redirect = {"iss": None}
+        with pytest.raises(AuthRequiredError, match="does not say which authorization server it comes from"):
+            await sign_in(here.settings(), here.server.url, server="s", **here.ports())
+
+
+@pytest.mark.parametrize("start", [b"", b"\xef\xbb\xbf"], ids=["plain", "byte order mark"])
+async def test_a_page_for_every_unknown_path_is_not_metadata(start: bytes) -> None:
+    async with world() as here:
+        page = b"<!doctype html><title>app</title>"
+        found = start + json.dumps(here.host.metadata()).encode()
+        here.host.answer["/.well-known/oauth-authorization-server"] = lambda exchange: exchange.respond(
+            200, page, content_type="text/html; charset=utf-8"
+        )
+        here.host.answer["/.well-known/openid-configuration"] = lambda exchange: exchange.respond(200, found)
+        async with connected(here.target()) as connection:
+            assert (await connection.call_tool("t")).text == "done"
+
+
+async def test_an_issuer_in_another_spelling_is_refused_and_not_shown_as_the_same_one() -> None:
+    async with world() as here:
+        here.host.extra["issuer"] = here.host.url.replace("http:", "HTTP:")
+        with pytest.raises(AuthRequiredError, match=r"spell the issuer 'http://.*' in another way: they are not used"):
+            await sign_in(here.settings(), here.server.url, server="s", **here.ports())
+
+
+async def test_a_registration_that_is_refused_with_the_status_of_a_success_has_its_reason_in_the_error() -> None:
+    async with world() as here:
+        here.host.answer["/register"] = lambda exchange: exchange.respond_json(201, {"error": "invalid_redirect_uri"})
+        with pytest.raises(AuthRequiredError, match="the registration endpoint refuses: invalid_redirect_uri"):
+            await sign_in(here.settings(), here.server.url, server="s", **here.ports())

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
 from urllib.parse import urlsplit
+
+import msgspec
 
 from toolweave._value import Value
 from toolweave.config import OAuth
 from toolweave.http import origin_of
 from toolweave.oauth._challenges import Challenge
-from toolweave.oauth.fetch import FetchFailed, GuardedFetch, checked_url, shown_url
+from toolweave.oauth.fetch import FetchedAnswer, FetchFailed, GuardedFetch, T, checked_url, shown_url
 from toolweave.oauth.metadata import (
     AuthorizationServer,
     ProtectedResource,
@@ -20,11 +24,58 @@ from toolweave.oauth.metadata import (
     fallback_server,
     is_same_issuer,
     protected_resource_urls,
+    repaired_members,
     resource_of,
 )
 from toolweave.protocol.versions import FIRST_AUTHORIZATION_VERSION
 
 _log = logging.getLogger("toolweave.oauth")
+
+
+_NOT_JSON = "text/html"
+_ITS = "the metadata of its authorization server"
+
+
+@dataclass(frozen=True, slots=True)
+class _MetadataReader:
+    """Fetches metadata, and keeps the odd forms in which they came."""
+
+    fetch: GuardedFetch
+    oddities: list[str] = field(default_factory=list[str])
+
+    async def get(self, url: str, what: str, shown: str = "") -> FetchedAnswer | None:
+        """Return the answer of a URL at which metadata may be; None if there are none.
+
+        Raises:
+            FetchFailed: As `GuardedFetch.get`, or the server is down. One that is down has not denied that it has
+                metadata, and another URL could name another authorization server.
+        """
+        answer = await self.fetch.get(url, what)
+        if answer.status >= 500:
+            raise FetchFailed(f"{shown or what} did not come: HTTP {answer.status}", final=False)
+        # An application in the browser is often served for every path that the server does not know.
+        is_page = answer.headers.get("content-type", "").startswith(_NOT_JSON) and answer.body.lstrip()[:1] == b"<"
+        if answer.status != 200 or is_page:
+            return None
+        return answer
+
+    def decoded(self, answer: FetchedAnswer, what: str, kind: type[T]) -> T:
+        """Return metadata, read strictly, else with the forms of lists and flags that some servers have.
+
+        Raises:
+            FetchFailed: They are not metadata.
+        """
+        try:
+            return answer.decoded(kind)
+        except FetchFailed as exc:
+            error = exc
+        try:
+            members, oddities = repaired_members(answer.decoded(dict[str, Any]))
+        except FetchFailed:
+            raise error from None
+        found = answer.replace(body=msgspec.json.encode(members)).decoded(kind)
+        self.oddities.extend(f"{what} have {oddity}" for oddity in oddities)
+        return found
 
 
 class AuthServerInfo(Value, frozen=True):
@@ -37,6 +88,7 @@ class AuthServerInfo(Value, frozen=True):
         dpop: Whether the server requires tokens that are bound to a key.
         lenient: Whether it has revision 2025-03-26, in which metadata are optional.
         other_spelling: The issuer as the MCP server names it, if its own metadata differ by a slash at the end.
+        oddities: The forms of the metadata that differ from the standards and were still read.
     """
 
     resource: str
@@ -45,6 +97,7 @@ class AuthServerInfo(Value, frozen=True):
     dpop: bool = False
     lenient: bool = False
     other_spelling: str = ""
+    oddities: tuple[str, ...] = ()
 
 
 async def discover(
@@ -65,10 +118,12 @@ async def discover(
         FetchFailed: The server names no authorization server, or its metadata are not accepted.
     """
     lenient = revision == FIRST_AUTHORIZATION_VERSION
-    found = await _protected_resource(fetch, url, challenges)
+    reader = _MetadataReader(fetch)
+    found = await _protected_resource(reader, url, challenges)
     if found is None:
+        server = await _unnamed(reader, settings, url, lenient=lenient)
         return AuthServerInfo(
-            resource=resource_of(url), server=await _unnamed(fetch, settings, url, lenient=lenient), lenient=lenient
+            resource=resource_of(url), server=server, lenient=lenient, oddities=tuple(reader.oddities)
         )
     # Otherwise a hostile server could have a token made for another server, and get it (RFC 9728, 3.3).
     if not covers(found.resource, url):
@@ -76,7 +131,7 @@ async def discover(
         raise FetchFailed(text, final=True)
     schemes = {each.scheme for each in challenges}
     only_dpop = "dpop" in schemes and "bearer" not in schemes
-    server = await _named(fetch, settings, found.servers, issuer)
+    server = await _named(reader, settings, found.servers, issuer)
     return AuthServerInfo(
         resource=found.resource,
         server=server,
@@ -84,11 +139,12 @@ async def discover(
         scopes=tuple(dict.fromkeys(found.scopes_supported or ())),
         dpop=found.dpop_bound_access_tokens_required is True or only_dpop,
         lenient=lenient,
+        oddities=tuple(reader.oddities),
     )
 
 
 async def _protected_resource(
-    fetch: GuardedFetch, url: str, challenges: Sequence[Challenge]
+    reader: _MetadataReader, url: str, challenges: Sequence[Challenge]
 ) -> ProtectedResource | None:
     """Return the metadata at the URL of the challenge, else at a well-known URL; None if there are no metadata."""
     urls = protected_resource_urls(url)
@@ -98,25 +154,21 @@ async def _protected_resource(
             urls.insert(0, checked_url(named, "the URL of its metadata"))
             break
     for candidate in dict.fromkeys(urls):
-        answer = await fetch.get(candidate, "its metadata")
-        if answer.status == 200:
-            return answer.decoded(ProtectedResource)
-        # A server that is down has not denied that it has metadata, and another URL could name another authorization
-        # server.
-        if answer.status >= 500:
-            raise FetchFailed(f"its metadata did not come: HTTP {answer.status}", final=False)
+        answer = await reader.get(candidate, "its metadata")
+        if answer is not None:
+            return reader.decoded(answer, "its metadata", ProtectedResource)
     return None
 
 
-async def _unnamed(fetch: GuardedFetch, settings: OAuth, url: str, *, lenient: bool) -> AuthorizationServer:
+async def _unnamed(reader: _MetadataReader, settings: OAuth, url: str, *, lenient: bool) -> AuthorizationServer:
     """Return the authorization server of an MCP server without metadata.
 
     A configured one, or, in the revision that has no such metadata, its own origin.
     """
     if settings.metadata_url:
-        return await _configured(fetch, settings)
+        return await _configured(reader, settings)
     if settings.issuer:
-        return await _published(fetch, settings.issuer)
+        return await _published(reader, settings.issuer)
     if not lenient:
         text = (
             "it has no protected-resource metadata, so that its authorization server is not known: set 'oauth.issuer'"
@@ -124,7 +176,7 @@ async def _unnamed(fetch: GuardedFetch, settings: OAuth, url: str, *, lenient: b
         )
         raise FetchFailed(text, final=True)
     own = fallback_server(url)
-    found = await _metadata_of(fetch, own.issuer)
+    found = await _metadata_of(reader, own.issuer)
     if found is None:
         return own
     return checked_server(found, own.issuer)
@@ -140,7 +192,7 @@ def _other_spelling(named: Sequence[str], issuer: str) -> str:
     return ""
 
 
-async def _named(fetch: GuardedFetch, settings: OAuth, issuers: Sequence[str], held: str) -> AuthorizationServer:
+async def _named(reader: _MetadataReader, settings: OAuth, issuers: Sequence[str], held: str) -> AuthorizationServer:
     """Return the first of the named authorization servers that answers; a configured one is the only one."""
     if settings.issuer:
         if not any(is_same_issuer(settings.issuer, one) for one in issuers):
@@ -149,12 +201,12 @@ async def _named(fetch: GuardedFetch, settings: OAuth, issuers: Sequence[str], h
             raise FetchFailed(f"{text}: make sure that it has moved, then change 'oauth.issuer'", final=True)
         issuers = [settings.issuer]
     if settings.metadata_url:
-        return await _configured(fetch, settings)
+        return await _configured(reader, settings)
     problem = FetchFailed("its metadata name no authorization server", final=True)
     # the issuer of the current token first, the others in their order
     for issuer in sorted(issuers, key=lambda one: not is_same_issuer(one, held)):
         try:
-            return await _published(fetch, issuer)
+            return await _published(reader, issuer)
         except FetchFailed as exc:
             # Only a server that does not answer is passed over. One whose metadata are wrong must not be replaced in
             # silence.
@@ -165,34 +217,32 @@ async def _named(fetch: GuardedFetch, settings: OAuth, issuers: Sequence[str], h
     raise problem
 
 
-async def _published(fetch: GuardedFetch, issuer: str) -> AuthorizationServer:
+async def _published(reader: _MetadataReader, issuer: str) -> AuthorizationServer:
     checked_url(issuer, "its authorization server")
     if urlsplit(issuer).query:
         raise FetchFailed(
             f"its authorization server {shown_url(issuer)!r} has a query, which no issuer has", final=True
         )
-    found = await _metadata_of(fetch, issuer)
+    found = await _metadata_of(reader, issuer)
     if found is None:
         raise FetchFailed(f"its authorization server {shown_url(issuer)!r} publishes no metadata", final=True)
     return checked_server(found, issuer)
 
 
-async def _metadata_of(fetch: GuardedFetch, issuer: str) -> AuthorizationServer | None:
+async def _metadata_of(reader: _MetadataReader, issuer: str) -> AuthorizationServer | None:
     for candidate in authorization_server_urls(issuer):
-        answer = await fetch.get(candidate, "the metadata of its authorization server")
-        if answer.status == 200:
-            return answer.decoded(AuthorizationServer)
-        if answer.status >= 500:
-            raise FetchFailed(f"the metadata of {shown_url(issuer)} did not come: HTTP {answer.status}", final=False)
+        answer = await reader.get(candidate, _ITS, f"the metadata of {shown_url(issuer)}")
+        if answer is not None:
+            return reader.decoded(answer, _ITS, AuthorizationServer)
     return None
 
 
-async def _configured(fetch: GuardedFetch, settings: OAuth) -> AuthorizationServer:
+async def _configured(reader: _MetadataReader, settings: OAuth) -> AuthorizationServer:
     """Return the metadata at a configured URL, which may be those of any issuer at the same origin."""
-    answer = await fetch.get(settings.metadata_url, "'oauth.metadata_url'")
+    answer = await reader.fetch.get(settings.metadata_url, "'oauth.metadata_url'")
     if answer.status != 200:
         raise FetchFailed(f"'oauth.metadata_url' answers HTTP {answer.status}", final=answer.status < 500)
-    found = answer.decoded(AuthorizationServer)
+    found = reader.decoded(answer, _ITS, AuthorizationServer)
     checked_url(found.issuer, "the issuer at 'oauth.metadata_url'")
     if not settings.issuer and origin_of(found.issuer) != origin_of(settings.metadata_url):
         text = (

@@ -180,7 +180,12 @@ async def _registered(fetch: GuardedFetch, url: str, wanted: dict[str, object]) 
     answer = await fetch.post(url, _ENDPOINT, msgspec.json.encode(wanted))
     if answer.status not in (200, 201):
         raise _refused(answer.status, answer.body)
-    return answer.decoded(RegistrationAnswer)
+    try:
+        return answer.decoded(RegistrationAnswer)
+    except FetchFailed as exc:
+        # Some servers refuse with the status of a success; the reason explains more than a missing member.
+        error = _refused(answer.status, answer.body)
+        raise (error if isinstance(error, TokenRefused) else exc) from None
 
 
 def _refused(status: int, body: bytes) -> Exception:

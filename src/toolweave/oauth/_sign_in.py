@@ -119,6 +119,8 @@ class SignIn:
             found = await discover(
                 self._fetch, self.settings, self.url, challenges, revision=self._revision, issuer=issuer
             )
+        for oddity in found.oddities:
+            self.odd.note(oddity)
         if found.other_spelling:
             own = shown_url(found.server.issuer)
             self.odd.note(f"the server names the issuer {shown_url(found.other_spelling)!r}, its metadata {own!r}")

@@ -56,6 +56,7 @@ _MAX_REDIRECTS = 3
 _MAX_QUOTED = 200
 _HEADERS = {"accept": "application/json", "accept-encoding": "identity", "user-agent": "toolweave"}
 _FORM = "application/x-www-form-urlencoded"
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # which a parser may ignore (RFC 8259, 8.1)
 T = TypeVar("T")
 
 
@@ -95,7 +96,7 @@ class FetchedAnswer(Value, frozen=True):
             FetchFailed: The body is not JSON, or not a value of the type.
         """
         try:
-            return decode_json(self.body, kind)
+            return decode_json(self.body.removeprefix(_BYTE_ORDER_MARK), kind)
         except RecursionError:
             why = "it is nested too deeply"
         except (msgspec.DecodeError, UnicodeDecodeError) as exc:

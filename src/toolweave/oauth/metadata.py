@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from urllib.parse import urlsplit, urlunsplit
 
+from toolweave._json_types import JsonObject, as_array, as_text, text_or_empty
 from toolweave._value import Value
 from toolweave.http import DEFAULT_PORTS, origin_of
 from toolweave.oauth.fetch import FetchFailed, checked_url, shown_url
@@ -22,6 +23,7 @@ __all__ = [
     "first_of",
     "is_same_issuer",
     "protected_resource_urls",
+    "repaired_members",
     "resource_of",
 ]
 
@@ -33,6 +35,16 @@ _ENDPOINTS = (
     *("revocation_endpoint", "device_authorization_endpoint"),
 )
 _MAX_SERVERS = 8
+_WORDS = (
+    *("scopes_supported", "grant_types_supported", "token_endpoint_auth_methods_supported"),
+    "dpop_signing_alg_values_supported",
+)
+_LISTS = ("authorization_servers", *_WORDS)
+_FLAGS = (
+    *("dpop_bound_access_tokens_required", "client_id_metadata_document_supported"),
+    "authorization_response_iss_parameter_supported",
+)
+_FLAG_WORDS = {"true": True, "false": False}
 
 
 class ProtectedResource(Value, frozen=True):
@@ -50,11 +62,7 @@ class ProtectedResource(Value, frozen=True):
 
 
 class AuthorizationServer(Value, frozen=True):
-    """The metadata of an authorization server; see RFC 8414, 2.
-
-    Attributes:
-        known: Whether the metadata were published; False for the endpoints that revision 2025-03-26 assumes.
-    """
+    """The metadata of an authorization server; see RFC 8414, 2."""
 
     issuer: str
     token_endpoint: str | None = None
@@ -69,7 +77,32 @@ class AuthorizationServer(Value, frozen=True):
     client_id_metadata_document_supported: bool | None = None
     authorization_response_iss_parameter_supported: bool | None = None
     dpop_signing_alg_values_supported: list[str] | None = None
-    known: bool = True
+
+
+def repaired_members(members: JsonObject) -> tuple[JsonObject, tuple[str, ...]]:
+    """Return metadata with their lists and flags in the form of the standard, and the oddities that were read.
+
+    Who is meant, and whether PKCE is supported, is never guessed: these members stay as they are.
+    """
+    repaired = dict(members)
+    oddities: list[str] = []
+    for name in _LISTS:
+        text = as_text(members.get(name))
+        listed = as_array(members.get(name))
+        if text is not None:
+            repaired[name] = text.split()
+            oddities.append(f"{name!r} as a string, read as a list")
+        elif listed is not None and name in _WORDS:
+            words = [one for one in listed if isinstance(one, str)]
+            if len(words) < len(listed):
+                repaired[name] = words
+                oddities.append(f"{name!r} with members that are not texts, read without them")
+    for name in _FLAGS:
+        flag = _FLAG_WORDS.get(text_or_empty(members.get(name)).lower())
+        if flag is not None:
+            repaired[name] = flag
+            oddities.append(f"{name!r} as a string, read as a flag")
+    return repaired, tuple(oddities)
 
 
 def resource_of(url: str) -> str:
@@ -145,6 +178,8 @@ def checked_server(found: AuthorizationServer, issuer: str) -> AuthorizationServ
     """
     if not is_same_issuer(found.issuer, issuer):
         names = f"name the issuer {shown_url(found.issuer)!r} instead of {shown_url(issuer)!r}"
+        if shown_url(found.issuer) == shown_url(issuer):
+            names = f"spell the issuer {shown_url(issuer)!r} in another way"
         raise FetchFailed(f"the metadata of its authorization server {names}: they are not used", final=True)
     for name in _ENDPOINTS:
         url = getattr(found, name)
@@ -162,7 +197,6 @@ def fallback_server(url: str) -> AuthorizationServer:
         authorization_endpoint=f"{origin}/authorize",
         token_endpoint=f"{origin}/token",
         registration_endpoint=f"{origin}/register",
-        known=False,
     )
 
 
