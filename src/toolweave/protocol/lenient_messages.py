@@ -31,6 +31,7 @@ __all__ = [
     "decode_raw_result",
     "has_leading_method",
     "is_json",
+    "may_answer",
     "message_lines",
     "objects_in",
     "own_id",
@@ -213,6 +214,14 @@ def is_json(text: bytes) -> bool:
     except RecursionError:
         pass
     return True
+
+
+def may_answer(text: bytes, key: int | str) -> bool:
+    """Return whether a text that is nested too deeply to be read may be the answer to a request."""
+    if has_leading_method(text):
+        return False
+    named = answer_id(text)
+    return named is None or own_id(named) == key
 
 
 def message_lines(body: bytes) -> list[bytes]:

@@ -46,11 +46,10 @@ from toolweave.protocol.lenient_messages import (
     BEFORE_JSON,
     LenientMessage,
     RawResult,
-    answer_id,
     decode_lenient,
     decode_raw_result,
-    has_leading_method,
     is_json,
+    may_answer,
     message_lines,
     own_id,
     without_deep_entries,
@@ -545,7 +544,7 @@ class HttpWire:
         try:
             messages = decode_lenient(text)
         except RecursionError:
-            if key is None or not _may_answer(text, key):
+            if key is None or not may_answer(text, key):
                 self.late_answers += 1
                 return None
             try:
@@ -598,11 +597,3 @@ def _answers(message: LenientMessage, key: int | str) -> bool:
     if message.id is None or message.id is msgspec.UNSET:
         return message.error is not msgspec.UNSET  # of a request that the server could not read
     return own_id(message.id) == key
-
-
-def _may_answer(text: bytes, key: int | str) -> bool:
-    """Return whether a text that is nested too deeply to be read may be the answer to a request."""
-    if has_leading_method(text):
-        return False
-    named = answer_id(text)
-    return named is None or own_id(named) == key
