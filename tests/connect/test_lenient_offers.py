@@ -36,6 +36,10 @@ def server(**answers: Any) -> ChannelServer:
         ({"inputSchema": '{"type": "object", "properties": {"a": {"type": "integer"}}}'}, SCHEMA),
         ({"parameters": SCHEMA}, SCHEMA),
         ({"inputSchema": None, "parameters": SCHEMA}, SCHEMA),
+        ({"inputSchema": {**SCHEMA, "type": ["object", "null"]}}, SCHEMA),
+        ({"inputSchema": {**SCHEMA, "type": ["null", "Object"]}}, SCHEMA),
+        ({"inputSchema": {**SCHEMA, "type": "OBJECT"}}, SCHEMA),
+        ({"inputSchema": {**SCHEMA, "type": None}}, SCHEMA),
     ],
 )
 async def test_an_input_schema_that_is_nearly_one_is_the_schema_that_is_meant(given: Json, schema: Json) -> None:
@@ -44,7 +48,10 @@ async def test_an_input_schema_that_is_nearly_one_is_the_schema_that_is_meant(gi
         assert connection.problems == ("tool 't': its definition has an 'inputSchema' that is not an object",)
 
 
-@pytest.mark.parametrize("schema", [False, 5, [1], "text", "[1]", {"type": "array"}])
+@pytest.mark.parametrize(
+    "schema",
+    [False, 5, [1], "text", "[1]", {"type": "array"}, {"type": ["array", "string"]}, {"type": []}, {"type": ""}],
+)
 async def test_an_input_schema_of_no_plain_meaning_costs_its_tool(schema: Any) -> None:
     async with connected(server(tools_list={"tools": [{"name": "t", "inputSchema": schema}, TOOL]})) as connection:
         assert len(connection.snapshot()) <= 1

@@ -153,6 +153,107 @@ async def test_content_that_is_no_list_of_blocks_is_read_as_what_it_means(conten
 
 
 @pytest.mark.parametrize(
+    "result",
+    [
+        {"content": {"content": [text("made")]}},
+        {"content": {"content": [text("made")], "isError": False}, "_meta": {"x": 1}},
+        {"content": [[text("made")]]},
+        {"content": [[text("ma")], [text("de")]]},
+        {"result": {"content": [text("made")]}},
+        {"toolResult": {"content": [text("made")]}},
+        {"jsonrpc": "2.0", "id": 5, "result": {"content": [text("made")], "isError": False}},
+    ],
+)
+async def test_a_result_within_another_is_the_result(result: Any) -> None:
+    read = await result_of(result)
+
+    assert read.text.replace("\n", "") == "made"
+    assert not read.is_error
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        {"content": {"content": [text("no")], "isError": True}},
+        {"content": {"content": [text("no")]}, "isError": True},
+        {"content": {"content": [text("no")]}, "is_error": True},
+        {"content": {"content": [text("no")], "is_error": "true"}},
+        {"result": {"content": [text("no")], "isError": True}},
+        {"toolResult": {"content": [text("no")], "isError": 1}},
+        {"isError": False, "content": {"content": [text("no")], "isError": True}},
+    ],
+)
+async def test_an_error_of_a_result_within_another_is_an_error(result: Any) -> None:
+    read = await result_of(result)
+
+    assert (read.text, read.is_error) == ("no", True)
+
+
+@pytest.mark.parametrize(
+    ("result", "expected"),
+    [
+        ({"result": {"rows": [1]}}, '{"result": {"rows": [1]}}'),
+        ({"result": {"content": "page 1"}}, '{"result": {"content": "page 1"}}'),
+        ({"result": {"content": [{"type": "book"}]}}, '{"result": {"content": [{"type": "book"}]}}'),
+        ({"content": {"content": "page 1"}}, "page 1"),
+        ({"content": [text("a"), [text("b")]]}, 'a\n[{"type": "text", "text": "b"}]'),
+        ({"content": [text("a")], "result": {"content": [text("b")]}}, "a"),
+    ],
+)
+async def test_data_that_looks_like_a_result_stays_data(result: Any, expected: str) -> None:
+    assert (await result_of(result)).text == expected
+
+
+@pytest.mark.parametrize(
+    ("result", "expected"),
+    [
+        ({"content": [], "error": "no such page"}, '{"error": "no such page"}'),
+        ({"content": [], "rows": [1, 2], "_meta": {"x": 1}}, '{"rows": [1, 2]}'),
+        ({"content": [], "isError": True, "message": "no"}, '{"message": "no"}'),
+        ({"content": [], "structuredContent": None, "data": {"a": 1}}, '{"data": {"a": 1}}'),
+    ],
+)
+async def test_data_beside_an_empty_content_is_its_text(result: Any, expected: str) -> None:
+    read = await result_of(result)
+
+    assert read.text == expected
+    assert read.is_error == bool(result.get("isError"))
+
+
+@pytest.mark.parametrize(
+    ("block", "mime"),
+    [
+        ({"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}, "image/png"),
+        ({"type": "image_url", "image_url": "data:image/jpeg;base64,AAAA"}, "image/jpeg"),
+        ({"type": "input_image", "image_url": "data:image/webp;base64,AAAA"}, "image/webp"),
+        ({"type": "image", "url": "data:image/gif;base64,AAAA"}, "image/gif"),
+        ({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}, "image/png"),
+        ({"type": "image", "source": {"type": "base64", "data": "data:image/gif;base64,AAAA"}}, "image/gif"),
+    ],
+)
+async def test_an_image_in_the_form_of_a_model_api_is_an_image(block: Any, mime: str) -> None:
+    image = (await result_of({"content": [block]})).content[0]
+
+    assert isinstance(image, ImageContent)
+    assert (image.data, image.mime_type) == ("AAAA", mime)
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}},
+        {"type": "image", "source": {"type": "url", "url": "https://example.com/a.png"}},
+        {"type": "image", "source": {"type": "file", "file_id": "f"}},
+    ],
+)
+async def test_an_image_at_an_address_is_shown_and_not_fetched(block: Any) -> None:
+    read = await result_of({"content": [block]})
+
+    assert not isinstance(read.content[0], ImageContent)
+    assert ("example.com" in read.text) or ("file_id" in read.text)
+
+
+@pytest.mark.parametrize(
     ("value", "expected"),
     [
         ({"count": 14, "results": [{"title": "Invoice"}]}, '{"count": 14, "results": [{"title": "Invoice"}]}'),

@@ -76,12 +76,13 @@ def source_of(module: str) -> str:
 
 
 IMAGE = {"content": [{"type": "image", "data": "data:image/png;base64,AAAA", "mimeType": "image/png"}]}
+MODEL_IMAGE = {"content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}]}
 RESULTS = rows("results as read")
 ARGUMENTS = rows("arguments as sent")
 
 
 def test_the_page_has_its_tables() -> None:
-    assert (len(RESULTS), len(ARGUMENTS)) == (13, 10)
+    assert (len(RESULTS), len(ARGUMENTS)) == (16, 10)
 
 
 def test_every_row_of_the_code_is_on_the_page_with_its_limit_and_its_switch() -> None:
@@ -100,7 +101,7 @@ def test_every_repair_in_the_code_is_in_a_table() -> None:
 
 def test_the_examples_show_every_repair_of_a_result_that_is_read_by_itself() -> None:
     notes: list[str] = []
-    for sent in [*SENT, IMAGE]:
+    for sent in [*SENT, IMAGE, MODEL_IMAGE]:
         tool_result(as_received(sent), server="s", note=notes.append)
 
     read_with_a_schema = {TEXT_AS_STRUCTURE.problem, STRUCTURE_AS_TEXT.problem}

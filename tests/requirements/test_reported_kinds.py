@@ -336,6 +336,26 @@ LATER: Mapping[str, tuple[str, str]] = {
         "cli/test_openapi_entries.py",
         "test_the_switch_for_repairs_reaches_the_program_that_serves_an_api",
     ),
+    "a result within another": (
+        "connect/test_results.py",
+        "test_an_error_of_a_result_within_another_is_an_error",
+    ),
+    "a result within another, behind a gateway": (
+        "gateway/test_results_within_results.py",
+        "test_a_result_within_another_is_one_of_the_specification_for_every_client",
+    ),
+    "data without content, behind a gateway": (
+        "gateway/test_results_within_results.py",
+        "test_data_without_content_is_a_text_for_every_client",
+    ),
+    "data beside an empty content": (
+        "connect/test_results.py",
+        "test_data_beside_an_empty_content_is_its_text",
+    ),
+    "an image in the form of a model API": (
+        "connect/test_results.py",
+        "test_an_image_in_the_form_of_a_model_api_is_an_image",
+    ),
     "arguments in a code block": (
         "models/test_chat_calls.py",
         "test_arguments_in_a_code_block_are_the_arguments",

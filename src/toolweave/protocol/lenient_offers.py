@@ -105,7 +105,8 @@ NUMBER_CURSOR = Repair(
     problem="has a number as 'nextCursor'",
 )
 _SCHEMA = Repair(
-    given="`inputSchema` that is `true`, an empty list, or JSON as a text; or is named `parameters`",
+    given="`inputSchema` that is `true`, an empty list, or JSON as a text; is named `parameters`; or has null, "
+    '`OBJECT` or `["object", "null"]` as its type',
     read_as="the object schema that is meant",
     limit="any other value leaves out the tool",
     switch=_SWITCH,
@@ -192,10 +193,11 @@ def readable_entries(page: JsonObject, key: str, note: NoteChange) -> list[Any] 
 def readable_tool(entry: JsonObject, note: NoteChange) -> JsonObject:
     """Return a tool whose input schema is malformed with the one that is meant, if that is plain."""
     schema = entry.get("inputSchema")
-    if isinstance(schema, dict):
-        return entry
     meant: object = None
-    if schema is None:
+    described = as_object(schema)
+    if described is not None:
+        meant = _typed_as_object(described)
+    elif schema is None:
         meant = object_schema(entry.get("parameters"))
     elif schema in (True, []):
         meant = {"type": "object"}
@@ -205,6 +207,17 @@ def readable_tool(entry: JsonObject, note: NoteChange) -> JsonObject:
         return entry
     note(_SCHEMA.problem)
     return {**without_members(entry, "parameters"), "inputSchema": meant}
+
+
+def _typed_as_object(schema: JsonObject) -> JsonObject | None:
+    """Return a schema whose type is that of an object in another form, with that type; None for any other."""
+    kind: object = schema.get("type", "object")
+    kinds = as_array(kind)
+    if kinds is None:
+        kinds = [kind]
+    if kind == "object" or not any(one is None or str(one).lower() == "object" for one in kinds):
+        return None
+    return {**schema, "type": "object"}
 
 
 def readable_prompt(entry: JsonObject, note: NoteChange) -> JsonObject:

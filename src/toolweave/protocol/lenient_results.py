@@ -31,6 +31,7 @@ __all__ = [
     "RESULT_REPAIRS",
     "BareResult",
     "has_odd_outcome",
+    "is_data",
     "readable_outcome",
     "readable_result",
 ]
@@ -49,6 +50,27 @@ _NO_CONTENT = Repair(
     limit="an object without any member stays an error",
     switch=_SWITCH,
     problem="has no 'content'",
+)
+_WITHIN = Repair(
+    given="a result within `content`, `result` or `toolResult`, or a list of blocks within `content`",
+    read_as="the inner result, or the blocks",
+    limit="only if its `content` is a list of blocks; an error of either is an error",
+    switch=_SWITCH,
+    problem="is within another result",
+)
+_BESIDE = Repair(
+    given="data beside an empty `content`",
+    read_as="its JSON",
+    limit="only without structured content",
+    switch=_SWITCH,
+    problem="has its data beside an empty 'content'",
+)
+_MODEL_IMAGE = Repair(
+    given="an image as model APIs write it, with `image_url` or `source`",
+    read_as="an image",
+    limit="only if it holds the data: nothing is fetched",
+    switch=_SWITCH,
+    problem="has an image in the form of a model API",
 )
 _NULL_CONTENT = Repair(
     given="null as `content`",
@@ -121,13 +143,15 @@ STRUCTURE_AS_TEXT = Repair(
     problem="has structured content that is a text of JSON",
 )
 RESULT_REPAIRS = (
-    *(_BARE, _NO_CONTENT, _NULL_CONTENT, _NO_LIST, _NO_BLOCK, _NO_TYPE, _NO_TEXT, _ERROR_BLOCK, ODD_FLAG),
-    *(MISSPELLED, ODD_DATA, TEXT_AS_STRUCTURE, STRUCTURE_AS_TEXT),
+    *(_BARE, _NO_CONTENT, _WITHIN, _BESIDE, _NULL_CONTENT, _NO_LIST, _NO_BLOCK, _NO_TYPE, _NO_TEXT, _MODEL_IMAGE),
+    *(_ERROR_BLOCK, ODD_FLAG, MISSPELLED, ODD_DATA, TEXT_AS_STRUCTURE, STRUCTURE_AS_TEXT),
 )
 """Every repair of a result of a tool."""
 
 _ENVELOPE = frozenset({"_meta", "resultType"})
 _MEMBERS = frozenset({"content", "structuredContent", "isError"})
+_PLACES = ("content", "result", "toolResult")
+"""Where a result may hold another; the last two only if it is nothing else."""
 _FLAGS = (bool, NoneType)
 _NO = frozenset({"false", "no", "off", "none", "null", "0", ""})
 
@@ -161,14 +185,7 @@ def readable_result(raw: JsonObject) -> tuple[Json, tuple[str, ...]]:
             return made, ()
         kept = {name: made[name] for name in made if name in _ENVELOPE}
         return kept | _from_data(data), (_NO_CONTENT.problem,)
-    content: object = made.get("content", [])
-    items = as_array(content)
-    if content is None:
-        changes[_NULL_CONTENT.problem] = None
-        items = []
-    elif items is None:
-        changes[_NO_LIST.problem] = None
-        items = [content]
+    items = _items(made, changes)
     blocks: list[Any] = []
     for item in items:
         if item is None:
@@ -180,9 +197,41 @@ def readable_result(raw: JsonObject) -> tuple[Json, tuple[str, ...]]:
     return made, tuple(changes)
 
 
+def _items(made: JsonObject, changes: dict[str, None]) -> list[Any]:
+    """Return the items of the content of a result as a list, whatever form it has."""
+    content: object = made.get("content", [])
+    beside = without_members(made, *RESULT_NAMES.exact)
+    if content == [] and beside and made.get("structuredContent") is None:
+        changes[_BESIDE.problem] = None
+        return [_text(_json(beside))]
+    items = as_array(content)
+    if content is None:
+        changes[_NULL_CONTENT.problem] = None
+        return []
+    if items is None:
+        changes[_NO_LIST.problem] = None
+        return [content]
+    if items and all(map(_has_blocks, items)):
+        changes[_WITHIN.problem] = None
+        return [block for item in items for block in array_or_empty(item)]
+    return items
+
+
 def has_odd_outcome(raw: JsonObject) -> bool:
-    """Return whether a result has a member in another spelling, or an error flag that is not a boolean."""
-    return type(raw.get("isError")) not in _FLAGS or bool(RESULT_NAMES.misspelled(raw))
+    """Return whether a strict client would not see the outcome of a result.
+
+    A member has another spelling, the error flag is odd, or the result is data or is within another one.
+    """
+    if type(raw.get("isError")) not in _FLAGS or RESULT_NAMES.misspelled(raw):
+        return True
+    return is_data(raw) or _inner_result(raw) is not None
+
+
+def is_data(raw: JsonObject) -> bool:
+    """Return whether a complete result has no member of a result: it is the data itself, or holds another one."""
+    if raw.keys() & _MEMBERS or raw.get("resultType", "complete") != "complete":
+        return False
+    return not raw.keys() <= _ENVELOPE
 
 
 def readable_outcome(raw: JsonObject, changes: dict[str, None]) -> JsonObject:
@@ -194,6 +243,14 @@ def readable_outcome(raw: JsonObject, changes: dict[str, None]) -> JsonObject:
         raw: The result as it came.
         changes: Gets the changes as phrases, in their order.
     """
+    inner = _inner_result(raw)
+    if inner is not None:
+        changes[_WITHIN.problem] = None
+        # Some servers put the answer of another into their own. The error flag may stand in either.
+        failed = _is_set(raw.get("isError")) or _is_set(inner.get("isError"))
+        raw = {**without_members(raw, *_PLACES, "isError"), **without_members(inner, "isError")}
+        if failed:
+            raw["isError"] = True
     flags: dict[str, object] = {}
     if "isError" in raw:
         flags["isError"] = raw["isError"]
@@ -213,6 +270,24 @@ def readable_outcome(raw: JsonObject, changes: dict[str, None]) -> JsonObject:
     return made
 
 
+def _inner_result(raw: JsonObject) -> JsonObject | None:
+    """Return the result that another one holds in place of its content or of all of its members, or None."""
+    places = _PLACES
+    if raw.keys() & _MEMBERS:
+        places = _PLACES[:1]
+    for place in places:
+        inner = as_object(raw.get(place))
+        if inner is not None and _has_blocks(inner.get("content")):
+            return inner
+    return None
+
+
+def _has_blocks(value: object) -> bool:
+    """Return whether a value is a list of content blocks that has at least one."""
+    items = array_or_empty(value)
+    return bool(items) and all(map(_is_block, items))
+
+
 def _is_set(flag: object) -> bool:
     """Return whether an error flag of any type reports an error."""
     if isinstance(flag, str):
@@ -228,9 +303,8 @@ def _from_data(value: Any) -> Json:
     """Return the result of a handler that gave the data itself."""
     # Only a list in which every item is a block is `content`. A list of data may have objects with a `type` among
     # its rows, and must reach the model whole.
-    items = array_or_empty(value)
-    if items and all(map(_is_block, items)):
-        return {"content": items}
+    if _has_blocks(value):
+        return {"content": array_or_empty(value)}
     if isinstance(value, str):
         return {"content": [_text(value)]}
     return {"content": [_text(_json(value))]}
@@ -243,6 +317,10 @@ def _block(item: Any, changes: dict[str, None], result: Json) -> Any:
         changes[_NO_BLOCK.problem] = None
         return _text(item if isinstance(item, str) else _json(item))
     block = spelled_block(block, partial(_add, changes))
+    image = _model_image(block)
+    if image is not None:
+        changes[_MODEL_IMAGE.problem] = None
+        return image
     block = _with_bytes(block, changes)
     kind = block.get("type")
     if kind == "error":
@@ -256,6 +334,26 @@ def _block(item: Any, changes: dict[str, None], result: Json) -> Any:
         changes[_NO_TYPE.problem] = None
         return {**_shared(block), **_text(_words(block, "text", "content"))}
     return block
+
+
+def _model_image(block: JsonObject) -> Json | None:
+    """Return the image in a block of OpenAI's or Anthropic's APIs that holds its data, or None."""
+    if block.get("type") not in ("image", "image_url", "input_image") or "data" in block:
+        return None
+    source = object_or_empty(block.get("source"))
+    data: object = source.get("data")
+    mime: object = source.get("media_type")
+    if data is None:
+        data = block.get("image_url", block.get("url"))
+        data = object_or_empty(data).get("url", data)
+        if not str(data).startswith("data:"):
+            return None
+    if not isinstance(data, str):
+        return None
+    made: Json = {**_shared(block), "type": "image", "data": data}
+    if isinstance(mime, str):
+        made["mimeType"] = mime
+    return made
 
 
 def _with_bytes(block: JsonObject, changes: dict[str, None]) -> JsonObject:

@@ -332,6 +332,9 @@ class EntryReader(Generic[ItemT]):
         if item is None:
             wrong = self._problem(known)
             if wrong is not None:
+                known = self._read_again(known, label)
+                wrong = self._problem(known)
+            if wrong is not None:
                 self._leave_out(label, wrong)
                 return
             item = self._make(known)

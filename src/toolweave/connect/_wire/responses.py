@@ -17,7 +17,7 @@ from toolweave.protocol.jsonrpc import value_of
 from toolweave.protocol.lenient_answers import is_empty_error, readable_error, readable_task
 from toolweave.protocol.lenient_messages import LenientMessage, MendedMessage
 from toolweave.protocol.lenient_offers import BARE_RESULT, ignore_change
-from toolweave.protocol.lenient_results import BareResult, has_odd_outcome, readable_outcome, readable_result
+from toolweave.protocol.lenient_results import BareResult, has_odd_outcome, is_data, readable_outcome, readable_result
 
 _MEMBER_OF: Mapping[str, str] = {
     methods.PROMPTS_GET: "messages",
@@ -99,6 +99,10 @@ def _plain_outcome(result: Json, note: Callable[[str], None]) -> Json:
         return result
     changes: dict[str, None] = {}
     made = dict(readable_outcome(result, changes))
+    if is_data(made):
+        # Other clients would see an empty content, and not the data beside it.
+        made, found = readable_result(made)
+        changes.update(dict.fromkeys(found))
     for change in changes:
         note(change)
     return made

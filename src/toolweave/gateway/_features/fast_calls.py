@@ -570,6 +570,9 @@ def _can_be_passed_on(raw: Mapping[str, msgspec.Raw], *, modern: bool) -> bool:
     """Return whether a result is complete and has the form of the caller's era, as far as its bytes show."""
     if "content" not in raw:
         return False
+    # One block, or a whole result with its own error flag.
+    if bytes(raw["content"])[:1] == b"{":
+        return False
     if "task" in raw:
         return False
     if bytes(raw.get("isError", _UNSET)) not in _FLAGS:
