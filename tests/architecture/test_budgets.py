@@ -20,7 +20,6 @@ LONG_MODULES: dict[str, int] = {  # by decision 146: statements that do one thin
     "toolweave.compose._agent": 613,
     "toolweave.connect._requester": 643,
     "toolweave.connect._supervisor": 603,
-    "toolweave.connect._wire.http": 608,
     "toolweave.gateway._admin.manager": 642,
     "toolweave.gateway._relay.relay": 606,
     "toolweave.http._client": 642,

@@ -8,6 +8,7 @@ import pytest
 
 from tests.connect.scripted import Exchange, HttpScript, answers_to, legacy_answer, listening, modern_answer
 from tests.connect.targets import Json, connected, initialized
+from toolweave import ErrorKind, ProtocolError
 
 FORMS: dict[str, str] = {
     "plain": "event: message\ndata: ANSWER\n\n",
@@ -24,6 +25,11 @@ FORMS: dict[str, str] = {
     "an unknown field": "x-trace: 1\ndata: ANSWER\nevent\n\n",
     "progress of nobody": 'data: {"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": '
     '"tool-call-4", "progress": 0, "total": 1}}\n\ndata: ANSWER\n\n',
+    "no empty line at its end": "event: message\ndata: ANSWER\n",
+    "no end of its last line": "data: ANSWER",
+    "an event of another name": "event: response\ndata: ANSWER\n\n",
+    "bare JSON": "ANSWER",
+    "bare JSON in several lines": "{\nMEMBERS\n}\n",
     "an answer to nobody": 'data: {"jsonrpc": "2.0", "id": 987654, "result": {}}\n\ndata: ANSWER\n\n',
 }
 
@@ -46,3 +52,47 @@ async def test_an_answer_is_found_in_every_form_of_an_event_stream(form: str, er
         assert (await connection.call_tool("t")).text == "done"
         assert connection.restarts == 0
     assert server.methods().count("tools/call") == 2
+
+
+ODD: dict[str, str] = {
+    "a cut answer": 'data: {"jsonrpc": "2.0", "id": ID, "result": {"content": [',
+    "an answer to nobody": 'data: {"jsonrpc": "2.0", "id": 987654, "result": {}}',
+    "the request itself": 'event: echo\ndata: {"jsonrpc": "2.0", "id": ID, "method": "tools/call", "result": {}}\n\n',
+    "a request of another name": 'event: x\ndata: {"jsonrpc": "2.0", "id": ID, "method": "sampling/createMessage"}\n\n',
+    "no version": 'event: x\ndata: {"id": ID, "result": {"content": []}}\n\n',
+}
+
+
+@pytest.mark.parametrize("form", ODD.values(), ids=list(ODD))
+async def test_a_stream_without_a_whole_answer_to_its_request_has_none(form: str) -> None:
+    @answers_to("tools/call")
+    async def special(exchange: Exchange, message: Json) -> None:
+        await exchange.start_stream()
+        await exchange.chunk(form.replace("ID", str(message["id"])).encode())
+        await exchange.end_stream()
+
+    server = HttpScript(modern_answer, special)
+    async with listening(server.handle) as (url, _), connected(url) as connection:
+        result = await (await connection.list_tools())["t"].execute()
+    assert result.error is not None
+    assert result.error.kind == ErrorKind.OUTCOME_UNKNOWN
+    assert server.methods().count("tools/call") == 1
+
+
+@pytest.mark.parametrize("form", ["data: ANSWER", "event: response\ndata: ANSWER\n\n", "ANSWER"])
+async def test_an_answer_in_an_odd_form_is_reported_and_an_error_if_its_owner_wants_no_repairs(form: str) -> None:
+    @answers_to("tools/call")
+    async def special(exchange: Exchange, message: Json) -> None:
+        answer = {"jsonrpc": "2.0", "id": message["id"], "result": {"content": [{"type": "text", "text": "done"}]}}
+        await exchange.start_stream()
+        await exchange.chunk(form.replace("ANSWER", json.dumps(answer)).encode())
+        await exchange.end_stream()
+
+    async with listening(HttpScript(modern_answer, special).handle) as (url, _):
+        async with connected(url) as connection:
+            assert (await connection.call_tool("t")).text == "done"
+            [problem] = connection.problems
+            assert "a form of event streams" in problem
+        async with connected({"url": url, "repair_messages": False}) as connection:
+            with pytest.raises(ProtocolError, match="'repair_messages': true"):
+                await connection.call_tool("t")

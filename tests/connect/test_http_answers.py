@@ -238,6 +238,19 @@ IN_LINES = [
     (f"\x1e{STEP}\n\x1e{MISLABELLED}\n", "application/json-seq"),
     (f"\x1e{MISLABELLED}\n", "application/json-seq"),
 ]
+WARNING = "\nWarning: Undefined variable $x in /srv/app.php on line 3\n"
+EVENT = f"event: message\ndata: {MISLABELLED}\n\n"
+IN_OTHER_TEXT = [
+    (WARNING + MISLABELLED, "application/json"),
+    (f"<br />\n<b>Deprecated</b>: x in <b>a.php</b> {{5}}<br />\n{MISLABELLED}", "text/html; charset=UTF-8"),
+    (f"{MISLABELLED}\n\x00", "application/json"),
+    (f"{MISLABELLED}<!-- 0.2 s -->", "text/html"),
+]
+AS_EVENTS = [
+    (EVENT, "application/json"),
+    (EVENT, "text/plain"),
+    (f": hello\n\ndata: {STEP}\n\n{EVENT.strip()}", "application/octet-stream"),
+]
 NO_JSON = '{"jsonrpc": "2.0", "id": %s, "result": {"content": [{"type": "text", "text": "made"}], "n": NaN}}'
 
 
@@ -265,6 +278,8 @@ NO_JSON = '{"jsonrpc": "2.0", "id": %s, "result": {"content": [{"type": "text", 
             "its answers have 'error': null",
         ),
         (f'{MISLABELLED[:-1]}, "error" : null }}', "application/json", "its answers have 'error': null"),
+        *((body, kind, "its answers have other text around the message") for body, kind in IN_OTHER_TEXT),
+        *((body, kind, "its answers are events under another content type") for body, kind in AS_EVENTS),
         *((body, kind, "its answers hold a message in each line") for body, kind in IN_LINES),
     ],
 )
@@ -289,13 +304,35 @@ async def test_an_answer_that_is_nearly_right_is_read_unless_its_owner_wants_no_
     assert server.methods().count("tools/call") == 1
 
 
-@pytest.mark.parametrize("kind", ["application/x-ndjson", "application/json", "text/plain"])
-@pytest.mark.parametrize("tail", ["not JSON", '{"jsonrpc": "2.0", "id', "{}", "[]", "# end"])
-async def test_lines_of_which_one_is_not_a_message_are_not_an_answer(kind: str, tail: str) -> None:
+@pytest.mark.parametrize("kind", ["text/html", "application/json"])
+@pytest.mark.parametrize(
+    "body",
+    [
+        'Your request was {"jsonrpc": "2.0", "id": ID, "method": "tools/call"}',
+        'Cached: {"jsonrpc": "2.0", "id": 987654, "result": {"content": []}}',
+        'Broken: {"jsonrpc": "2.0", "id": ID, "result": {"content": [',
+        'Not ours: {"id": ID, "result": {"content": []}}',
+    ],
+)
+async def test_other_text_without_an_answer_to_the_request_is_an_error(body: str, kind: str) -> None:
     @answers_to("tools/call")
     async def special(exchange: Exchange, message: Json) -> None:
-        body = MISLABELLED % json.dumps(message["id"])
-        await exchange.respond(200, f"{body}\n{tail}".encode(), content_type=kind)
+        await exchange.respond(200, body.replace("ID", json.dumps(message["id"])).encode(), content_type=kind)
+
+    server = HttpScript(modern_answer, special)
+    async with listening(server.handle) as (url, _), connected(url) as connection:
+        with pytest.raises(ProtocolError):
+            await connection.call_tool("t")
+    assert server.methods().count("tools/call") == 1
+
+
+@pytest.mark.parametrize("kind", ["application/x-ndjson", "application/json", "text/plain"])
+@pytest.mark.parametrize("last", [MISLABELLED[:-1], MISLABELLED[:40], '{"id": %s, "result": {}}', "[]", ""])
+async def test_lines_without_a_whole_answer_are_not_an_answer(kind: str, last: str) -> None:
+    @answers_to("tools/call")
+    async def special(exchange: Exchange, message: Json) -> None:
+        body = last.replace("%s", json.dumps(message["id"]))
+        await exchange.respond(200, f"{STEP}\n{body}".encode(), content_type=kind)
 
     server = HttpScript(modern_answer, special)
     async with listening(server.handle) as (url, _), connected(url) as connection:

@@ -9,6 +9,7 @@ from typing import Any, cast
 from toolweave._repairs import Repair
 from toolweave.agent._output import JSON_AMONG_PROSE
 from toolweave.connect._repairs import MESSAGE_REPAIRS
+from toolweave.connect._wire.odd_bodies import ODD_BODY_REPAIRS
 from toolweave.models._chat_calls import ODD_PIECES
 from toolweave.models._http import NEARLY_JSON, OPEN_TURN, OTHER_TYPE
 from toolweave.models._inline_thoughts import INLINE_THOUGHT
@@ -37,6 +38,7 @@ REPAIRS: Mapping[str, Sequence[Repair]] = {
     "repairs of results": RESULT_REPAIRS,
     "repairs of messages": (
         *MESSAGE_REPAIRS,
+        *ODD_BODY_REPAIRS,
         *HANDSHAKE_REPAIRS,
         *ANSWER_REPAIRS,
         *QUESTION_REPAIRS,

@@ -356,13 +356,21 @@ LATER: Mapping[str, tuple[str, str]] = {
         "connect/test_results.py",
         "test_an_image_in_the_form_of_a_model_api_is_an_image",
     ),
+    "the end of an event stream without an empty line, and other forms that no parser reads": (
+        "connect/test_event_stream_forms.py",
+        "test_an_answer_in_an_odd_form_is_reported_and_an_error_if_its_owner_wants_no_repairs",
+    ),
+    "warnings of an interpreter around an answer": (
+        "connect/test_http_answers.py",
+        "test_other_text_without_an_answer_to_the_request_is_an_error",
+    ),
     "arguments in a code block": (
         "models/test_chat_calls.py",
         "test_arguments_in_a_code_block_are_the_arguments",
     ),
     "a message in each line of an answer": (
         "connect/test_http_answers.py",
-        "test_lines_of_which_one_is_not_a_message_are_not_an_answer",
+        "test_lines_without_a_whole_answer_are_not_an_answer",
     ),
     "a task in other words behind a gateway": (
         "gateway/test_tasks_in_other_words.py",

@@ -39,13 +39,6 @@ CONTENT_TYPE = Repair(
     switch=_SWITCH,
     problem="its answers have the content type {!r} in place of 'application/json'",
 )
-LINES = Repair(
-    given="an answer of several messages, one in a line",
-    read_as="the messages",
-    limit="only if each line is a message",
-    switch=_SWITCH,
-    problem="its answers hold a message in each line, in place of events",
-)
 PREFIX = Repair(
     given="a URL for messages (HTTP+SSE) without the prefix of a proxy",
     read_as="the URL below the prefix",
@@ -59,7 +52,7 @@ LOST_SESSION = Repair(
     limit="once; with a 5xx status the call is not repeated; a response with a challenge is about credentials",
     switch="nothing: calls need a session",
 )
-MESSAGE_REPAIRS = (NULL_ERROR, NOT_JSON, CONTENT_TYPE, LINES, LOST_SESSION, PREFIX)
+MESSAGE_REPAIRS = (NULL_ERROR, NOT_JSON, CONTENT_TYPE, LOST_SESSION, PREFIX)
 """Every repair of a message."""
 
 

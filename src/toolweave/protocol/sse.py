@@ -21,6 +21,9 @@ class ServerSentEvent:
     data: bytes
 
 
+_FIELDS = frozenset({b"", b"data", b"event", b"id", b"retry"})
+
+
 class EventParser:
     """A parser of one event stream (the parsing rules of the HTML standard, 9.2.6).
 
@@ -41,6 +44,7 @@ class EventParser:
         self._data: list[bytes] = []
         self._type = b""
         self._id: bytes | None = None
+        self._stray: list[bytes] = []
         self._size = 0
 
     def resumed(self) -> EventParser:
@@ -84,6 +88,17 @@ class EventParser:
             self._partial.append(rest)
         return events
 
+    def rest(self) -> bytes:
+        """Return the data of the event that the end of the stream cut off, or the lines that are not of an event.
+
+        By the standard both are nothing. Only who knows what the stream had to hold can tell whether they are whole.
+        """
+        last = b"".join(self._partial)
+        self._partial.clear()
+        if last:
+            self._take_line(last)
+        return b"\n".join(self._data or self._stray)
+
     def _count(self, text: bytes) -> None:
         self._size += len(text)
         if self._size > self._max_bytes:
@@ -100,6 +115,9 @@ class EventParser:
             self._data.append(line[6:])
             return None
         field, _, value = line.partition(b":")
+        if field not in _FIELDS:
+            # Bounded as the event is: an empty line ends both.
+            self._stray.append(line)
         if not field:
             # A comment, such as a keep-alive.
             self._size -= len(line)
@@ -124,6 +142,7 @@ class EventParser:
         data = b"\n".join(self._data)
         kind = self._type.decode("utf-8", "replace")
         self._data = []
+        self._stray = []
         self._type = b""
         self._id = None
         self._size = 0

@@ -14,12 +14,14 @@ import anyio
 from toolweave._backoff import backoff
 from toolweave._json_types import Json
 from toolweave.connect._http_errors import HttpSettings, http_error, too_large
+from toolweave.connect._session import ClientHandlers
 from toolweave.connect._wire.endpoint import EVENTS, HttpEndpoint
+from toolweave.connect._wire.odd_bodies import ODD_STREAM, is_answer
 from toolweave.errors import AuthRequiredError, ConnectionLostError, ProtocolError, ServerError, printable
 from toolweave.http import BodyError, Response, TransportError
 from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.protocol.lenient_messages import answer_id, own_id
-from toolweave.protocol.sse import EventParser
+from toolweave.protocol.sse import EventParser, ServerSentEvent
 
 _log = logging.getLogger("toolweave.connect")
 _BROKEN = "its event stream holds an event that is not a JSON-RPC message"
@@ -39,7 +41,7 @@ MakeRefusal = Callable[..., Awaitable[ServerError]]
 class EventStreams:
     """The reader of one server's event streams.
 
-    `headers` returns the headers of the session; `missed` is called when the session's own stream continues
+    `headers` returns the headers of the session; `handlers.on_gap` is called when the session's own stream continues
     after a gap that cannot be replayed; `check_session` ends the conversation if its session is refused.
     """
 
@@ -50,16 +52,17 @@ class EventStreams:
         *,
         handle: HandleText,
         refused: MakeRefusal,
-        missed: Callable[[], None],
+        handlers: ClientHandlers,
         check_session: Callable[[], Awaitable[None]],
         headers: Callable[[], Mapping[str, str]],
         server: str,
     ) -> None:
+        self._note = handlers.on_repair
         self._settings = settings
         self._endpoint = endpoint
         self._handle = handle
         self._refused = refused
-        self._missed = missed
+        self._missed = handlers.on_gap
         self._check_session = check_session
         self._headers = headers
         self._server = server
@@ -177,10 +180,8 @@ class EventStreams:
             except ValueError:
                 raise http_error(too_large(self._settings.max_bytes), server=self._server) from None
             for event in events:
-                if event.type != "message":
-                    continue
                 try:
-                    result = self._result_in(event.data, key, method)
+                    result = self._result_of_event(event, key, method)
                 # One broken event is not the end of a stream that others still wait on.
                 except ValueError:  # the answer may still come
                     broken = True
@@ -189,7 +190,24 @@ class EventStreams:
                 if result is not None:
                     return result, ""
             if not piece:
+                result = self._odd_result(parser.rest(), key, method)
+                if result is not None:
+                    return result, ""
                 return None, _BROKEN if broken else "ended without a response"
+
+    def _result_of_event(self, event: ServerSentEvent, key: int | str | None, method: str) -> Json | None:
+        if event.type == "message":
+            return self._result_in(event.data, key, method)
+        return self._odd_result(event.data, key, method)
+
+    def _odd_result(self, text: bytes, key: int | str | None, method: str) -> Json | None:
+        """Return the result in a text that is not a message of the stream, if it is the whole answer to a request."""
+        if key is None or not is_answer(text):
+            return None
+        result = self._result_in(text, key, method)
+        if result is not None:
+            self._note(ODD_STREAM.problem)
+        return result
 
     def _result_in(self, text: bytes, key: int | str | None, method: str) -> Json | None:
         try:

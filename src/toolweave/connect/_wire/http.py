@@ -21,12 +21,13 @@ import msgspec
 from toolweave._json import decode_json
 from toolweave._json_types import Json, JsonObject, as_object, as_text, object_or_empty, without_none
 from toolweave.connect._http_errors import HttpSettings, http_error, not_json
-from toolweave.connect._repairs import CONTENT_TYPE, LINES
+from toolweave.connect._repairs import CONTENT_TYPE
 from toolweave.connect._session import UNCANCELLABLE, ClientHandlers, Loss, OnNotification
 from toolweave.connect._wire.dispatcher import IncomingDispatcher
 from toolweave.connect._wire.endpoint import EVENTS, JSON, HttpEndpoint
 from toolweave.connect._wire.era_check import EraCheck
 from toolweave.connect._wire.event_streams import EventStreams
+from toolweave.connect._wire.odd_bodies import messages_in
 from toolweave.connect._wire.posted import HttpCall, PostedCall, PostedRequest, posted_result, posted_text
 from toolweave.connect._wire.request_encoder import request_text
 from toolweave.connect._wire.responses import invalid, result_of
@@ -50,7 +51,6 @@ from toolweave.protocol.lenient_messages import (
     decode_raw_result,
     is_json,
     may_answer,
-    message_lines,
     own_id,
     without_deep_entries,
 )
@@ -141,7 +141,7 @@ class HttpWire:
             endpoint,
             handle=self._handle_text,
             refused=self._refused,
-            missed=handlers.on_gap,
+            handlers=handlers,
             check_session=self._check_session,
             headers=self._session_headers,
             server=server,
@@ -482,7 +482,7 @@ class HttpWire:
         except ValueError as exc:
             if is_json(body):
                 raise invalid(self._server, str(exc)) from None
-            result = self._handle_lines(body, key, method)
+            result = self._handle_odd(body, key, method)
             if result is not None:
                 return result
             raise http_error(not_json(self._settings, head.status, body), server=self._server) from None
@@ -511,28 +511,29 @@ class HttpWire:
         """Return the result in an answer with another content type, if its body is the answer to this request."""
         body = await self._endpoint.odd_body(response)
         text = body.removeprefix(BOM_UTF8).lstrip(BEFORE_JSON)
-        if text[:1] in (b"{", b"[") and VERSION_MEMBER in text:
-            try:
-                result = self._handle_text(text, key, method)
-            except ValueError:
-                result = self._handle_lines(text, key, method)
+        if VERSION_MEMBER in text:
+            result: Json | None = None
+            if text[:1] in (b"{", b"["):
+                with suppress(ValueError):
+                    result = self._handle_text(text, key, method)
+            if result is None:
+                result = self._handle_odd(text, key, method)
             if result is not None:
                 self._note(CONTENT_TYPE.problem.format(kind[:100]))
                 return result
         raise self._endpoint.odd_answer(response, body)
 
-    def _handle_lines(self, body: bytes, key: int | str, method: str) -> Json | None:
-        """Handle a body of several messages, one in a line; return the result that answers `key`, if it holds that."""
-        lines = message_lines(body)
-        if lines:
-            self._note(LINES.problem)
-        result: Json | None = None
-        for line in lines:
-            with suppress(ValueError):
-                found = self._handle_text(line, key, method)
-                if found is not None:
-                    result = found
-        return result
+    def _handle_odd(self, body: bytes, key: int | str, method: str) -> Json | None:
+        """Handle a body that is not one JSON text; return the result in it that answers `key`, if it holds that."""
+        for repair, texts in messages_in(body):
+            result: Json | None = None
+            for text in texts:
+                with suppress(ValueError):
+                    result = self._handle_text(text, key, method) or result
+            if result is not None:
+                self._note(repair.problem)
+                return result
+        return None
 
     def _handle_text(self, text: bytes, key: int | str | None, method: str) -> Json | None:
         """Handle one JSON text; return the result that answers `key`, if it holds that.
