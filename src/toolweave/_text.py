@@ -65,7 +65,9 @@ def with_sentence(text: str, sentence: str) -> str:
     """Return a message with another sentence behind it; a message ends without a full stop, unless it is a question."""
     if not sentence:
         return text
-    return f"{text}{'' if text.endswith('?') else '.'} {sentence}"
+    if text.endswith("?"):
+        return f"{text} {sentence}"
+    return f"{text}. {sentence}"
 
 
 def one_line(text: str, limit: int) -> str:

@@ -142,14 +142,14 @@ async def test_an_answer_that_is_none_is_an_error_that_says_so(
 async def test_a_registry_that_does_not_answer_is_given_up(registry: ServedRegistry) -> None:
     registry.replies[PATH] = Reply(waits=True)
 
-    with pytest.raises(RegistryError, match=r"did not come within 0\.2 s") as caught:
+    with pytest.raises(RegistryError, match=r"was not received within 0\.2 s") as caught:
         await McpRegistry(registry.url, seconds=0.2).page()
 
     assert caught.value.kind is ErrorKind.NOT_SENT
 
 
 async def test_a_registry_that_is_not_there_is_not_reached() -> None:
-    with pytest.raises(RegistryError, match="did not come") as caught:
+    with pytest.raises(RegistryError, match="was not received") as caught:
         await McpRegistry("http://127.0.0.1:9").page()
 
     assert caught.value.kind is ErrorKind.NOT_SENT

@@ -193,7 +193,7 @@ async def test_a_bomb_is_not_inflated() -> None:
 async def test_an_answer_that_drips_ends_with_the_one_deadline() -> None:
     async with world() as here:
         here.host.answer["/x"] = dripping
-        with anyio.fail_after(20), pytest.raises(FetchFailed, match="not come within") as failed:
+        with anyio.fail_after(20), pytest.raises(FetchFailed, match="not received within") as failed:
             await GuardedFetch((here.host.url,), seconds=0.3).get(f"{here.host.url}/x", "it")
         assert not failed.value.final
 

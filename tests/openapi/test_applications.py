@@ -245,6 +245,7 @@ async def test_routes_of_fastapi_are_called_by_the_names_of_their_functions() ->
 
     @router.get("/items/{item_id}")
     async def read_item(item_id: int) -> dict[str, int]:
+        "Return an item by its number."
         return {"id": item_id}
 
     @router.get("/files/{path:path}")
@@ -254,6 +255,8 @@ async def test_routes_of_fastapi_are_called_by_the_names_of_their_functions() ->
     app.include_router(router)
     async with openapi_tools(app) as toolset:
         assert toolset.tools.names == ("read_item", "read_file")
+        assert [tool.description for tool in toolset.tools] == ["Return an item by its number.", "Read File"]
+        assert [tool.title for tool in toolset.tools] == ["Read Item", "Read File"]
         assert (await toolset.execute("read_item", {"item_id": 7})).structured_content == {"id": 7}
     assert read_file
 

@@ -378,7 +378,7 @@ def test_a_file_that_is_none_is_refused(tmp_path: Path, text: str, reason: str) 
 def test_a_missing_file_and_a_document_without_a_server_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be read"):
         openapi_tools(tmp_path / "none.json")
-    with pytest.raises(ConfigError, match="names no server; give base_url"):
+    with pytest.raises(ConfigError, match="has no server URL; set base_url"):
         openapi_tools(PETS)
     with pytest.raises(ConfigError, match="base_url"):
         openapi_tools(PETS, base_url="ftp://x")

@@ -132,6 +132,7 @@ def _complained(error: Exception, words: Sequence[str]) -> int:
     for it would take an error for it.
     """
     from toolweave.cli._exit_codes import error_json, exit_code_of, is_expected  # late, as above
+    from toolweave.cli._next_steps import next_step
     from toolweave.cli._screen import answer_json, complain
 
     if not is_expected(error):
@@ -140,5 +141,5 @@ def _complained(error: Exception, words: Sequence[str]) -> int:
     code = exit_code_of(error)
     own = words[: words.index("--")] if "--" in words else words
     if "--json" in own and "--http" not in own:
-        answer_json({"error": error_json(error, code)})
+        answer_json({"error": error_json(error, code, next_step(error))})
     return int(code)

@@ -84,7 +84,7 @@ def exit_code_of(error: BaseException) -> ExitCode:
     return ExitCode.TOOL_ERROR
 
 
-def error_json(error: BaseException, code: ExitCode) -> Json:
+def error_json(error: BaseException, code: ExitCode, hint: str | None) -> Json:
     """Return an error that ended a command as JSON, in the form of a call's error."""
     if isinstance(error, CommandError):
         kind = ErrorKind.INVALID_INPUT.value
@@ -92,7 +92,6 @@ def error_json(error: BaseException, code: ExitCode) -> Json:
         kind = as_tool_error(error).kind.value
     else:
         kind = "invalid_input"
-    hint = error.hint if isinstance(error, CommandError) else None
     return {"kind": kind, "message": str(error), "hint": hint, "exit_code": int(code)}
 
 

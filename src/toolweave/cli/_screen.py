@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TextIO
 
-from toolweave.cli._exit_codes import CommandError
+from toolweave.cli._next_steps import next_step
 from toolweave.cli._render.text import safe_json, safe_text
 from toolweave.cli._streams import is_terminal, quietly, write
 
@@ -108,10 +108,7 @@ def complain(error: Exception, *, label: str = "error") -> None:
     """Write an error and its hint to standard error."""
     # a server's text may have several lines: indented, they cannot pass for ours
     note(wrapped(safe_text(f"{label}: {error}".replace("\n", "\n  "), multiline=True), stream=sys.stderr))
-    if isinstance(error, CommandError):
-        hint = error.hint
-    else:
-        hint = "; ".join(getattr(error, "__notes__", ()))
+    hint = next_step(error)
     if hint:
         note(wrapped(safe_text(f"hint: {hint}"), stream=sys.stderr))
 

@@ -194,6 +194,11 @@ def _of_connecting(error: ToolweaveError, text: str, program: str) -> str | None
         return _first_hint(_PROCESS, output or text)
     if getattr(error, "status", None) == 404:
         return "check the path of the URL: most servers answer at /mcp, older ones at /sse"
+    return network_hint(text)
+
+
+def network_hint(text: str) -> str | None:
+    """Return the next step for the text of an error of the network, or None."""
     return _first_hint(_NETWORK, text)
 
 

@@ -52,7 +52,7 @@ class _MetadataReader:
         """
         answer = await self.fetch.get(url, what)
         if answer.status >= 500:
-            raise FetchFailed(f"{shown or what} did not come: HTTP {answer.status}", final=False)
+            raise FetchFailed(f"{shown or what} was not received: HTTP {answer.status}", final=False)
         # An application in the browser is often served for every path that the server does not know.
         is_page = answer.headers.get("content-type", "").startswith(_NOT_JSON) and answer.body.lstrip()[:1] == b"<"
         if answer.status != 200 or is_page:

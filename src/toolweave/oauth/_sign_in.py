@@ -224,7 +224,7 @@ class SignIn:
     async def probe(self) -> list[Challenge]:
         """Return the challenges with which the MCP server answers a request without a token."""
         with self._as_server_errors():
-            answer = await self._fetch.get(self.url, "the server", headers=_PROBE)
+            answer = await self._fetch.get(self.url, "the response of the server", headers=_PROBE)
         return parse_challenges(answer.headers.get("www-authenticate", ""))
 
     def auth_required(self, scopes: Sequence[str] = (), *, status: int | None = None) -> AuthRequiredError:
@@ -454,7 +454,7 @@ class SignIn:
         except FetchFailed as exc:
             if exc.final:
                 raise AuthRequiredError(f"signing in{where} is not possible: {exc}", server=self.server) from None
-            raise ConnectError(f"signing in{where} did not work: {exc}", server=self.server) from None
+            raise ConnectError(f"signing in{where} failed: {exc}", server=self.server) from None
         except TimeoutError:
             text = f"the sign-in was not completed within {self.settings.timeout:g} s; try again"
             raise AuthRequiredError(text, server=self.server) from None

@@ -24,6 +24,7 @@ from toolweave.http import (
     Response,
     TransportError,
     origin_of,
+    proxy_for,
     resolve,
     target_of,
 )
@@ -230,7 +231,9 @@ class GuardedFetch:
                         return answer
                     url = _moved(method, url, location, what, elsewhere=self._elsewhere)
         except TimeoutError:
-            raise FetchFailed(f"{what} {shown_url(url)} did not come within {self._seconds:g} s", final=False) from None
+            raise FetchFailed(
+                f"{what} {shown_url(url)} was not received within {self._seconds:g} s{_beside_proxy(url)}", final=False
+            ) from None
         raise FetchFailed(f"{what} {shown_url(url)} redirects more than {_MAX_REDIRECTS} times", final=True)
 
     async def _once(self, method: str, url: str, what: str, headers: Mapping[str, str], body: bytes) -> FetchedAnswer:
@@ -246,7 +249,9 @@ class GuardedFetch:
         except BodyError as exc:
             raise FetchFailed(f"{what} {shown_url(url)} is not accepted: {exc.detail}", final=True) from None
         except TransportError as exc:
-            raise FetchFailed(f"{what} {shown_url(url)} did not come: {exc}", final=False) from None
+            raise FetchFailed(
+                f"{what} {shown_url(url)} was not received: {exc}{_beside_proxy(url)}", final=False
+            ) from None
         finally:
             client.close()
 
@@ -265,7 +270,19 @@ async def _resolved(url: str, what: str) -> list[Address]:
     try:
         return await resolve(host, port)
     except (OSError, UnicodeError) as exc:
-        raise FetchFailed(f"{what}: {host[:200]!r} was not found: {exc}", final=False) from None
+        raise FetchFailed(
+            f"{what} was not received: the host {host[:200]!r} was not found: {exc}{_beside_proxy(url)}", final=False
+        ) from None
+
+
+def _beside_proxy(url: str) -> str:
+    """Return the end of an error in a network with a proxy; empty without one.
+
+    A proxy would look the host up itself, so that the connection could be made to an address that was not checked.
+    """
+    if proxy_for(url) is None:
+        return ""
+    return " (the proxy of the environment is not used here, because the address of the host is checked first)"
 
 
 def _kinds_of(addresses: Iterable[Address]) -> set[AddressKind]:

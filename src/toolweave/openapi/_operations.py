@@ -461,7 +461,9 @@ def _described(
     summary = _text(operation, "summary")
     description = _text(operation, "description")
     paging = [one.argument for one in parameters if _is_paging(one)]
-    parts = [summary]
+    parts: list[str] = []
+    if not description or not _repeats_name(summary, spec.name, candidate):
+        parts.append(summary)
     if description != summary:
         parts.append(description)
     if paging:
@@ -540,12 +542,13 @@ def _with_function_names(candidates: Sequence[_Candidate], names: Sequence[str])
     Two functions of one name keep their ids, and so does a function with the name of another operation: with a short
     name for one of them, the order of the document would decide which operation a name means.
     """
-    functions = [_function_name(one) for one in candidates]
+    functions = list(map(_function_name, candidates))
     counts = Counter((*functions, *names))
-    return [
-        function if function and counts[function] == 1 else name
-        for function, name in zip(functions, names, strict=True)
-    ]
+    exposed = list(names)
+    for at, function in enumerate(functions):
+        if function and counts[function] == 1:
+            exposed[at] = function
+    return exposed
 
 
 def _function_name(candidate: _Candidate) -> str:
@@ -557,6 +560,16 @@ def _function_name(candidate: _Candidate) -> str:
     if not candidate.operation_id.endswith(route):
         return ""
     return candidate.operation_id.removesuffix(route)
+
+
+def _repeats_name(summary: str, name: str, candidate: _Candidate) -> bool:
+    """Whether a summary is only the words of a name, such as `Read Item`, which FastAPI makes of `read_item`."""
+    names = (name, candidate.operation_id, _function_name(candidate))
+    return _letters(summary) in map(_letters, names)
+
+
+def _letters(text: str) -> str:
+    return "".join(filter(str.isalnum, text)).lower()
 
 
 def _any_fits(patterns: Sequence[str], words: Iterable[str]) -> bool:

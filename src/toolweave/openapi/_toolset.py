@@ -560,7 +560,9 @@ def _server_url(document: ApiDocument, options: OpenApiOptions) -> str:
     servers = as_array(document.root.get("servers")) or [{"url": "/"}]
     url = _expanded(servers[0], document, options)
     if url is None:
-        raise ConfigError(f"{document.shown} names no server; give base_url, such as 'https://api.example.com/v1'")
+        raise ConfigError(
+            f"{document.shown} has no server URL; set base_url or --base-url, such as https://api.example"
+        )
     return url
 
 

@@ -198,7 +198,7 @@ def unknown_tool(name: str, known: Iterable[str]) -> str:
     near = nearest(name, names, cutoff=0.5)
     name = shortened(name, _MAX_SHOWN)
     if near:
-        return f"no tool {name!r}; did you mean {alternatives([repr(one) for one in near])}?"
+        return f"no tool {name!r}; did you mean {alternatives(list(map(repr, near)))}?"
     if not names:
         return f"no tool {name!r}; there are no tools"
     some = [shortened(one, _MAX_SHOWN) for one in sorted(names)[:_MAX_LISTED]]

@@ -152,7 +152,7 @@ class ToolCalls:
         text = unknown_tool(call.name, [tool.name for tool in turn.offer.tools])
         unopened = self.environment.runtime.tools.unopened(call.name)
         if unopened:
-            sources = alternatives([repr(source) for source in unopened])
+            sources = alternatives(list(map(repr, unopened)))
             text = with_sentence(text, f"It may be a tool of {sources}, which cannot be reached now")
         text = with_sentence(text, down_servers(self.environment.runtime.tools.server_errors()))
         return ToolResult.failure(text, kind=ErrorKind.NOT_FOUND)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from toolweave.cli._exit_codes import CommandError, ExitCode
+from toolweave.errors import ErrorKind, RegistryError
 
 if TYPE_CHECKING:
     from toolweave.install import InstallOption, McpRegistry, PublishedServer, ServerBundle
@@ -65,7 +66,12 @@ async def find_server(target: str, *, registry: str | None, via: str | None) -> 
         return _of_bundle(ServerBundle.open(Path(target)))
     name, at, version = target.partition("@")
     asked = McpRegistry(registry)
-    server = await asked.server(name, version if at else "latest")
+    try:
+        server = await asked.server(name, version if at else "latest")
+    except RegistryError as error:
+        if error.kind is ErrorKind.NOT_FOUND:
+            error.add_note("toolweave search WORD finds the names of published servers")
+        raise
     if server.status == "deleted":
         if server.status_message:
             reason = f": {server.status_message}"
