@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import gzip
+import inspect
 import itertools
 import json
 import logging
@@ -14,6 +16,7 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
+import anyio
 import hypothesis
 import pytest
 
@@ -55,6 +58,13 @@ def _is_about_behaviour(record: logging.LogRecord) -> bool:
     """Leave out what asyncio logs in development mode about the time of a step: it depends on what else runs."""
     return not str(record.msg).startswith("Executing %s took")
 
+
+FLEETS = TESTS / "gateway" / "scale"
+"""The tests of several processes, of which even a quick one waits for each to start."""
+QUICK_SECONDS = 30
+SLOW_SECONDS = 240
+"""Seconds until an async test is cancelled: before the bound of pyproject.toml, which cannot close what is open. A file
+of tests that need others has them in `TEST_SECONDS`."""
 
 LONG = {"real": 3600, "reference": 900, "conformance": 1800}
 """Seconds that tests of foreign programs may take, by their marker; others have the bound of pyproject.toml."""
@@ -104,6 +114,31 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         seconds = max((LONG.get(name, 0) for name in markers), default=0)
         if seconds and "timeout" not in markers:
             item.add_marker(pytest.mark.timeout(seconds))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
+    """Cancel an async test that hangs, so that none has to bound its own steps by a time that only says: too long.
+
+    A test bounds a step by itself if the time is what it asserts. Tests with a bound of pytest's own have that alone.
+    """
+    test = pyfuncitem.obj
+    if not inspect.iscoroutinefunction(test) or pyfuncitem.get_closest_marker("timeout") is not None:
+        return (yield)
+    is_slow = pyfuncitem.get_closest_marker("slow") is not None or pyfuncitem.path.parent == FLEETS
+    default = SLOW_SECONDS if is_slow else QUICK_SECONDS
+    seconds: float = getattr(pyfuncitem.module, "TEST_SECONDS", default)
+
+    @functools.wraps(test)
+    async def bounded(**arguments: object) -> None:
+        with anyio.fail_after(seconds):
+            await test(**arguments)
+
+    pyfuncitem.obj = bounded
+    try:
+        return (yield)
+    finally:
+        pyfuncitem.obj = test
 
 
 def folder_of(path: Path) -> str:

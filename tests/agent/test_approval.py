@@ -60,13 +60,12 @@ async def test_always_asks_for_every_call_and_runs_it_when_it_is_allowed() -> No
 async def test_a_denied_call_is_an_error_that_the_model_reads_and_the_run_goes_on() -> None:
     run = Agent(ScriptedModel([tool_call("read", id="c"), "as you wish"]), tools=[read], confirm="always").send("go")
 
-    with anyio.fail_after(PATIENCE):
-        async for event in run:
-            if isinstance(event, ApprovalRequested):
-                assert [call.id for call in run.waiting] == ["c"]
-                assert run.deny("c", reason="not on a Friday")
-                assert not run.deny("c")
-        result = await run
+    async for event in run:
+        if isinstance(event, ApprovalRequested):
+            assert [call.id for call in run.waiting] == ["c"]
+            assert run.deny("c", reason="not on a Friday")
+            assert not run.deny("c")
+    result = await run
 
     assert texts(result) == ["the call of tool 'read' was not allowed: not on a Friday"]
     assert result.text == "as you wish"
@@ -122,14 +121,13 @@ async def test_calls_of_one_turn_wait_side_by_side_and_others_run_meanwhile() ->
     run = agent.send("go").start()
     finished: list[str] = []
 
-    with anyio.fail_after(PATIENCE):
-        async for event in run:
-            if isinstance(event, ToolFinished):
-                finished.append(event.call.name)
-                if event.call.name == "look":
-                    assert {call.id for call in run.waiting} == {"1", "2"}
-                    run.approve("2")
-                    run.deny("1")
+    async for event in run:
+        if isinstance(event, ToolFinished):
+            finished.append(event.call.name)
+            if event.call.name == "look":
+                assert {call.id for call in run.waiting} == {"1", "2"}
+                run.approve("2")
+                run.deny("1")
 
     assert finished[0] == "look"
     assert [text.startswith("read 2") for text in texts(await run)] == [False, True, False]
@@ -141,12 +139,11 @@ async def test_always_allow_is_remembered_for_the_run_and_lets_through_what_wait
     run = agent.send("go")
     asked = 0
 
-    with anyio.fail_after(PATIENCE):
-        async for event in run:
-            if isinstance(event, ApprovalRequested):
-                asked += 1
-                if asked == 2:
-                    run.approve(event, remember="run")
+    async for event in run:
+        if isinstance(event, ApprovalRequested):
+            asked += 1
+            if asked == 2:
+                run.approve(event, remember="run")
     assert asked == 2
     assert await answered(agent.send("again")) == ["read"]
 
@@ -189,8 +186,7 @@ async def test_what_nobody_answers_is_denied_in_the_end() -> None:
         limits=Limits(approval_seconds=0.01),
     )
 
-    with anyio.fail_after(PATIENCE):
-        result = await agent.send("go")
+    result = await agent.send("go")
 
     assert "no answer within" in texts(result)[0]
 
@@ -198,8 +194,7 @@ async def test_what_nobody_answers_is_denied_in_the_end() -> None:
 async def test_a_run_that_nobody_attends_denies_at_once() -> None:
     agent = Agent(ScriptedModel([tool_call("read"), "done"]), tools=[read], confirm="always")
 
-    with anyio.fail_after(PATIENCE):
-        result = await agent.send("go", attended=False)
+    result = await agent.send("go", attended=False)
 
     assert "nobody can be asked" in texts(result)[0]
 
@@ -208,12 +203,11 @@ async def test_the_decision_is_told_before_the_tool_starts() -> None:
     run = Agent(ScriptedModel([tool_call("read"), "done"]), tools=[read], confirm="always").send("go")
     seen: list[Any] = []
 
-    with anyio.fail_after(PATIENCE):
-        async for event in run:
-            if isinstance(event, (ApprovalRequested, ApprovalGiven, ToolStarted)):
-                seen.append(type(event))
-            if isinstance(event, ApprovalRequested):
-                run.approve(event)
+    async for event in run:
+        if isinstance(event, (ApprovalRequested, ApprovalGiven, ToolStarted)):
+            seen.append(type(event))
+        if isinstance(event, ApprovalRequested):
+            run.approve(event)
 
     assert seen == [ApprovalRequested, ApprovalGiven, ToolStarted]
 
@@ -228,15 +222,14 @@ async def test_a_call_that_is_asked_about_by_itself_is_not_let_through_with_its_
         assert approval is not None
         decided[call_id] = approval.approved
 
-    with anyio.fail_after(PATIENCE):
-        async with anyio.create_task_group() as tasks:
-            for call_id, force in (("first", False), ("second", False), ("again", True)):
-                tasks.start_soon(partial(decide, call_id, force=force))
-            await anyio.wait_all_tasks_blocked()
-            approvals.answer("first", Approval(approved=True, remember="run"))
-            await anyio.wait_all_tasks_blocked()
-            assert decided == {"first": True, "second": True}
-            approvals.answer("again", Approval(approved=False))
+    async with anyio.create_task_group() as tasks:
+        for call_id, force in (("first", False), ("second", False), ("again", True)):
+            tasks.start_soon(partial(decide, call_id, force=force))
+        await anyio.wait_all_tasks_blocked()
+        approvals.answer("first", Approval(approved=True, remember="run"))
+        await anyio.wait_all_tasks_blocked()
+        assert decided == {"first": True, "second": True}
+        approvals.answer("again", Approval(approved=False))
 
     assert decided["again"] is False
 
@@ -244,11 +237,10 @@ async def test_a_call_that_is_asked_about_by_itself_is_not_let_through_with_its_
 async def test_a_cancelled_run_stops_waiting_for_a_person() -> None:
     run = Agent(ScriptedModel([tool_call("read"), "done"]), tools=[read], confirm="always").send("go")
 
-    with anyio.fail_after(PATIENCE):
-        async for event in run:
-            if isinstance(event, ApprovalRequested):
-                run.cancel()
-        result = await run
+    async for event in run:
+        if isinstance(event, ApprovalRequested):
+            run.cancel()
+    result = await run
 
     assert result.status == "cancelled"
     assert run.waiting == ()
@@ -263,12 +255,11 @@ async def test_a_tool_that_is_replaced_while_a_person_thinks_is_asked_about_agai
     run = agent.send("go")
     asked: list[str] = []
 
-    with anyio.fail_after(PATIENCE):
-        async for event in run:
-            if isinstance(event, ApprovalRequested):
-                asked.append(event.tool.description)
-                server.offer(spec("clean", description="Cleans the disk."))
-                assert run.approve(event) if len(asked) == 1 else run.deny(event)
+    async for event in run:
+        if isinstance(event, ApprovalRequested):
+            asked.append(event.tool.description)
+            server.offer(spec("clean", description="Cleans the disk."))
+            assert run.approve(event) if len(asked) == 1 else run.deny(event)
 
     assert asked == ["Cleans the list.", "Cleans the disk."]
     assert server.calls == []

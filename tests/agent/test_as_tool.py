@@ -47,8 +47,6 @@ from toolweave.models import (
 from toolweave.serve import BearerAuth
 from toolweave.tools import Progress, Tool, ToolCall
 
-PATIENCE = 30.0
-
 
 def echo(request: ModelRequest) -> str:
     """Say what the user said so far."""
@@ -177,11 +175,10 @@ async def test_cancelling_a_parent_cancels_its_children() -> None:
 
     child = worker([tool_call("forever"), "x"], tools=[forever])
     run = Agent(ScriptedModel([tool_call("agent_worker", {"message": "x"}), "y"]), tools=[child.as_tool()]).send("go")
-    with anyio.fail_after(PATIENCE):
-        run.start()
-        await reached.wait()
-        run.cancel()
-        await run
+    run.start()
+    await reached.wait()
+    run.cancel()
+    await run
 
     assert [one.status for one in run.children.values()] == ["cancelled"]
 
@@ -284,13 +281,12 @@ async def test_what_a_child_has_to_ask_a_person_reaches_whoever_watches_the_pare
     ).send("go")
     asked: list[str] = []
 
-    with anyio.fail_after(PATIENCE):
-        async for event in run:
-            if isinstance(event, ApprovalRequested):
-                asked.append(event.tool.name)
-                assert event.run_id != run.id
-                assert [call.name for call in run.waiting] == ["wipe"]
-                assert run.approve(event)
+    async for event in run:
+        if isinstance(event, ApprovalRequested):
+            asked.append(event.tool.name)
+            assert event.run_id != run.id
+            assert [call.name for call in run.waiting] == ["wipe"]
+            assert run.approve(event)
 
     assert asked == ["wipe"]
     assert child.model.requests[1].messages[-1].outcomes[0].result.text == "wiped"  # type: ignore[attr-defined]
@@ -302,8 +298,7 @@ async def test_a_served_agent_that_would_have_to_ask_is_denied_instead_of_waitin
 
     agent = worker([tool_call("wipe"), "could not"], tools=[wipe], confirm="always")
 
-    with anyio.fail_after(PATIENCE):
-        result = await agent.as_tool().execute({"message": "x"})
+    result = await agent.as_tool().execute({"message": "x"})
 
     assert result.text == "could not"
 
@@ -366,8 +361,7 @@ async def test_parallelize_makes_many_calls_at_once_and_answers_in_their_order()
         return f"did {number}"
 
     made = parallelize(tool(work, annotations={"readOnlyHint": True}))
-    with anyio.fail_after(PATIENCE):
-        result = await made.execute({"calls": [{"number": 1}, {"number": 2}, {"number": 3}]})
+    result = await made.execute({"calls": [{"number": 1}, {"number": 2}, {"number": 3}]})
 
     assert (made.name, made.annotations) == ("parallel_work", {"readOnlyHint": True})
     assert "Work on a number." in made.description
@@ -405,8 +399,7 @@ async def test_many_calls_in_one_take_part_in_the_bound_of_their_server() -> Non
             tools=[made, server],
             limits=Limits(parallel_per_server=2),
         )
-        with anyio.fail_after(PATIENCE):
-            await agent.send("go")
+        await agent.send("go")
         assert (server.most, len(server.calls)) == (2, 8)
         server.most, server.calls = 0, []
 
@@ -451,15 +444,14 @@ async def test_an_id_that_calls_of_two_runs_have_allows_neither_and_the_event_do
     run = Agent(model, tools=[act, child.as_tool()], confirm=confirm).send("go")
     asked: dict[str, ApprovalRequested] = {}
 
-    with anyio.fail_after(PATIENCE):
-        async for event in run:
-            if isinstance(event, ApprovalRequested):
-                asked[event.call.arguments["who"]] = event
-                if len(asked) == 2:
-                    with pytest.raises(ValueError, match="give the event"):
-                        run.approve("call_0")
-                    assert run.deny(asked["parent"])
-                    assert run.approve("call_0")
+    async for event in run:
+        if isinstance(event, ApprovalRequested):
+            asked[event.call.arguments["who"]] = event
+            if len(asked) == 2:
+                with pytest.raises(ValueError, match="give the event"):
+                    run.approve("call_0")
+                assert run.deny(asked["parent"])
+                assert run.approve("call_0")
 
     assert ran == ["child"]
 
@@ -472,8 +464,7 @@ async def test_nobody_is_asked_for_an_agent_that_a_run_calls_which_nobody_attend
     agent = Agent(ScriptedModel([tool_call("agent_child", {"message": "go"}), "done"]), tools=[child.as_tool()])
     run = agent.send("go", attended=False)
 
-    with anyio.fail_after(PATIENCE):
-        assert not [event async for event in run if isinstance(event, ApprovalRequested)]
+    assert not [event async for event in run if isinstance(event, ApprovalRequested)]
 
     assert (await run).text == "done"
 
@@ -490,8 +481,7 @@ async def test_a_sequential_tool_stays_so_in_one_that_makes_many_calls_of_it() -
 
     many = parallelize(tool(turn, annotations={"sequential": True}))
 
-    with anyio.fail_after(PATIENCE):
-        assert not (await many.execute({"calls": [{"page": 1}, {"page": 2}]})).is_error
+    assert not (await many.execute({"calls": [{"page": 1}, {"page": 2}]})).is_error
 
     assert most == 1
 
@@ -561,13 +551,12 @@ async def test_a_person_is_asked_about_a_call_below_where_the_policy_above_wants
 ) -> None:
     done: list[str] = []
     asked: list[str] = []
-    with anyio.fail_after(PATIENCE):
-        run = above(remover(done), confirm=confirm).send("go")
-        async for event in run:
-            if isinstance(event, ApprovalRequested):
-                asked.append(event.tool.name)
-                decide = run.approve if approve or event.tool.name != "rm" else run.deny
-                assert decide(event)
+    run = above(remover(done), confirm=confirm).send("go")
+    async for event in run:
+        if isinstance(event, ApprovalRequested):
+            asked.append(event.tool.name)
+            decide = run.approve if approve or event.tool.name != "rm" else run.deny
+            assert decide(event)
 
     assert asked[-1] == "rm"
     assert done == (["a"] if approve else [])
@@ -592,12 +581,11 @@ async def test_a_person_is_asked_where_the_policy_above_wants_it_though_the_poli
     remembered = Approval(approved=True, remember=remember)
     child = Agent(ScriptedModel([*calls, "done"]), name="child", tools=[rm], confirm=lambda call, tool: remembered)
     asked: list[Any] = []
-    with anyio.fail_after(PATIENCE):
-        run = above(child, confirm=about_root).send("go")
-        async for event in run:
-            if isinstance(event, ApprovalRequested):
-                asked.append(event.call.arguments)
-                assert run.deny(event)
+    run = above(child, confirm=about_root).send("go")
+    async for event in run:
+        if isinstance(event, ApprovalRequested):
+            asked.append(event.call.arguments)
+            assert run.deny(event)
 
     assert asked == [{"path": "/"}]
     assert done == ["a"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import cast
 
-import anyio
 import pytest
 
 from toolweave import Agent
@@ -13,8 +12,6 @@ from toolweave.agent import ApprovalRequested, ToolArguments, ToolCallStarted, T
 from toolweave.agent._workers.spawn import spawn_tools
 from toolweave.models import AssistantMessage, ScriptedModel, ToolCallPart, ToolMessage
 from toolweave.state import MemoryStore, Store
-
-PATIENCE = 30.0
 
 
 def call(name: str, call_id: str = "call_0", /, **arguments: object) -> ToolCallPart:
@@ -57,10 +54,9 @@ async def test_two_calls_of_one_id_are_allowed_each_by_itself() -> None:
     model = ScriptedModel([[call("echo", number=1), call("echo", number=2)], "done"])
     run = Agent(model, tools=[echo], confirm="always").send("go")
 
-    with anyio.fail_after(PATIENCE):
-        async for event in run:
-            if isinstance(event, ApprovalRequested):
-                assert run.approve(event) if event.call.arguments["number"] == 1 else run.deny(event)
+    async for event in run:
+        if isinstance(event, ApprovalRequested):
+            assert run.approve(event) if event.call.arguments["number"] == 1 else run.deny(event)
 
     told = next(one for one in (await run).messages if isinstance(one, ToolMessage))
     assert [one.result.is_error for one in told.outcomes] == [False, True]
@@ -70,8 +66,7 @@ async def test_tasks_of_two_turns_are_two_though_their_calls_have_one_id() -> No
     worker = Agent(ScriptedModel(["a", "b"]), name="worker", store=MemoryStore())
     model = ScriptedModel([[call("spawn", prompt="one")], [call("spawn", prompt="two")], [call("spawn_await")], "done"])
 
-    with anyio.fail_after(PATIENCE):
-        result = await Agent(model, tools=spawn_tools(worker)).send("go")
+    result = await Agent(model, tools=spawn_tools(worker)).send("go")
 
     told = [one.outcomes[0].result for one in result.messages if isinstance(one, ToolMessage)]
     content = cast("dict[str, list[dict[str, str]]]", told[-1].structured_content)

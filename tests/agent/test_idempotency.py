@@ -18,7 +18,6 @@ from toolweave.models import Model, ScriptedModel, ToolMessage, tool_call
 from toolweave.state import MemoryStore, Store
 from toolweave.tools import IDEMPOTENCY_KEY, RESUMABLE, CallContext, Tool, tool
 
-PATIENCE = 60.0
 DOWN = ModelError("down", model="m")
 
 
@@ -162,13 +161,12 @@ async def test_a_key_whose_run_goes_on_already_is_refused_until_it_has_ended_and
 
     agent = Agent(ScriptedModel([tool_call("wait"), "done"]), tools=[wait], store=MemoryStore())
     first = agent.send("go", key="k", session="s").start()
-    with anyio.fail_after(PATIENCE):
-        await reached.wait()
-        other = Agent(ScriptedModel([]), store=agent.durable.store if agent.durable else None)
-        with pytest.raises(RunError, match="is running elsewhere"):
-            await other.send("go", key="k", session="s")
-        go.set()
-        texts = [(await first).text, (await agent.send("go", key="k", session="s")).text]
+    await reached.wait()
+    other = Agent(ScriptedModel([]), store=agent.durable.store if agent.durable else None)
+    with pytest.raises(RunError, match="is running elsewhere"):
+        await other.send("go", key="k", session="s")
+    go.set()
+    texts = [(await first).text, (await agent.send("go", key="k", session="s")).text]
 
     assert texts == ["done", "done"]
     assert [one for one in caplog.records if "failed" in one.message] == []
@@ -240,12 +238,11 @@ async def test_a_call_that_is_delivered_twice_at_the_same_time_waits_for_the_fir
     async def deliver() -> None:
         answers.append((await served().execute({"message": "x"}, ctx)).text)
 
-    with anyio.fail_after(PATIENCE):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(deliver)
-            await reached.wait()
-            tasks.start_soon(deliver)
-            await waits.wait()
-            go.set()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(deliver)
+        await reached.wait()
+        tasks.start_soon(deliver)
+        await waits.wait()
+        go.set()
 
     assert (answers, len(model.requests)) == (["done", "done"], 2)

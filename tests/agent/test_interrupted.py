@@ -91,9 +91,8 @@ async def test_a_run_is_cancelled_only_when_somebody_says_so(
     store = MemoryStore()
     agent, reached = waiting(store=store)
     run = agent.send("go").start()
-    with anyio.fail_after(PATIENCE):
-        await reached.wait()
-        await end(run)
+    await reached.wait()
+    await end(run)
     found = await RunStatuses(store).get(run.id)
 
     assert run.status == "cancelled"
@@ -104,9 +103,8 @@ async def test_a_run_is_cancelled_only_when_somebody_says_so(
 async def test_a_run_in_memory_that_nobody_awaits_any_more_leaves_what_was_said_in_its_session() -> None:
     agent, reached = waiting()
     run = agent.send("go", session="s").start()
-    with anyio.fail_after(PATIENCE):
-        await reached.wait()
-        await forgotten(run)
+    await reached.wait()
+    await forgotten(run)
     conversation = await agent._runtime.conversations.load("s")
 
     assert len(conversation) == 3
@@ -117,11 +115,10 @@ async def test_a_run_below_is_cancelled_when_the_run_above_gives_it_up() -> None
     below, reached = waiting(name="b", store=store)
     ask = tool_call("agent_b", {"message": "x"})
     run = Agent(ScriptedModel([ask, "done"]), tools=[below.as_tool()], store=store).send("go")
-    with anyio.fail_after(PATIENCE):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(_awaited, run)
-            await reached.wait()
-            run.cancel()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(_awaited, run)
+        await reached.wait()
+        run.cancel()
     found = await RunStatuses(store).recent()
 
     assert {one.record.agent: one.status for one in found} == {"agent": "cancelled", "b": "cancelled"}
@@ -130,11 +127,10 @@ async def test_a_run_below_is_cancelled_when_the_run_above_gives_it_up() -> None
 async def test_an_agents_tool_that_is_called_by_no_run_cancels_its_run_when_its_caller_goes() -> None:
     store = MemoryStore()
     agent, reached = waiting(name="b", store=store)
-    with anyio.fail_after(PATIENCE):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(agent.as_tool().execute, {"message": "x"})
-            await reached.wait()
-            tasks.cancel_scope.cancel()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(agent.as_tool().execute, {"message": "x"})
+        await reached.wait()
+        tasks.cancel_scope.cancel()
 
     assert [one.status for one in await RunStatuses(store).recent()] == ["cancelled"]
 

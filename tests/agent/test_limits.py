@@ -12,8 +12,6 @@ from toolweave.agent import Limits
 from toolweave.errors import RunError
 from toolweave.models import AssistantMessage, Finished, ScriptedModel, TextPart, ToolMessage, Usage, tool_call
 
-PATIENCE = 30.0
-
 
 def spent(*parts: Any, **usage: Any) -> Finished:
     """Return a turn that took something."""
@@ -85,8 +83,7 @@ async def test_time_is_bounded_also_in_the_middle_of_a_tool() -> None:
         await anyio.sleep_forever()
 
     agent = Agent(ScriptedModel([tool_call("forever"), "done"]), tools=[forever], limits=Limits(seconds=0.05))
-    with anyio.fail_after(PATIENCE):
-        result = await agent.send("go")
+    result = await agent.send("go")
 
     assert (result.status, result.stop_reason) == ("stopped", "time_limit")
     assert isinstance(result.messages[-1], ToolMessage)

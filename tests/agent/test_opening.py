@@ -149,8 +149,7 @@ async def test_toolsets_open_at_the_same_time() -> None:
 
     model = says("a")
     agent = Agent(model, mcp_servers={"one": opener("a"), "two": opener("b")})
-    with anyio.fail_after(PATIENCE):
-        await agent.send("go")
+    await agent.send("go")
 
     assert [tool.name for tool in model.requests[0].tools] == ["one_a", "two_b"]
 
@@ -326,10 +325,9 @@ async def test_two_runs_at_once_share_what_is_open() -> None:
 
     model = ScriptedModel(meet)
     agent = Agent(model, mcp_servers={"fs": opener})
-    with anyio.fail_after(PATIENCE):
-        first, second = agent.send("a").start(), agent.send("b").start()
-        await first
-        await second
+    first, second = agent.send("a").start(), agent.send("b").start()
+    await first
+    await second
 
     assert len(opener.made) == 1
     assert opener.made[0].open == 0
@@ -385,14 +383,13 @@ async def test_a_toolset_leaves_in_peace_and_is_entered_again_only_then() -> Non
     toolset = Slow()
     agent = Agent(says("a", "b"), tools=toolset)
     first = agent.send("go").start()
-    with anyio.fail_after(PATIENCE):
-        await toolset.leaving.wait()
-        second = agent.send("go").start()
-        await anyio.wait_all_tasks_blocked()
-        assert toolset.noted == ["entered"]
-        assert second.status == "queued"
-        toolset.may_leave.set()
-        assert [(await run).text for run in (first, second)] == ["a", "b"]
+    await toolset.leaving.wait()
+    second = agent.send("go").start()
+    await anyio.wait_all_tasks_blocked()
+    assert toolset.noted == ["entered"]
+    assert second.status == "queued"
+    toolset.may_leave.set()
+    assert [(await run).text for run in (first, second)] == ["a", "b"]
 
     assert toolset.noted == ["entered", "left", "entered", "left"]
 

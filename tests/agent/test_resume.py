@@ -424,12 +424,11 @@ async def test_a_run_is_cancelled_from_another_process() -> None:
     agent = Agent(ScriptedModel([[tool_call("wait")]]), tools=[wait], store=store)
     durable = Durable(store, sleep=sleeper)
     run = agent.begin([UserMessage.of("go")], run_id=RUN, journal=StoreJournal(durable, RUN)).start()
-    with anyio.fail_after(60):
-        await reached.wait()
-        assert await ask_to_cancel(store, LEASES, RUN)
-        await sleeper.waiting.wait()
-        sleeper._wake.set()
-        result = await run
+    await reached.wait()
+    assert await ask_to_cancel(store, LEASES, RUN)
+    await sleeper.waiting.wait()
+    sleeper._wake.set()
+    result = await run
     record = await read_record(store, RUN)
 
     assert (result.status, result.stop_reason) == ("cancelled", "cancelled")

@@ -39,8 +39,6 @@ from toolweave.models import (
 )
 from toolweave.tools import CallContext
 
-PATIENCE = 30.0
-
 
 class Gate:
     """A tool that says when it is reached and goes on when it is let."""
@@ -154,35 +152,32 @@ async def test_leaving_an_iteration_early_does_not_end_the_run() -> None:
                 break
         assert not run.done
         gate.open.set()
-        with anyio.fail_after(PATIENCE):
-            assert (await run).text == "done"
+        assert (await run).text == "done"
 
 
 async def test_a_watcher_that_is_cancelled_leaves_the_run_alone() -> None:
     agent, gate = gated()
     run = agent.send("hi")
-    with anyio.fail_after(PATIENCE):
-        async with anyio.create_task_group() as tasks:
+    async with anyio.create_task_group() as tasks:
 
-            async def watch() -> None:
-                async for _ in run:
-                    pass
+        async def watch() -> None:
+            async for _ in run:
+                pass
 
-            tasks.start_soon(watch)
-            await gate.reached.wait()
-            tasks.cancel_scope.cancel()
-        gate.open.set()
-        assert (await run).status == "completed"
+        tasks.start_soon(watch)
+        await gate.reached.wait()
+        tasks.cancel_scope.cancel()
+    gate.open.set()
+    assert (await run).status == "completed"
 
 
 async def test_cancel_ends_the_tool_that_runs_and_gives_a_result_like_any_other() -> None:
     agent, gate = gated()
     run = agent.send("hi").start()
 
-    with anyio.fail_after(PATIENCE):
-        await gate.reached.wait()
-        run.cancel()
-        result = await run
+    await gate.reached.wait()
+    run.cancel()
+    result = await run
 
     assert gate.cancelled
     assert (result.status, result.stop_reason, result.error) == ("cancelled", "cancelled", None)
@@ -195,12 +190,11 @@ async def test_cancel_works_from_another_thread() -> None:
     agent, gate = gated()
     run = agent.send("hi").start()
 
-    with anyio.fail_after(PATIENCE):
-        await gate.reached.wait()
-        thread = threading.Thread(target=run.cancel)
-        thread.start()
-        result = await run
-        await anyio.to_thread.run_sync(thread.join)
+    await gate.reached.wait()
+    thread = threading.Thread(target=run.cancel)
+    thread.start()
+    result = await run
+    await anyio.to_thread.run_sync(thread.join)
 
     assert result.status == "cancelled"
 
@@ -218,15 +212,14 @@ async def test_a_run_that_is_cancelled_before_it_starts_asks_no_model() -> None:
 async def test_cancelling_whoever_awaits_a_run_cancels_it_and_waits_for_its_end() -> None:
     agent, gate = gated()
     run = agent.send("hi")
-    with anyio.fail_after(PATIENCE):
-        async with anyio.create_task_group() as tasks:
+    async with anyio.create_task_group() as tasks:
 
-            async def caller() -> None:
-                await run
+        async def caller() -> None:
+            await run
 
-            tasks.start_soon(caller)
-            await gate.reached.wait()
-            tasks.cancel_scope.cancel()
+        tasks.start_soon(caller)
+        await gate.reached.wait()
+        tasks.cancel_scope.cancel()
 
     assert gate.cancelled
     assert run.status == "cancelled"
@@ -236,7 +229,7 @@ async def test_a_timeout_around_an_awaited_run_ends_the_run() -> None:
     agent, gate = gated()
     run = agent.send("hi")
 
-    with anyio.fail_after(PATIENCE), pytest.raises(TimeoutError):
+    with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.01):
             await run
 
@@ -252,24 +245,22 @@ async def test_a_run_that_somebody_else_still_awaits_outlives_a_cancelled_caller
     async def keep_waiting() -> None:
         results.append((await run).text)
 
-    with anyio.fail_after(PATIENCE):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(keep_waiting)
-            await gate.reached.wait()
-            with anyio.CancelScope() as scope:
-                scope.cancel()
-                await run
-            gate.open.set()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(keep_waiting)
+        await gate.reached.wait()
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            await run
+        gate.open.set()
 
     assert results == ["done"]
 
 
 async def test_leaving_the_agent_cancels_what_still_runs() -> None:
     agent, gate = gated()
-    with anyio.fail_after(PATIENCE):
-        async with agent:
-            run = agent.send("hi").start()
-            await gate.reached.wait()
+    async with agent:
+        run = agent.send("hi").start()
+        await gate.reached.wait()
 
     assert gate.cancelled
     assert run.status == "cancelled"
@@ -278,11 +269,10 @@ async def test_leaving_the_agent_cancels_what_still_runs() -> None:
 async def test_close_cancels_what_runs_and_the_agent_can_be_used_again() -> None:
     agent, gate = gated("done", "hello again")
     run = agent.send("hi").start()
-    with anyio.fail_after(PATIENCE):
-        await gate.reached.wait()
-        await agent.close()
-        assert run.status == "cancelled"
-        assert (await agent.send("hi")).text == "done"
+    await gate.reached.wait()
+    await agent.close()
+    assert run.status == "cancelled"
+    assert (await agent.send("hi")).text == "done"
 
 
 async def test_a_run_leaves_no_task_behind() -> None:
@@ -375,8 +365,7 @@ async def test_a_run_that_its_own_tool_awaits_says_so_instead_of_waiting_for_eve
 
     run = Agent(ScriptedModel([tool_call("ask_myself"), "done"]), tools=[ask_myself]).send("hi")
 
-    with anyio.fail_after(PATIENCE):
-        finished = [event async for event in run if isinstance(event, ToolFinished)]
+    finished = [event async for event in run if isinstance(event, ToolFinished)]
 
     assert "wait for itself" in finished[0].result.text
 
@@ -484,11 +473,10 @@ async def test_what_was_said_before_a_cancel_is_in_the_result_and_the_session() 
     model = Slow(["whole"])
     agent = Agent(model)
     run = agent.send("hi", session="s").start()
-    with anyio.fail_after(PATIENCE):
-        await begun.wait()
-        run.cancel()
-        result = await run
-        await agent.send("and now?", session="s")
+    await begun.wait()
+    run.cancel()
+    result = await run
+    await agent.send("and now?", session="s")
 
     assert (result.status, result.text, result.steps) == ("cancelled", "half an answer", 0)
     assert result.messages[-1] == AssistantMessage(parts=(TextPart(text="half an answer"),))

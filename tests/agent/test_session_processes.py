@@ -62,18 +62,17 @@ async def test_runs_of_one_session_of_two_agents_over_one_store_take_turns() -> 
         return "ok"
 
     here, there = (Agent(ScriptedModel(answer), name="chat", store=store) for _ in range(2))
-    with anyio.fail_after(30):
-        first = here.send("first", session="s").start()
-        await begun.wait()
-        second = there.send("second", session="s").start()
-        other = there.send("other", session="t").start()
-        while len(read) < 2:
-            await anyio.sleep(0.01)
-        await anyio.wait_all_tasks_blocked()
-        assert read == [["first"], ["other"]]
-        go_on.set()
-        for run in (first, second, other):
-            await run
+    first = here.send("first", session="s").start()
+    await begun.wait()
+    second = there.send("second", session="s").start()
+    other = there.send("other", session="t").start()
+    while len(read) < 2:
+        await anyio.sleep(0.01)
+    await anyio.wait_all_tasks_blocked()
+    assert read == [["first"], ["other"]]
+    go_on.set()
+    for run in (first, second, other):
+        await run
 
     assert read[2] == ["first", "second"]
 
@@ -140,8 +139,7 @@ async def test_a_run_within_another_run_of_its_session_does_not_wait_for_it() ->
         return (await inner.send("inside", session="s")).text
 
     outer = Agent(ScriptedModel([tool_call("ask"), "outer"]), name="chat", tools=[ask], store=store)
-    with anyio.fail_after(30):
-        result = await outer.send("outside", session="s")
+    result = await outer.send("outside", session="s")
 
     assert result.text == "outer"
 
@@ -160,10 +158,10 @@ async def test_messages_that_queue_in_a_session_are_each_delivered_when_the_one_
     agent = Agent(ScriptedModel(answer), name="clerk", backend=backend)
     numbers = [str(number) for number in range(30)]
     async with working(backend, agent):
-        with anyio.fail_after(45):  # a run that is only polled waits 5 s for each run ahead of it
-            runs = [await agent.submit(number, session="one") for number in numbers]
-            for run in runs:
-                assert (await run).status == "completed"
+        # a run that is only polled waits 5 s for each run ahead of it
+        runs = [await agent.submit(number, session="one") for number in numbers]
+        for run in runs:
+            assert (await run).status == "completed"
 
     assert read == [numbers[: count + 1] for count in range(len(numbers))]
 
@@ -177,10 +175,9 @@ async def test_a_message_that_is_cancelled_in_the_queue_of_a_session_holds_up_no
 
     agent = Agent(ScriptedModel(answer), name="clerk", backend=backend)
     async with working(backend, agent):
-        with anyio.fail_after(30):
-            first, *middle, last = [await agent.submit(str(number), session="one") for number in range(12)]
-            assert all([await run.cancel() for run in middle])
-            go_on.set()
-            records = [await run for run in (first, *middle, last)]
+        first, *middle, last = [await agent.submit(str(number), session="one") for number in range(12)]
+        assert all([await run.cancel() for run in middle])
+        go_on.set()
+        records = [await run for run in (first, *middle, last)]
 
     assert [record.status for record in records] == ["completed", *["cancelled"] * 10, "completed"]

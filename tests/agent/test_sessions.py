@@ -12,8 +12,6 @@ from toolweave.agent import ResultPolicy, Run
 from toolweave.agent._sessions import MemoryConversations, SessionStates
 from toolweave.models import ModelRequest, ScriptedModel, ToolMessage, UserMessage, tool_call
 
-PATIENCE = 30.0
-
 
 def heard(request: ModelRequest) -> list[str]:
     """Return what the user said so far."""
@@ -42,13 +40,12 @@ async def test_runs_of_one_session_take_turns_in_the_order_in_which_they_start()
 
     model = ScriptedModel(speak)
     agent = Agent(model)
-    with anyio.fail_after(PATIENCE):
-        runs = [agent.send(text, session="s").start() for text in ("first", "second", "third")]
-        await anyio.wait_all_tasks_blocked()
-        assert [run.status for run in runs] == ["running", "queued", "queued"]
-        gate.set()
-        for run in reversed(runs):
-            await run
+    runs = [agent.send(text, session="s").start() for text in ("first", "second", "third")]
+    await anyio.wait_all_tasks_blocked()
+    assert [run.status for run in runs] == ["running", "queued", "queued"]
+    gate.set()
+    for run in reversed(runs):
+        await run
 
     assert [heard(request)[-1] for request in model.requests] == ["first", "second", "third"]
     assert heard(model.requests[2]) == ["first", "second", "third"]
@@ -65,10 +62,9 @@ async def test_sessions_do_not_wait_for_each_other() -> None:
 
     model = ScriptedModel(speak)
     agent = Agent(model)
-    with anyio.fail_after(PATIENCE):
-        runs = [agent.send("hi", session=name).start() for name in ("one", "two")]
-        for run in runs:
-            await run
+    runs = [agent.send("hi", session=name).start() for name in ("one", "two")]
+    for run in runs:
+        await run
 
 
 async def test_a_queued_run_that_is_cancelled_says_nothing_and_lets_the_next_one_speak() -> None:
@@ -80,12 +76,11 @@ async def test_a_queued_run_that_is_cancelled_says_nothing_and_lets_the_next_one
 
     model = ScriptedModel(speak)
     agent = Agent(model)
-    with anyio.fail_after(PATIENCE):
-        first, second, third = (agent.send(text, session="s").start() for text in "abc")
-        await anyio.wait_all_tasks_blocked()
-        second.cancel()
-        gate.set()
-        assert [(await run).status for run in (first, second, third)] == ["completed", "cancelled", "completed"]
+    first, second, third = (agent.send(text, session="s").start() for text in "abc")
+    await anyio.wait_all_tasks_blocked()
+    second.cancel()
+    gate.set()
+    assert [(await run).status for run in (first, second, third)] == ["completed", "cancelled", "completed"]
 
     assert heard(model.requests[-1]) == ["a", "c"]
 
@@ -127,13 +122,12 @@ async def test_of_a_cancelled_turn_what_was_done_is_kept_and_the_rest_is_said_to
     turns: list[Any] = [[tool_call("quick"), tool_call("slow")], "hello"]
     agent = Agent(ScriptedModel(turns), tools=[quick, slow])
     run = agent.send("hi", session="s")
-    with anyio.fail_after(PATIENCE):
-        finished = 0
-        async for event in run:
-            finished += type(event).__name__ == "ToolFinished"
-            if finished:
-                await reached.wait()
-                run.cancel()
+    finished = 0
+    async for event in run:
+        finished += type(event).__name__ == "ToolFinished"
+        if finished:
+            await reached.wait()
+            run.cancel()
     result = await agent.send("go on", session="s")
 
     told = next(one for one in result.messages if isinstance(one, ToolMessage))
@@ -164,8 +158,7 @@ async def test_a_tool_that_awaits_a_run_of_its_own_session_is_told_so_instead_of
 
     agent = Agent(ScriptedModel([tool_call("ask_again"), "done"]), tools=[ask_again])
 
-    with anyio.fail_after(PATIENCE):
-        result = await agent.send("go", session="s")
+    result = await agent.send("go", session="s")
 
     told = next(one for one in result.messages if isinstance(one, ToolMessage))
     assert "would wait for itself" in told.outcomes[0].result.text
@@ -180,6 +173,5 @@ async def test_a_tool_may_send_on_to_its_own_session_without_waiting() -> None:
 
     agent = Agent(ScriptedModel([tool_call("go_on"), "done", "done too"]), tools=[go_on])
 
-    with anyio.fail_after(PATIENCE):
-        assert (await agent.send("go", session="s")).text == "done"
-        assert (await later[0]).text == "done too"
+    assert (await agent.send("go", session="s")).text == "done"
+    assert (await later[0]).text == "done too"

@@ -123,13 +123,12 @@ async def test_a_task_that_failed_says_so_and_one_at_work_has_no_output_yet() ->
         tools = spawn_tools(agent, MemoryStore())
         failing = await direct(tools, "spawn", prompt="fail")
         slow = await direct(tools, "spawn", prompt="slow")
-        with anyio.fail_after(60):
-            await reached.wait()
-            failed = await direct(tools, "spawn_await", ids=[failing["id"]])
-            waited = await direct(tools, "spawn_await", ids=[slow["id"]], seconds=0)
-            early = await Tool(tools.snapshot().by_name["spawn_output"], tools).execute({"id": slow["id"]})
-            release.set()
-            done = await direct(tools, "spawn_await", ids=[slow["id"]])
+        await reached.wait()
+        failed = await direct(tools, "spawn_await", ids=[failing["id"]])
+        waited = await direct(tools, "spawn_await", ids=[slow["id"]], seconds=0)
+        early = await Tool(tools.snapshot().by_name["spawn_output"], tools).execute({"id": slow["id"]})
+        release.set()
+        done = await direct(tools, "spawn_await", ids=[slow["id"]])
 
     assert failed["tasks"][0]["status"] == "failed"
     assert failed["tasks"][0]["error"] == "model 'm': no such model"
@@ -167,9 +166,8 @@ async def test_cancelling_a_task_cancels_what_it_spawned() -> None:
     async with worker(answer) as agent:
         tools = spawn_tools(agent, store)
         task = await direct(tools, "spawn", prompt="branch")
-        with anyio.fail_after(60):
-            await reached.wait()
-            cancelled = await direct(tools, "spawn_cancel", id=task["id"])
+        await reached.wait()
+        cancelled = await direct(tools, "spawn_cancel", id=task["id"])
         again = await direct(tools, "spawn_cancel", id=task["id"])
         whole = await run_tree(store, task["id"])
 
@@ -195,12 +193,11 @@ async def test_cancelling_a_run_cancels_its_tasks() -> None:
             store=store,
         )
         run = lead.send("go").start()
-        with anyio.fail_after(60):
-            await reached.wait()
-            run.cancel()
-            await run
-            (child,) = run.children.values()
-            result = await child
+        await reached.wait()
+        run.cancel()
+        await run
+        (child,) = run.children.values()
+        result = await child
 
     assert result.status == "cancelled"
     assert (await read_record(store, child.id) or result).status == "cancelled"
@@ -219,9 +216,8 @@ async def test_a_task_outlives_the_run_that_spawned_it() -> None:
         assert result.text == "started"
         (task,) = [one for one in await RunStatuses(store).active() if one.record.agent == "worker"]
         release.set()
-        with anyio.fail_after(60):
-            while (one := await RunStatuses(store).get(task.run_id)) is None or not one.record.done:
-                await anyio.sleep(0)
+        while (one := await RunStatuses(store).get(task.run_id)) is None or not one.record.done:
+            await anyio.sleep(0)
 
     assert one.record.text == "did it"
 
@@ -242,13 +238,12 @@ async def test_a_task_at_work_in_another_process_is_awaited_there_and_not_begun_
 
     async with worker(answer) as there:
         task = await direct(spawn_tools(there, store), "spawn", prompt="x")
-        with anyio.fail_after(60):
-            await reached.wait()
-            here = SpawnTools(
-                worker(answer), Durable(store, agent="worker", sleep=look), depth=3, max_tasks=10, name="spawn"
-            )
-            status = await direct(here, "spawn_status", id=task["id"])
-            awaited = await direct(here, "spawn_await")
+        await reached.wait()
+        here = SpawnTools(
+            worker(answer), Durable(store, agent="worker", sleep=look), depth=3, max_tasks=10, name="spawn"
+        )
+        status = await direct(here, "spawn_status", id=task["id"])
+        awaited = await direct(here, "spawn_await")
 
     assert status["tasks"][0]["status"] == "running"
     assert awaited["tasks"] == [{"id": task["id"], "status": "completed", "output": "done there"}]
@@ -447,8 +442,7 @@ async def test_a_policy_of_the_run_that_spawns_a_task_counts_for_the_calls_of_th
         store=store,
         confirm=policy,
     )
-    with anyio.fail_after(60):
-        result = await lead.run("go")
+    result = await lead.run("go")
 
     assert outcomes(result)[1]["tasks"][0]["status"] == "completed"
     assert done == []

@@ -248,8 +248,8 @@ async def test_a_queue_that_lost_its_jobs_is_given_them_again_when_a_worker_star
         runs = [await agent.submit("1"), await agent.submit("2", session="s"), await agent.submit("3")]
         await runs[2].cancel()
     async with Backend(store=store) as backend, working(backend, agent_at(backend, model)):
-        with anyio.fail_after(40):  # sooner than they are looked for again
-            records = [await run for run in runs]
+        # sooner than they are looked for again
+        records = [await run for run in runs]
     assert [record.status for record in records] == ["completed", "completed", "cancelled"]
     assert sorted(model.asked) == ["1", "2"]
 
@@ -370,9 +370,8 @@ async def test_workers_do_other_jobs_too() -> None:
         agent = agent_at(backend)
         tasks.start_soon(lambda: work_runs([agent], backend, also={"letters": work}))
         await backend.queue.submit(Job(topic="letters", key="a"))
-        with anyio.fail_after(60):
-            await done.wait()
-            assert (await (await agent.submit("x"))).text == "x"
+        await done.wait()
+        assert (await (await agent.submit("x"))).text == "x"
         tasks.cancel_scope.cancel()
 
 

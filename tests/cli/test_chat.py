@@ -19,6 +19,8 @@ from tests.cli.tmux import Tmux, open_tmux
 from tests.models.fake_openai import KEY, call, chat_turn, fake_openai, said
 from tests.servers.fixtures import echo_command, fault_command
 
+TEST_SECONDS = 120
+
 pytestmark = pytest.mark.slow
 
 Cli = Callable[..., Done]
@@ -170,11 +172,10 @@ async def test_a_models_calls_are_told_and_its_answer_is_printed(folder: Path, c
         ),
         said("It is ", "42."),
     )
-    with anyio.fail_after(120):
-        async with fake_openai(*turns) as fake:
-            env = {"OPENAI_BASE_URL": fake.url, "OPENAI_API_KEY": KEY, "TOOLWEAVE_MODEL": "openai-chat:gpt-5.1"}
-            chat = functools.partial(toolweave, "chat", "-m", "Add them.", "--confirm", "never", cwd=folder, env=env)
-            done = await anyio.to_thread.run_sync(chat)
+    async with fake_openai(*turns) as fake:
+        env = {"OPENAI_BASE_URL": fake.url, "OPENAI_API_KEY": KEY, "TOOLWEAVE_MODEL": "openai-chat:gpt-5.1"}
+        chat = functools.partial(toolweave, "chat", "-m", "Add them.", "--confirm", "never", cwd=folder, env=env)
+        done = await anyio.to_thread.run_sync(chat)
 
     assert (done.code, done.out) == (0, "It is 42.\n")
     assert '✓ numbers_add {"values": [40, 2]}' in done.err
@@ -409,10 +410,9 @@ async def test_prompts_and_resources_of_servers_are_sent_to_the_model(folder: Pa
             terminal.type("\x04")
             assert terminal.end() == 0
 
-    with anyio.fail_after(120):
-        async with fake_openai(said("Hello, Ada."), said("It is eight.")) as fake:
-            env = {"OPENAI_BASE_URL": fake.url, "OPENAI_API_KEY": KEY, "TOOLWEAVE_MODEL": "openai-chat:gpt-5.1"}
-            await anyio.to_thread.run_sync(converse, env)
+    async with fake_openai(said("Hello, Ada."), said("It is eight.")) as fake:
+        env = {"OPENAI_BASE_URL": fake.url, "OPENAI_API_KEY": KEY, "TOOLWEAVE_MODEL": "openai-chat:gpt-5.1"}
+        await anyio.to_thread.run_sync(converse, env)
 
     first, second = (json.dumps(request.json["messages"]) for request in fake.requests)
     assert "Please greet Ada of" in first

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 
 from tests.cli.command import Done, toolweave, write_config
@@ -20,9 +19,10 @@ from toolweave.cli._install.toml_text import table_lines
 from toolweave.config import editor_config_files
 from toolweave.install import CLIENT_FORMATS
 
+TEST_SECONDS = 60
+
 Cli = Callable[..., Done]
 
-BOUND = 60
 EDITORS = list(InstallClient)
 PLACES = {
     "claude": (".config/Claude/claude_desktop_config.json", "mcpServers"),
@@ -142,13 +142,12 @@ async def test_what_is_written_starts_the_server_as_that_editor_would(
     # editors start their servers in a directory of their own, with few variables
     (entry,) = load_config(placed(home, editor)).servers.values()
     env = {**entry.env, "PATH": "/usr/bin:/bin"}
-    with anyio.fail_after(BOUND):
-        async with connect_mcp(entry.replace(cwd="/", env=env)) as connection:
-            tools = (await connection.list_tools()).names
-            if what == "--config":
-                assert "demo_read_note" in tools
-            else:
-                assert (await connection.call_tool("where")).text == "/"
+    async with connect_mcp(entry.replace(cwd="/", env=env)) as connection:
+        tools = (await connection.list_tools()).names
+        if what == "--config":
+            assert "demo_read_note" in tools
+        else:
+            assert (await connection.call_tool("where")).text == "/"
 
 
 @linux
@@ -356,9 +355,8 @@ async def test_an_entry_runs_nothing_of_the_directory_that_an_editor_starts_it_i
         (strange / name).write_text("raise SystemExit('a stranger was run')\n")
 
     (entry,) = load_config(placed(home, "cursor")).servers.values()
-    with anyio.fail_after(BOUND):
-        async with connect_mcp(entry.replace(cwd=str(strange))) as connection:
-            assert (await connection.call_tool("where")).text == str(strange)
+    async with connect_mcp(entry.replace(cwd=str(strange))) as connection:
+        assert (await connection.call_tool("where")).text == str(strange)
 
 
 def _entry(path: Path) -> dict[str, Any]:
@@ -458,9 +456,8 @@ async def test_a_gateway_is_started_by_an_editor_and_takes_the_place_of_what_ser
     assert (done.code, done.json["changed"], done.json["name"]) == (0, True, "all")
     (entry,) = load_config(placed(home, editor)).servers.values()
     assert entry.args[3:] == ("gateway", "run", "--config", str(config), "--server", "demo", "--name", "all")
-    with anyio.fail_after(BOUND):
-        async with connect_mcp(entry.replace(cwd="/", env={**entry.env, "PATH": "/usr/bin:/bin"})) as connection:
-            assert "demo_read_note" in (await connection.list_tools()).names
+    async with connect_mcp(entry.replace(cwd="/", env={**entry.env, "PATH": "/usr/bin:/bin"})) as connection:
+        assert "demo_read_note" in (await connection.list_tools()).names
 
 
 @pytest.mark.parametrize(

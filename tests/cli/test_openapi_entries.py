@@ -7,7 +7,6 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 
 from tests.cli.command import Done, toolweave, trust
@@ -18,9 +17,10 @@ from toolweave import connect_mcp, connect_mcp_servers
 from toolweave.config import load_config, parse_server, reveal
 from toolweave.errors import ConfigError
 
+TEST_SECONDS = 90
+
 Cli = Callable[..., Done]
 
-BOUND = 90
 SCHEMES = {
     "key": {"type": "apiKey", "in": "header", "name": "X-Key"},
     "user": {"type": "http", "scheme": "basic"},
@@ -60,14 +60,13 @@ def file(folder: Path) -> Path:
 async def test_an_api_is_served_with_credentials_of_a_variable(mock: MockApi, url: str, file: Path) -> None:
     words = ["--openapi", file, "--base-url", url, "--auth-env", "KEYS", "--headers-env", "MORE", "--name", "pets"]
     env = {"KEYS": json.dumps({"key": "k1", "user": ["ada", "p:w"]}), "MORE": json.dumps({"X-Version": "2"})}
-    with anyio.fail_after(BOUND):
-        async with connect_mcp(serve_entry(*words, env=env), name="s") as client:
-            assert client.server_info["name"] == "pets"
-            assert (await client.list_tools()).names == ("keyed", "named", "signed")
-            await client.call_tool("keyed")
-            assert (mock.last.headers["x-key"], mock.last.headers["x-version"]) == ("k1", "2")
-            await client.call_tool("named")
-            assert mock.last.headers["authorization"] == "Basic YWRhOnA6dw=="
+    async with connect_mcp(serve_entry(*words, env=env), name="s") as client:
+        assert client.server_info["name"] == "pets"
+        assert (await client.list_tools()).names == ("keyed", "named", "signed")
+        await client.call_tool("keyed")
+        assert (mock.last.headers["x-key"], mock.last.headers["x-version"]) == ("k1", "2")
+        await client.call_tool("named")
+        assert mock.last.headers["authorization"] == "Basic YWRhOnA6dw=="
 
 
 @pytest.mark.slow
@@ -103,13 +102,12 @@ async def test_an_entry_names_a_document_and_its_credentials(
     }
     config = file.parent / "mcp.json"
     config.write_text(json.dumps({"mcpServers": {"pets": entry}}))
-    with anyio.fail_after(BOUND):
-        async with connect_mcp_servers(config) as hub:
-            assert hub.tools.names == ("pets_keyed", "pets_signed")
-            assert not (await hub.execute("pets_keyed", {})).is_error
-            assert (mock.last.headers["x-key"], mock.last.headers["x-version"]) == ('with "quotes" and \\', "2")
-            await hub.execute("pets_signed", {})
-            assert mock.last.headers["authorization"] == "Bearer t1"
+    async with connect_mcp_servers(config) as hub:
+        assert hub.tools.names == ("pets_keyed", "pets_signed")
+        assert not (await hub.execute("pets_keyed", {})).is_error
+        assert (mock.last.headers["x-key"], mock.last.headers["x-version"]) == ('with "quotes" and \\', "2")
+        await hub.execute("pets_signed", {})
+        assert mock.last.headers["authorization"] == "Bearer t1"
 
 
 @pytest.mark.slow
@@ -130,9 +128,8 @@ async def test_a_gateway_offers_such_an_entry_to_its_callers(mock: MockApi, url:
     config = file.parent / "mcp.json"
     config.write_text(json.dumps({"mcpServers": {"pets": {"openapi": str(file), "base_url": url, "auth": "t2"}}}))
     entry = {"command": SERVE[0], "args": [*SERVE[1:], "--config", str(config)]}
-    with anyio.fail_after(BOUND):
-        async with connect_mcp(entry, name="s") as client:
-            await client.call_tool("pets_signed")
+    async with connect_mcp(entry, name="s") as client:
+        await client.call_tool("pets_signed")
     assert mock.last.headers["authorization"] == "Bearer t2"
 
 
@@ -141,10 +138,9 @@ async def test_a_gateway_offers_the_resources_of_such_an_entry(mock: MockApi, ur
     config = file.parent / "mcp.json"
     config.write_text(json.dumps({"mcpServers": {"pets": {"openapi": str(file), "base_url": url, "auth": "t2"}}}))
     entry = {"command": SERVE[0], "args": [*SERVE[1:], "--config", str(config)]}
-    with anyio.fail_after(BOUND):
-        async with connect_mcp(entry, name="s") as client:
-            uris = [one.uri for one in await client.list_resources()]
-            await client.read_resource("api://signed")
+    async with connect_mcp(entry, name="s") as client:
+        uris = [one.uri for one in await client.list_resources()]
+        await client.read_resource("api://signed")
     assert uris == ["api://keyed", "api://named", "api://signed"]
     assert mock.last.headers["authorization"] == "Bearer t2"
 
@@ -208,7 +204,7 @@ async def test_the_switch_for_repairs_reaches_the_program_that_serves_an_api(
     file = folder / "numbered.json"
     file.write_text(json.dumps(NUMBERED))
     mock = MockApi(NUMBERED)
-    with anyio.fail_after(BOUND), serving(mock) as url:
+    with serving(mock) as url:
         words = ["--openapi", file, "--base-url", url, *([] if repairs else ["--no-repair"])]
         entry = {"openapi": str(file), "base_url": url, "repair_arguments": repairs}
         # the client itself neither refuses nor repairs, so that the program has to

@@ -20,6 +20,8 @@ from tests.programs import ran
 from toolweave import ProtocolError, connect_mcp
 from toolweave.errors import AuthRequiredError
 
+TEST_SECONDS = 60
+
 pytestmark = pytest.mark.slow
 
 Cli = Callable[..., Done]
@@ -101,10 +103,9 @@ def small(folder: Path, text: str, name: str = "small.py") -> Path:
 async def test_every_kind_of_object_is_served_over_stdio(
     code: Path, what: str, name: str, tools: tuple[str, ...]
 ) -> None:
-    with anyio.fail_after(BOUND):
-        async with connect_mcp(serve_entry(f"{code}{what}"), name="s") as connection:
-            assert connection.server_info["name"] == name
-            assert (await connection.list_tools()).names == tools
+    async with connect_mcp(serve_entry(f"{code}{what}"), name="s") as connection:
+        assert connection.server_info["name"] == name
+        assert (await connection.list_tools()).names == tools
 
 
 async def test_a_gateway_of_a_file_is_served_like_any_server(folder: Path) -> None:
@@ -120,10 +121,9 @@ async def test_a_gateway_of_a_file_is_served_like_any_server(folder: Path) -> No
         gateway = create_gateway({"numbers": {"server": create_mcp_server("numbers", tools=[add])}}, name="everything")
         """,
     )
-    with anyio.fail_after(BOUND):
-        async with connect_mcp(serve_entry(str(file)), name="s") as connection:
-            assert connection.server_info["name"] == "everything"
-            assert (await connection.call_tool("numbers_add", {"a": 1, "b": 2})).text == "3"
+    async with connect_mcp(serve_entry(str(file)), name="s") as connection:
+        assert connection.server_info["name"] == "everything"
+        assert (await connection.call_tool("numbers_add", {"a": 1, "b": 2})).text == "3"
 
 
 @pytest.mark.requirement("R85", "C22")
@@ -134,11 +134,10 @@ async def test_the_skills_of_folders_are_served_beside_tools_or_alone(folder: Pa
         skill.mkdir(parents=True)
         (skill / "SKILL.md").write_text(f"---\nname: {name}\ndescription: The {name}.\n---\nDo {name}.\n")
     words = ["--skills", folder / "one-skills", "--skills", folder / "two-skills"]
-    with anyio.fail_after(BOUND):
-        async with connect_mcp(serve_entry(*([f"{code}:plain"] if target else []), *words), name="s") as connection:
-            skills = await connection.list_skills()
-            loaded = [(await connection.load_skill(one)).instructions for one in skills]
-            tools = (await connection.list_tools()).names
+    async with connect_mcp(serve_entry(*([f"{code}:plain"] if target else []), *words), name="s") as connection:
+        skills = await connection.list_skills()
+        loaded = [(await connection.load_skill(one)).instructions for one in skills]
+        tools = (await connection.list_tools()).names
 
     assert loaded == ["Do one.\n", "Do two.\n"]
     assert tools == (("plain",) if target else ())
@@ -146,17 +145,15 @@ async def test_the_skills_of_folders_are_served_beside_tools_or_alone(folder: Pa
 
 
 async def test_an_agent_is_served_as_a_tool_beside_functions(code: Path) -> None:
-    with anyio.fail_after(BOUND):
-        async with connect_mcp(serve_entry(f"{code}:both"), name="s") as connection:
-            assert set((await connection.list_tools()).names) == {"agent_helper", "plain"}
-            assert (await connection.call_tool("agent_helper", {"message": "hello"})).text == "you said hello"
+    async with connect_mcp(serve_entry(f"{code}:both"), name="s") as connection:
+        assert set((await connection.list_tools()).names) == {"agent_helper", "plain"}
+        assert (await connection.call_tool("agent_helper", {"message": "hello"})).text == "you said hello"
 
 
 async def test_a_module_is_found_from_the_current_directory(code: Path) -> None:
-    with anyio.fail_after(BOUND):
-        entry = serve_entry("things:several", cwd=str(code.parent))
-        async with connect_mcp(entry, name="s") as connection:
-            assert (await connection.list_tools()).names == ("plain", "add")
+    entry = serve_entry("things:several", cwd=str(code.parent))
+    async with connect_mcp(entry, name="s") as connection:
+        assert (await connection.list_tools()).names == ("plain", "add")
 
 
 @pytest.mark.parametrize(
@@ -176,34 +173,30 @@ async def test_a_module_is_found_from_the_current_directory(code: Path) -> None:
     ],
 )
 async def test_without_a_name_the_usual_object_is_served(folder: Path, text: str, tools: tuple[str, ...]) -> None:
-    with anyio.fail_after(BOUND):
-        async with connect_mcp(serve_entry(small(folder, text)), name="s") as connection:
-            assert (await connection.list_tools()).names == tools
+    async with connect_mcp(serve_entry(small(folder, text)), name="s") as connection:
+        assert (await connection.list_tools()).names == tools
 
 
 async def test_tools_that_a_module_imported_are_not_its_own(folder: Path, code: Path) -> None:
     text = "from things import add\n@tool\ndef mine() -> int:\n    return 1\n"
     file = small(code.parent, text)
-    with anyio.fail_after(BOUND):
-        async with connect_mcp(serve_entry(file), name="s") as connection:
-            assert (await connection.list_tools()).names == ("mine",)
+    async with connect_mcp(serve_entry(file), name="s") as connection:
+        assert (await connection.list_tools()).names == ("mine",)
 
 
 async def test_tools_are_named_and_versioned_by_their_module_or_by_an_option(folder: Path) -> None:
     file = small(folder, "__version__ = '1.2'\n@tool\ndef f() -> int:\n    return 1\n")
-    with anyio.fail_after(BOUND):
-        async with connect_mcp(serve_entry(file), name="s") as connection:
-            assert (connection.server_info["name"], connection.server_info["version"]) == ("small", "1.2")
-        async with connect_mcp(serve_entry(file, "--name", "mine"), name="s") as connection:
-            assert connection.server_info["name"] == "mine"
+    async with connect_mcp(serve_entry(file), name="s") as connection:
+        assert (connection.server_info["name"], connection.server_info["version"]) == ("small", "1.2")
+    async with connect_mcp(serve_entry(file, "--name", "mine"), name="s") as connection:
+        assert connection.server_info["name"] == "mine"
 
 
 @pytest.mark.parametrize("name", ["json.py", "my-server.py", "zipapp.py"])
 async def test_a_file_may_have_any_name(folder: Path, name: str) -> None:
     file = small(folder, "@tool\ndef name() -> str:\n    return __name__\n", name)
-    with anyio.fail_after(BOUND):
-        async with connect_mcp(serve_entry(file), name="s") as connection:
-            assert (await connection.call_tool("name")).text.startswith("toolweave_served_")
+    async with connect_mcp(serve_entry(file), name="s") as connection:
+        assert (await connection.call_tool("name")).text.startswith("toolweave_served_")
 
 
 def test_nothing_but_protocol_comes_to_standard_output(code: Path) -> None:
@@ -229,10 +222,9 @@ def test_nothing_but_protocol_comes_to_standard_output(code: Path) -> None:
 
 @pytest.mark.requirement("D26")
 async def test_what_is_served_does_not_depend_on_the_directory_it_is_started_in(folder: Path, code: Path) -> None:
-    with anyio.fail_after(BOUND):
-        for cwd in ("/", str(code.parent)):
-            async with connect_mcp(serve_entry(f"{code}:where", cwd=cwd), name="s") as connection:
-                assert (await connection.call_tool("where")).text == cwd
+    for cwd in ("/", str(code.parent)):
+        async with connect_mcp(serve_entry(f"{code}:where", cwd=cwd), name="s") as connection:
+            assert (await connection.call_tool("where")).text == cwd
 
 
 WRONG = [
@@ -334,9 +326,8 @@ async def test_over_http_a_json_line_tells_where(code: Path) -> None:
     with serving(f"{code}:several") as (said, _):
         assert said.keys() == {"url", "name", "tools"}
         assert (said["name"], said["tools"]) == ("several", 2)
-        with anyio.fail_after(BOUND):
-            async with connect_mcp(said["url"], name="s") as connection:
-                assert (await connection.call_tool("add", {"a": 1})).text == "3"
+        async with connect_mcp(said["url"], name="s") as connection:
+            assert (await connection.call_tool("add", {"a": 1})).text == "3"
 
 
 def test_over_http_a_line_for_people_comes_to_standard_error(code: Path) -> None:
@@ -361,11 +352,10 @@ def test_over_http_a_signal_ends_it_in_good_order(code: Path, number: signal.Sig
 async def test_a_token_from_the_environment_is_asked_for(code: Path) -> None:
     secret = "a-token-of-some-length"
     with serving(f"{code}:several", "--token-env", "SECRET", env={"SECRET": secret}) as (said, process):
-        with anyio.fail_after(BOUND):
-            async with connect_mcp(said["url"], name="s", auth=secret) as connection:
-                assert (await connection.list_tools()).names == ("plain", "add")
-            with pytest.raises(AuthRequiredError):
-                await connect_mcp(said["url"], name="s", auth="another-token-of-some-length")
+        async with connect_mcp(said["url"], name="s", auth=secret) as connection:
+            assert (await connection.list_tools()).names == ("plain", "add")
+        with pytest.raises(AuthRequiredError):
+            await connect_mcp(said["url"], name="s", auth="another-token-of-some-length")
     assert process.returncode == 0
 
 

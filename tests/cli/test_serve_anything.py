@@ -10,7 +10,6 @@ from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
-import anyio
 import pytest
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
@@ -19,9 +18,10 @@ from tests.cli.command import toolweave
 from tests.cli.served import serve_entry, serving
 from toolweave import connect_mcp
 
+TEST_SECONDS = 60
+
 pytestmark = pytest.mark.slow
 
-BOUND = 60
 
 FASTAPI = """
     from contextlib import asynccontextmanager
@@ -202,11 +202,10 @@ def text_of(result: Any) -> Any:
 )
 async def test_a_foreign_client_uses_whatever_a_file_has(folder: Path, text: str, target: str, name: str) -> None:
     file = written(folder, "shop.py", text)
-    with anyio.fail_after(BOUND):
-        async with client_of(f"{file}{target}") as client:
-            tools = (await client.list_tools()).tools
-            result = await client.call_tool("in_stock", {"item": "tea"})
-            about = client.server_info
+    async with client_of(f"{file}{target}") as client:
+        tools = (await client.list_tools()).tools
+        result = await client.call_tool("in_stock", {"item": "tea"})
+        about = client.server_info
 
     assert [tool.name for tool in tools] == ["in_stock"]
     assert text_of(result) == {"count": 3}
@@ -216,7 +215,7 @@ async def test_a_foreign_client_uses_whatever_a_file_has(folder: Path, text: str
 
 async def test_a_server_object_of_the_sdk_keeps_its_own_name_version_and_instructions(folder: Path) -> None:
     file = written(folder, "shop.py", SDK)
-    with anyio.fail_after(BOUND), serving(file) as (said, _):
+    with serving(file) as (said, _):
         assert (said["name"], said["tools"]) == ("shop", 1)
         for revision in ("2025-06-18", "2026-07-28"):
             async with connect_mcp({"url": said["url"], "protocol": revision}, name="s") as connection:
@@ -227,13 +226,12 @@ async def test_a_server_object_of_the_sdk_keeps_its_own_name_version_and_instruc
 
 @pytest.mark.parametrize("target", ["mysite.asgi", "mysite/asgi.py", "mysite.asgi:application", "mysite/wsgi.py"])
 async def test_a_django_project_offers_its_views(site: Path, target: str) -> None:
-    with anyio.fail_after(BOUND):
-        async with client_of(target, cwd=site) as client:
-            tools = {tool.name: tool for tool in (await client.list_tools()).tools}
-            stock = await client.call_tool("in_stock", {"item": "green-tea", "query": {"a": "b"}})
-            order = await client.call_tool("order", {"shelf": 7, "item": "tea", "body": {"count": 2}})
-            year = await client.call_tool("year", {"year": "2024"})
-            wrong = await client.call_tool("in_stock", {"item": "../admin"})
+    async with client_of(target, cwd=site) as client:
+        tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+        stock = await client.call_tool("in_stock", {"item": "green-tea", "query": {"a": "b"}})
+        order = await client.call_tool("order", {"shelf": 7, "item": "tea", "body": {"count": 2}})
+        year = await client.call_tool("year", {"year": "2024"})
+        wrong = await client.call_tool("in_stock", {"item": "../admin"})
 
     assert tools.keys() == {"in_stock", "order", "year"}
     assert tools["in_stock"].description == "Say how many there are."
@@ -244,10 +242,9 @@ async def test_a_django_project_offers_its_views(site: Path, target: str) -> Non
 
 
 async def test_a_view_that_wants_a_csrf_token_is_left_out_with_the_reason(site: Path) -> None:
-    with anyio.fail_after(BOUND):
-        async with connect_mcp(serve_entry("mysite.asgi", cwd=str(site)), name="s") as connection:
-            await connection.list_tools()
-            (one,) = connection.skipped_by_server
+    async with connect_mcp(serve_entry("mysite.asgi", cwd=str(site)), name="s") as connection:
+        await connection.list_tools()
+        (one,) = connection.skipped_by_server
 
     assert "POST /form: its view requires a CSRF token" in one.reason
     assert "@csrf_exempt" in one.reason
@@ -258,18 +255,16 @@ async def test_a_folder_of_plain_functions_is_served_and_what_a_framework_holds_
     written(shop, "stock.py", FUNCTIONS)
     written(shop, "sums.py", "def add(a: int, b: int) -> int:\n    return a + b\n")
     written(shop, "web.py", STARLETTE)
-    with anyio.fail_after(BOUND):
-        async with client_of(shop) as client:
-            assert {tool.name for tool in (await client.list_tools()).tools} == {"in_stock", "add"}
+    async with client_of(shop) as client:
+        assert {tool.name for tool in (await client.list_tools()).tools} == {"in_stock", "add"}
 
 
 async def test_functions_of_a_folder_that_marks_some_stay_hidden(folder: Path) -> None:
     shop = folder / "shop"
     written(shop, "stock.py", FUNCTIONS)
     written(shop, "sums.py", "from toolweave import tool\n\n@tool\ndef add(a: int) -> int:\n    return a\n")
-    with anyio.fail_after(BOUND):
-        async with client_of(shop) as client:
-            assert [tool.name for tool in (await client.list_tools()).tools] == ["add"]
+    async with client_of(shop) as client:
+        assert [tool.name for tool in (await client.list_tools()).tools] == ["add"]
 
 
 def test_functions_that_are_served_without_a_mark_are_named(folder: Path) -> None:
@@ -282,9 +277,8 @@ def test_functions_that_are_served_without_a_mark_are_named(folder: Path) -> Non
 
 async def test_names_in_all_are_the_only_functions_of_a_module(folder: Path) -> None:
     text = "__all__ = ['add']\n\ndef add(a: int) -> int:\n    return a\n\ndef drop(a: int) -> int:\n    return a\n"
-    with anyio.fail_after(BOUND):
-        async with client_of(written(folder, "sums.py", text)) as client:
-            assert [tool.name for tool in (await client.list_tools()).tools] == ["add"]
+    async with client_of(written(folder, "sums.py", text)) as client:
+        assert [tool.name for tool in (await client.list_tools()).tools] == ["add"]
 
 
 DOCUMENTS = {
@@ -299,9 +293,8 @@ DOCUMENTS = {
 @pytest.mark.parametrize("name", DOCUMENTS)
 async def test_an_openapi_document_is_served_by_its_file(folder: Path, name: str) -> None:
     file = written(folder, name, DOCUMENTS[name])
-    with anyio.fail_after(BOUND):
-        async with client_of(file) as client:
-            assert [tool.name for tool in (await client.list_tools()).tools] == ["listPets"]
+    async with client_of(file) as client:
+        assert [tool.name for tool in (await client.list_tools()).tools] == ["listPets"]
 
 
 async def test_a_module_of_a_package_imports_the_others_by_the_package(folder: Path) -> None:
@@ -309,9 +302,8 @@ async def test_a_module_of_a_package_imports_the_others_by_the_package(folder: P
     written(folder, "shop/other.py", "COUNT = 3\n")
     text = "from shop.other import COUNT\nfrom .other import COUNT as same\n\ndef count() -> int:\n    return COUNT\n"
     file = written(folder, "shop/main.py", text)
-    with anyio.fail_after(BOUND):
-        async with client_of(file, cwd=Path("/")) as client:
-            assert text_of(await client.call_tool("count", {})) == 3
+    async with client_of(file, cwd=Path("/")) as client:
+        assert text_of(await client.call_tool("count", {})) == 3
 
 
 WRONG = [

@@ -16,9 +16,10 @@ from tests.servers.fixtures import fault_command
 from toolweave import McpConnection, ProtocolError, ToolsChanged, connect_mcp
 from toolweave.connect import ListChanged, ResourceUpdated
 
+TEST_SECONDS = 90
+
 pytestmark = pytest.mark.slow
 
-BOUND = 90
 NOTES = [sys.executable, "-m", "toolweave.cli.demo.notes"]
 NUMBERS = [sys.executable, "-m", "toolweave.cli.demo.numbers"]
 ERAS = ["legacy", "2026-07-28"]
@@ -107,17 +108,16 @@ class Heard:
 async def test_tools_resources_and_prompts_of_many_are_those_of_one(folder: Path, era: str) -> None:
     config = write_config(folder, {"notes": NOTES, "numbers": NUMBERS, "changing": changing(folder)})
 
-    with anyio.fail_after(BOUND):
-        async with connect_mcp(hub_entry(config, "--wait", 60, era=era), name="s") as hub:
-            names = (await hub.list_tools()).names
-            assert {"notes_read_note", "numbers_add", "changing_grow"} <= set(names)
-            assert (await hub.call_tool("numbers_add", {"values": [1, 2]})).structured_content == {"sum": 3}
-            assert {one.uri for one in await hub.list_resources()} == {"notes://all", "state://now"}
-            assert (await hub.read_resource("state://now"))[0].text == "now"
-            assert "water the plants" in ((await hub.read_resource("notes://all"))[0].text or "")
-            assert {one.name for one in await hub.list_prompts()} == {"notes_review", "changing_greet"}
-            filled = await hub.get_prompt("changing_greet", {"name": "Ada"})
-            assert [message.content.render() for message in filled.messages] == ["Hello, Ada!"]
+    async with connect_mcp(hub_entry(config, "--wait", 60, era=era), name="s") as hub:
+        names = (await hub.list_tools()).names
+        assert {"notes_read_note", "numbers_add", "changing_grow"} <= set(names)
+        assert (await hub.call_tool("numbers_add", {"values": [1, 2]})).structured_content == {"sum": 3}
+        assert {one.uri for one in await hub.list_resources()} == {"notes://all", "state://now"}
+        assert (await hub.read_resource("state://now"))[0].text == "now"
+        assert "water the plants" in ((await hub.read_resource("notes://all"))[0].text or "")
+        assert {one.name for one in await hub.list_prompts()} == {"notes_review", "changing_greet"}
+        filled = await hub.get_prompt("changing_greet", {"name": "Ada"})
+        assert [message.content.render() for message in filled.messages] == ["Hello, Ada!"]
 
 
 @pytest.mark.requirement("R39")
@@ -130,13 +130,12 @@ async def test_one_server_with_an_empty_prefix_keeps_its_own_names(folder: Path)
             "numbers": NUMBERS,
         },
     )
-    with anyio.fail_after(BOUND):
-        async with connect_mcp(hub_entry(config, "--wait", 60), name="s") as hub:
-            names = (await hub.list_tools()).names
-            assert {"read_note", "grow", "numbers_add"} <= set(names)
-            assert (await hub.call_tool("read_note", {"number": 1})).text == "water the plants"
-            assert {one.name for one in await hub.list_prompts()} == {"review", "greet"}
-            assert (await hub.get_prompt("greet", {"name": "x"})).messages
+    async with connect_mcp(hub_entry(config, "--wait", 60), name="s") as hub:
+        names = (await hub.list_tools()).names
+        assert {"read_note", "grow", "numbers_add"} <= set(names)
+        assert (await hub.call_tool("read_note", {"number": 1})).text == "water the plants"
+        assert {one.name for one in await hub.list_prompts()} == {"review", "greet"}
+        assert (await hub.get_prompt("greet", {"name": "x"})).messages
 
 
 @pytest.mark.requirement("R64", "C3")
@@ -148,16 +147,14 @@ async def test_a_bad_server_never_prevents_the_start(folder: Path) -> None:
         "numbers": NUMBERS,
     }
     config = write_config(folder, servers)
-    with anyio.fail_after(BOUND):
-        async with connect_mcp(hub_entry(config), name="s") as hub:
-            assert {name.partition("_")[0] for name in (await hub.list_tools()).names} == {"numbers"}
-            assert "'absent'" in hub.stderr_tail
-            assert "exit code 3" in hub.stderr_tail
-            assert "'wrong'" in hub.stderr_tail
+    async with connect_mcp(hub_entry(config), name="s") as hub:
+        assert {name.partition("_")[0] for name in (await hub.list_tools()).names} == {"numbers"}
+        assert "'absent'" in hub.stderr_tail
+        assert "exit code 3" in hub.stderr_tail
+        assert "'wrong'" in hub.stderr_tail
     nothing = write_config(folder, {"absent": ["toolweave-test-no-such-command"]}, "bad.json")
-    with anyio.fail_after(BOUND):
-        async with connect_mcp(hub_entry(nothing), name="s") as hub:
-            assert (await hub.list_tools()).names == ()
+    async with connect_mcp(hub_entry(nothing), name="s") as hub:
+        assert (await hub.list_tools()).names == ()
 
 
 @pytest.mark.parametrize("era", ERAS)
@@ -166,63 +163,58 @@ async def test_a_server_that_comes_late_arrives_as_a_change(folder: Path, era: s
     slow = folder / "slow.py"
     slow.write_text(SLOW)
     config = write_config(folder, {"slow": [sys.executable, str(slow), str(go)], "notes": NOTES})
-    with anyio.fail_after(BOUND):
-        async with connect_mcp(hub_entry(config, "--wait", 0.1, era=era), name="s") as hub:
-            heard = Heard(hub, "tools_changed")
-            assert "slow_add" not in (await hub.list_tools()).names
-            go.touch()
-            await heard.added("slow_add", ToolsChanged)
-            assert (await hub.call_tool("slow_add", {"values": [2]})).structured_content == {"sum": 2}
+    async with connect_mcp(hub_entry(config, "--wait", 0.1, era=era), name="s") as hub:
+        heard = Heard(hub, "tools_changed")
+        assert "slow_add" not in (await hub.list_tools()).names
+        go.touch()
+        await heard.added("slow_add", ToolsChanged)
+        assert (await hub.call_tool("slow_add", {"values": [2]})).structured_content == {"sum": 2}
 
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_changes_of_a_server_reach_the_clients(folder: Path, era: str) -> None:
     config = write_config(folder, {"changing": changing(folder)})
-    with anyio.fail_after(BOUND):
-        async with connect_mcp(hub_entry(config, "--wait", 60, era=era), name="s") as hub:
-            heard = Heard(hub, "tools_changed", "resources_changed", "prompts_changed")
-            await hub.list_resources()
-            await hub.list_prompts()
-            await hub.call_tool("changing_grow", {"name": "more"})
-            await heard.added("changing_more", ToolsChanged)
-            await heard.added("grown://more", ListChanged)
-            await heard.added("changing_more", ListChanged)
-            assert (await hub.read_resource("grown://more"))[0].text == "more"
+    async with connect_mcp(hub_entry(config, "--wait", 60, era=era), name="s") as hub:
+        heard = Heard(hub, "tools_changed", "resources_changed", "prompts_changed")
+        await hub.list_resources()
+        await hub.list_prompts()
+        await hub.call_tool("changing_grow", {"name": "more"})
+        await heard.added("changing_more", ToolsChanged)
+        await heard.added("grown://more", ListChanged)
+        await heard.added("changing_more", ListChanged)
+        assert (await hub.read_resource("grown://more"))[0].text == "more"
 
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_updates_of_a_resource_that_was_read_reach_those_who_subscribed(folder: Path, era: str) -> None:
     config = write_config(folder, {"changing": changing(folder)})
-    with anyio.fail_after(BOUND):
-        async with connect_mcp(hub_entry(config, "--wait", 60, era=era), name="s") as hub:
-            updated = anyio.Event()
+    async with connect_mcp(hub_entry(config, "--wait", 60, era=era), name="s") as hub:
+        updated = anyio.Event()
 
-            def take(update: ResourceUpdated) -> None:
-                updated.set()
+        def take(update: ResourceUpdated) -> None:
+            updated.set()
 
-            await hub.subscribe_resource("state://now", take)
-            await hub.read_resource("state://now")
-            await hub.call_tool("changing_touch")
-            await updated.wait()
+        await hub.subscribe_resource("state://now", take)
+        await hub.read_resource("state://now")
+        await hub.call_tool("changing_touch")
+        await updated.wait()
 
 
 async def test_a_server_that_dies_is_started_again_behind_the_same_endpoint(folder: Path) -> None:
     config = write_config(folder, {"changing": changing(folder)})
-    with anyio.fail_after(BOUND):
-        async with connect_mcp(hub_entry(config, "--wait", 60), name="s") as hub:
-            assert (await hub.call_tool("changing_die")).is_error
-            assert (await hub.call_tool("changing_touch")).text == "touched"
+    async with connect_mcp(hub_entry(config, "--wait", 60), name="s") as hub:
+        assert (await hub.call_tool("changing_die")).is_error
+        assert (await hub.call_tool("changing_touch")).text == "touched"
 
 
 @pytest.mark.requirement("R101", "C14")
 async def test_what_no_server_has_is_refused_by_its_code(folder: Path) -> None:
     config = write_config(folder, {"notes": NOTES, "numbers": NUMBERS})
-    with anyio.fail_after(BOUND):
-        async with connect_mcp(hub_entry(config, "--wait", 60), name="s") as hub:
-            for ask in (hub.read_resource("no://thing"), hub.get_prompt("nothing"), hub.call_tool("nothing")):
-                with pytest.raises(ProtocolError) as caught:
-                    await ask
-                assert caught.value.code == -32602
+    async with connect_mcp(hub_entry(config, "--wait", 60), name="s") as hub:
+        for ask in (hub.read_resource("no://thing"), hub.get_prompt("nothing"), hub.call_tool("nothing")):
+            with pytest.raises(ProtocolError) as caught:
+                await ask
+            assert caught.value.code == -32602
 
 
 async def test_a_hub_is_served_over_http_and_passes_the_checks(folder: Path) -> None:

@@ -14,11 +14,12 @@ from tests.cli.served import SERVE, serve_entry
 from toolweave import McpConnection, connect_mcp
 from toolweave.cli._serve.reload import Sources
 
+TEST_SECONDS = 90
+
 pytestmark = pytest.mark.slow
 
 Cli = Callable[..., Done]
 
-BOUND = 90
 TOOL = "from toolweave import tool\n\n@tool\ndef {0}() -> str:\n    return '{0}'\n"
 
 
@@ -48,12 +49,11 @@ async def offered(client: McpConnection) -> list[str]:
 @pytest.mark.parametrize("target", ["notes", "./notes/", "."])
 async def test_a_folder_is_served_with_its_name(notes: Path, target: str) -> None:
     cwd = notes if target == "." else notes.parent
-    with anyio.fail_after(BOUND):
-        async with connect_mcp(serve_entry(target, cwd=str(cwd)), name="s") as client:
-            assert client.server_info["name"] == "notes"
-            assert await offered(client) == ["one", "ask", "resource://guide.md", "skill://tidy/SKILL.md"]
-            (message,) = (await client.get_prompt("ask", {"topic": "plants"})).messages
-            assert message.content.render() == "Ask about plants."
+    async with connect_mcp(serve_entry(target, cwd=str(cwd)), name="s") as client:
+        assert client.server_info["name"] == "notes"
+        assert await offered(client) == ["one", "ask", "resource://guide.md", "skill://tidy/SKILL.md"]
+        (message,) = (await client.get_prompt("ask", {"topic": "plants"})).messages
+        assert message.content.render() == "Ask about plants."
 
 
 async def test_a_file_with_a_fault_is_named_and_the_rest_is_served(notes: Path) -> None:
@@ -99,19 +99,18 @@ def test_what_cannot_be_served_is_exit_code_2_with_the_reason(notes: Path, words
 
 
 async def test_with_reload_a_change_of_the_folder_is_a_change_of_the_lists(notes: Path) -> None:
-    with anyio.fail_after(BOUND):
-        async with connect_mcp(serve_entry(notes, "--reload"), name="s") as client:
-            assert (await client.list_tools()).names == ("one",)
-            (notes / "tools" / "another.py").write_text(TOOL.format("another"))
-            (notes / "prompts" / "later.md").write_text("---\ndescription: Later.\n---\nLater.\n")
-            while "another" not in (await client.list_tools()).names:
-                await anyio.sleep(0.1)
-            assert [prompt.name for prompt in await client.list_prompts(refresh=True)] == ["ask", "later"]
-            (notes / "tools" / "another.py").write_text("1 / 0  # a mistake\n")
-            while "another" in (await client.list_tools()).names:
-                await anyio.sleep(0.1)
-            assert (await client.call_tool("one")).text == "one"
-            assert client.restarts == 0
+    async with connect_mcp(serve_entry(notes, "--reload"), name="s") as client:
+        assert (await client.list_tools()).names == ("one",)
+        (notes / "tools" / "another.py").write_text(TOOL.format("another"))
+        (notes / "prompts" / "later.md").write_text("---\ndescription: Later.\n---\nLater.\n")
+        while "another" not in (await client.list_tools()).names:
+            await anyio.sleep(0.1)
+        assert [prompt.name for prompt in await client.list_prompts(refresh=True)] == ["ask", "later"]
+        (notes / "tools" / "another.py").write_text("1 / 0  # a mistake\n")
+        while "another" in (await client.list_tools()).names:
+            await anyio.sleep(0.1)
+        assert (await client.call_tool("one")).text == "one"
+        assert client.restarts == 0
 
 
 def test_contents_of_resources_start_nothing_anew(notes: Path) -> None:

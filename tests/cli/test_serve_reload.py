@@ -23,6 +23,8 @@ from toolweave.cli._serve.relay import ReloadRelay
 from toolweave.cli._serve.reload import Sources
 from toolweave.connect import ElicitationRequest, ListChanged, ResourceUpdated
 
+TEST_SECONDS = 90
+
 pytestmark = pytest.mark.slow
 
 BOUND = 90
@@ -107,17 +109,16 @@ class Told:
 async def test_a_change_of_the_source_is_a_change_of_the_lists(folder: Path, era: str) -> None:
     file = folder / "changing.py"
     write(file, "one")
-    with anyio.fail_after(BOUND):
-        async with connected(file, era) as connection:
-            told = Told(connection)
-            assert "one" in (await connection.list_tools()).names
-            await connection.list_prompts()
-            write(file, "two")
-            await told.added("two")
-            await told.added("two_prompt")
-            assert "one" not in (await connection.list_tools()).names
-            assert (await connection.call_tool("two")).text == "two"
-            assert connection.restarts == 0
+    async with connected(file, era) as connection:
+        told = Told(connection)
+        assert "one" in (await connection.list_tools()).names
+        await connection.list_prompts()
+        write(file, "two")
+        await told.added("two")
+        await told.added("two_prompt")
+        assert "one" not in (await connection.list_tools()).names
+        assert (await connection.call_tool("two")).text == "two"
+        assert connection.restarts == 0
 
 
 @pytest.mark.parametrize("era", ERAS)
@@ -125,62 +126,59 @@ async def test_a_call_that_runs_meanwhile_is_answered_with_an_error(folder: Path
     file = folder / "changing.py"
     write(file, "one")
     started = folder / "started"
-    with anyio.fail_after(BOUND):
-        async with connected(file, era) as connection, anyio.create_task_group() as tasks:
-            failures: list[str] = []
+    async with connected(file, era) as connection, anyio.create_task_group() as tasks:
+        failures: list[str] = []
 
-            async def call() -> None:
-                try:
-                    result = await connection.call_tool("hang", {"file": str(started)})
-                    failures.append(result.text)
-                except ProtocolError as error:
-                    failures.append(error.message)
+        async def call() -> None:
+            try:
+                result = await connection.call_tool("hang", {"file": str(started)})
+                failures.append(result.text)
+            except ProtocolError as error:
+                failures.append(error.message)
 
-            tasks.start_soon(call)
-            while not started.exists():
-                await anyio.sleep(0.02)
-            told = Told(connection)
-            write(file, "two")
-            await told.added("two")
-            while not failures:
-                await anyio.sleep(0.02)
-            assert "reloaded" in failures[0] or "shutting down" in failures[0]
+        tasks.start_soon(call)
+        while not started.exists():
+            await anyio.sleep(0.02)
+        told = Told(connection)
+        write(file, "two")
+        await told.added("two")
+        while not failures:
+            await anyio.sleep(0.02)
+        assert "reloaded" in failures[0] or "shutting down" in failures[0]
 
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_mistake_in_the_source_ends_nothing(folder: Path, era: str) -> None:
     file = folder / "changing.py"
     write(file, "one")
-    with anyio.fail_after(BOUND):
-        async with connected(file, era) as connection:
-            told = Told(connection)
-            file.write_text("this is no Python")
-            while True:
-                try:
-                    await connection.request("tools/list")
-                except ProtocolError as error:
-                    if "since its source changed" in error.message:
-                        break
-                await anyio.sleep(0.05)
-            assert "SyntaxError" in connection.stderr_tail
-            write(file, "two")
-            await told.added("two")
-            assert (await connection.call_tool("two")).text == "two"
+    async with connected(file, era) as connection:
+        told = Told(connection)
+        file.write_text("this is no Python")
+        while True:
+            try:
+                await connection.request("tools/list")
+            except ProtocolError as error:
+                if "since its source changed" in error.message:
+                    break
+            await anyio.sleep(0.05)
+        assert "SyntaxError" in connection.stderr_tail
+        write(file, "two")
+        await told.added("two")
+        assert (await connection.call_tool("two")).text == "two"
 
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_subscription_goes_on_with_the_new_process(folder: Path, era: str) -> None:
     file = folder / "changing.py"
     write(file, "one")
-    with anyio.fail_after(BOUND):
-        async with connected(file, era) as connection:
-            told = Told(connection)
-            await connection.subscribe_resource("state://now", told.take)
-            write(file, "two")
-            await told.added("two")
-            if era != "legacy":  # before 2026-07-28 only the server itself can say that a resource is another one
-                await told.updated()
-            assert (await connection.read_resource("state://now"))[0].text == "two"
+    async with connected(file, era) as connection:
+        told = Told(connection)
+        await connection.subscribe_resource("state://now", told.take)
+        write(file, "two")
+        await told.added("two")
+        if era != "legacy":  # before 2026-07-28 only the server itself can say that a resource is another one
+            await told.updated()
+        assert (await connection.read_resource("state://now"))[0].text == "two"
 
 
 @pytest.mark.parametrize("era", ERAS)
@@ -190,13 +188,12 @@ async def test_after_a_reload_the_server_may_still_ask_the_client(folder: Path, 
 
     file = folder / "changing.py"
     write(file, "one")
-    with anyio.fail_after(BOUND):
-        async with connected(file, era, Callbacks(elicitation=elicit)) as connection:
-            told = Told(connection)
-            assert (await connection.call_tool("ask")).text == "{'x': 'this'}"
-            write(file, "two")
-            await told.added("two")
-            assert (await connection.call_tool("ask")).text == "{'x': 'this'}"
+    async with connected(file, era, Callbacks(elicitation=elicit)) as connection:
+        told = Told(connection)
+        assert (await connection.call_tool("ask")).text == "{'x': 'this'}"
+        write(file, "two")
+        await told.added("two")
+        assert (await connection.call_tool("ask")).text == "{'x': 'this'}"
 
 
 @pytest.mark.parametrize("import_seconds", [0, 7])
@@ -244,12 +241,11 @@ async def test_a_config_is_watched_too(folder: Path) -> None:
     file = folder / "changing.py"
     write(file, "one")
     config = write_config(folder, {"a": [*SERVE, str(file)]})
-    with anyio.fail_after(BOUND):
-        async with connect_mcp(serve_entry("--config", config, "--wait", 60, "--reload"), name="s") as connection:
-            told = Told(connection)
-            assert "a_one" in (await connection.list_tools()).names
-            write_config(folder, {"b": [*SERVE, str(file)]})
-            await told.added("b_one")
+    async with connect_mcp(serve_entry("--config", config, "--wait", 60, "--reload"), name="s") as connection:
+        told = Told(connection)
+        assert "a_one" in (await connection.list_tools()).names
+        write_config(folder, {"b": [*SERVE, str(file)]})
+        await told.added("b_one")
 
 
 def test_only_python_outside_of_environments_and_hidden_folders_is_watched(folder: Path) -> None:

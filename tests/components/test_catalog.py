@@ -12,13 +12,14 @@ from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
 
-import anyio
 import pytest
 
 from tests.cli.command import on_terminal
 from tests.programs import ran
 from toolweave import connect_mcp
 from toolweave.components import Component, Project, component, component_names
+
+TEST_SECONDS = 60
 
 LONGEST = {"mcp-server": 200, "mcp-client": 150, "agent": 185}
 KNOWN = {*sys.stdlib_module_names, "anyio", "pydantic"}
@@ -107,15 +108,14 @@ async def test_the_server_runs_as_copied_over_stdio(tmp_path: Path) -> None:
     copied(tmp_path, "mcp-server")
     entry = {"command": sys.executable, "args": ["-m", "mcp_server"], "cwd": str(tmp_path)}
 
-    with anyio.fail_after(60):
-        async with connect_mcp(entry) as client:
-            tools = await client.list_tools()
-            assert list(tools.names) == ["count_stock", "check_all"]
-            assert (await client.call_tool("count_stock", {"item": "apple"})).structured_content == {"count": 12}
-            refused = await client.call_tool("count_stock", {"item": "plum"})
-            assert refused.is_error
-            assert "there are apple, pear" in refused.text
-            assert (await client.call_tool("check_all")).structured_content == {"missing": ["pear"]}
+    async with connect_mcp(entry) as client:
+        tools = await client.list_tools()
+        assert list(tools.names) == ["count_stock", "check_all"]
+        assert (await client.call_tool("count_stock", {"item": "apple"})).structured_content == {"count": 12}
+        refused = await client.call_tool("count_stock", {"item": "plum"})
+        assert refused.is_error
+        assert "there are apple, pear" in refused.text
+        assert (await client.call_tool("check_all")).structured_content == {"missing": ["pear"]}
 
 
 @pytest.fixture
@@ -134,9 +134,8 @@ def http_server(tmp_path: Path) -> Iterator[str]:
 @pytest.mark.slow
 @pytest.mark.requirement("R107")
 async def test_the_server_runs_as_copied_over_http(http_server: str) -> None:
-    with anyio.fail_after(60):
-        async with connect_mcp(f"{http_server}/mcp") as client:
-            assert (await client.call_tool("count_stock", {"item": "pear"})).structured_content == {"count": 0}
+    async with connect_mcp(f"{http_server}/mcp") as client:
+        assert (await client.call_tool("count_stock", {"item": "pear"})).structured_content == {"count": 0}
 
 
 @pytest.mark.slow

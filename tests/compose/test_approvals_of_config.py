@@ -81,8 +81,7 @@ async def test_approvals_hold_through_a_hub_and_wrappers() -> None:
 
 async def test_without_a_person_the_call_is_denied_and_the_others_are_made() -> None:
     agent = agent_of(McpTools("files", config({"wipe": "always"})))
-    with anyio.fail_after(30):
-        result = await agent.send("go", attended=False)
+    result = await agent.send("go", attended=False)
 
     told = next(one for one in reversed(result.messages) if isinstance(one, ToolMessage))
     assert [one.result.text for one in told.outcomes] == [
@@ -117,8 +116,7 @@ async def test_a_gateway_with_the_middleware_asks_its_caller(protocol: str) -> N
     others = UserApproval(only=[OfferSelection(names=["none"])])
     gateway = create_gateway({"files": config({"note": "always"})}, middleware=[others])
     caller = {"server": gateway, "protocol": protocol}
-    with anyio.fail_after(30):
-        async with connect_mcp(caller, name="g", callbacks=Callbacks(elicitation=refuse)) as client:
-            assert (await client.call_tool("look")).text == "seen"
-            assert (await client.call_tool("note")).is_error
+    async with connect_mcp(caller, name="g", callbacks=Callbacks(elicitation=refuse)) as client:
+        assert (await client.call_tool("look")).text == "seen"
+        assert (await client.call_tool("note")).is_error
     assert [text.partition(" with")[0] for text in asked] == ["Allow the call of note"]

@@ -57,6 +57,8 @@ from toolweave.tools import (
     transformed,
 )
 
+TEST_SECONDS = 60
+
 Lent: TypeAlias = McpConnection | Hub
 Use: TypeAlias = Callable[[Lent], Awaitable[None]]
 """Uses what it is given twice, and lets it go."""
@@ -274,13 +276,12 @@ def states(lent: Lent) -> list[ConnectionState]:
 @pytest.mark.parametrize("opening", OPENINGS, ids=lambda opening: opening.__name__)
 @pytest.mark.parametrize("use", USES)
 async def test_whoever_borrows_never_closes(use: str, opening: Callable[[], Any]) -> None:
-    with anyio.fail_after(60):
-        async with opening() as lent:
-            await USES[use](lent)
-            assert states(lent) == [ConnectionState.READY]
-            (tool,) = lent.tools if isinstance(lent, Hub) else await lent.list_tools()
-            assert (await tool.execute({"name": "Bob"})).text == "hello Bob"
-        assert states(lent) in ([], [ConnectionState.CLOSED])  # a hub that is closed holds none
+    async with opening() as lent:
+        await USES[use](lent)
+        assert states(lent) == [ConnectionState.READY]
+        (tool,) = lent.tools if isinstance(lent, Hub) else await lent.list_tools()
+        assert (await tool.execute({"name": "Bob"})).text == "hello Bob"
+    assert states(lent) in ([], [ConnectionState.CLOSED])  # a hub that is closed holds none
 
 
 async def once_in_an_agent(lent: Lent) -> None:
@@ -315,13 +316,12 @@ async def once_chained(lent: Lent) -> None:
     "use", [once_in_an_agent, once_generated, once_registered, once_served, once_wrapped, once_chained]
 )
 async def test_what_is_not_open_is_opened_and_closed_by_whoever_uses_it(use: Use) -> None:
-    with anyio.fail_after(60):
-        hub = Hub({"memory": {"server": server()}})
-        opened: list[McpConnection] = []
-        hub.on("state", lambda connection, change: opened.append(connection))
-        await use(hub)
-        assert opened
-        assert {connection.state for connection in opened} == {ConnectionState.CLOSED}
+    hub = Hub({"memory": {"server": server()}})
+    opened: list[McpConnection] = []
+    hub.on("state", lambda connection, change: opened.append(connection))
+    await use(hub)
+    assert opened
+    assert {connection.state for connection in opened} == {ConnectionState.CLOSED}
 
 
 # what nobody has opened: each use opens it, and the next use opens it again
@@ -504,8 +504,7 @@ UNOPENED: dict[str, Callable[[], Any]] = {
 @pytest.mark.parametrize("place", [*PLACES, pytest.param(in_wrappers, marks=pytest.mark.slow)], ids=named)
 @pytest.mark.parametrize("unopened", UNOPENED)
 async def test_what_was_opened_once_can_be_opened_again(unopened: str, place: Callable[[Any], Awaitable[None]]) -> None:
-    with anyio.fail_after(60):
-        await place(UNOPENED[unopened]())
+    await place(UNOPENED[unopened]())
 
 
 SERVED: dict[str, Callable[[], Any]] = {
@@ -526,8 +525,7 @@ SERVED: dict[str, Callable[[], Any]] = {
 
 @pytest.mark.parametrize("served", SERVED)
 async def test_a_server_of_what_is_not_open_can_be_connected_to_again(served: str) -> None:
-    with anyio.fail_after(60):
-        await called_three_times(SERVED[served]())
+    await called_three_times(SERVED[served]())
 
 
 @pytest.mark.slow
@@ -546,22 +544,21 @@ def test_an_app_can_be_started_again_in_a_process(served: str) -> None:
 @pytest.mark.parametrize("served", SERVED)
 async def test_a_server_can_be_served_over_http_again(served: str) -> None:
     server = SERVED[served]()
-    with anyio.fail_after(60):
-        for _ in range(3):
-            async with anyio.create_task_group() as tasks:
-                urls = list[str]()
-                started = anyio.Event()
+    for _ in range(3):
+        async with anyio.create_task_group() as tasks:
+            urls = list[str]()
+            started = anyio.Event()
 
-                def note(url: str, urls: list[str] = urls, started: anyio.Event = started) -> None:
-                    urls.append(url)
-                    started.set()
+            def note(url: str, urls: list[str] = urls, started: anyio.Event = started) -> None:
+                urls.append(url)
+                started.set()
 
-                tasks.start_soon(partial(server.serve_http, port=0, on_started=note))
-                await started.wait()
-                async with connect_mcp(f"{urls[0]}/mcp") as client:
-                    (tool,) = await client.list_tools()
-                    assert (await tool.execute({"name": "Ada"})).text == "hello Ada"
-                tasks.cancel_scope.cancel()
+            tasks.start_soon(partial(server.serve_http, port=0, on_started=note))
+            await started.wait()
+            async with connect_mcp(f"{urls[0]}/mcp") as client:
+                (tool,) = await client.list_tools()
+                assert (await tool.execute({"name": "Ada"})).text == "hello Ada"
+            tasks.cancel_scope.cancel()
 
 
 def tools_over_http(client: TestClient, path: str) -> int:
@@ -583,62 +580,58 @@ def request(number: int, method: str, params: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize("unopened", [name for name in UNOPENED if name in ("a connection", "a hub")])
 async def test_only_close_is_final(unopened: str) -> None:
     one = UNOPENED[unopened]()
-    with anyio.fail_after(60):
-        for _ in range(2):
-            await in_one_agent(one)
-            await one.open()
-            await in_one_agent(one)
-            async with one:
-                pass
-            assert states(one) == [ConnectionState.READY]  # it was opened until it is closed
-            if unopened == "a connection":
-                break
-            await one.disconnect("memory")
-            await one.connect("memory", {"server": server()})
-        await one.close()
-        agent = Agent(calling(), tools=[one])
-        assert (await agent.send("hi")).text != "hello Ada"
-        assert "closed; connect again" in str(next(iter(agent.errors.values())))
-        with pytest.raises(ConnectionClosedError):
-            async with one:
-                pass
+    for _ in range(2):
+        await in_one_agent(one)
+        await one.open()
+        await in_one_agent(one)
+        async with one:
+            pass
+        assert states(one) == [ConnectionState.READY]  # it was opened until it is closed
+        if unopened == "a connection":
+            break
+        await one.disconnect("memory")
+        await one.connect("memory", {"server": server()})
+    await one.close()
+    agent = Agent(calling(), tools=[one])
+    assert (await agent.send("hi")).text != "hello Ada"
+    assert "closed; connect again" in str(next(iter(agent.errors.values())))
+    with pytest.raises(ConnectionClosedError):
+        async with one:
+            pass
 
 
 async def test_a_lazy_connection_connects_in_each_of_its_lives() -> None:
     connection = McpConnection(config(), lazy=True)
-    with anyio.fail_after(60):
-        for _ in range(3):
-            async with connection:
-                assert connection.state is ConnectionState.IDLE
-                assert (await connection.call_tool("greet", {"name": "Ada"})).text == "hello Ada"
-            assert connection.state is ConnectionState.CLOSED
+    for _ in range(3):
+        async with connection:
+            assert connection.state is ConnectionState.IDLE
+            assert (await connection.call_tool("greet", {"name": "Ada"})).text == "hello Ada"
+        assert connection.state is ConnectionState.CLOSED
 
 
 async def test_a_call_after_the_last_user_left_starts_nothing() -> None:
     connection = McpConnection(config())
     hub = Hub({"memory": {"server": server()}})
-    with anyio.fail_after(60):
-        async with connection, hub:
-            tool = (await connection.list_tools())["greet"]
-            assert (await tool.execute({"name": "Ada"})).text == "hello Ada"
-        assert (await tool.execute({"name": "Ada"})).require_error().kind is ErrorKind.CLOSED
-        assert connection.state is ConnectionState.CLOSED
-        for use in (connection.list_tools, hub.list_tools, hub.refresh, lambda: hub.connect("x", {"server": server()})):
-            with pytest.raises(ConnectionClosedError):
-                await use()
+    async with connection, hub:
+        tool = (await connection.list_tools())["greet"]
+        assert (await tool.execute({"name": "Ada"})).text == "hello Ada"
+    assert (await tool.execute({"name": "Ada"})).require_error().kind is ErrorKind.CLOSED
+    assert connection.state is ConnectionState.CLOSED
+    for use in (connection.list_tools, hub.list_tools, hub.refresh, lambda: hub.connect("x", {"server": server()})):
+        with pytest.raises(ConnectionClosedError):
+            await use()
 
 
 async def test_a_hub_that_is_opened_again_has_the_servers_that_were_added() -> None:
     hub = Hub({"memory": {"server": server()}, "gone": {"server": server()}})
-    with anyio.fail_after(60):
-        async with hub:
-            await hub.connect("added", {"server": server()})
-            await hub.connect("removed", {"server": server()})
-            await hub.replace("memory", {"server": MemoryServer([farewell], name="memory")})
-            await hub.disconnect("removed")
-        async with hub:
-            names = [spec.name for spec in hub.snapshot()]
-            assert names == ["memory_farewell", "gone_greet", "added_greet"]
+    async with hub:
+        await hub.connect("added", {"server": server()})
+        await hub.connect("removed", {"server": server()})
+        await hub.replace("memory", {"server": MemoryServer([farewell], name="memory")})
+        await hub.disconnect("removed")
+    async with hub:
+        names = [spec.name for spec in hub.snapshot()]
+        assert names == ["memory_farewell", "gone_greet", "added_greet"]
 
 
 @pytest.mark.slow
@@ -647,31 +640,29 @@ async def test_a_server_that_failed_is_tried_again_by_the_next_use(tmp_path: Pat
     entry = {"command": sys.executable, "args": [str(program)]}
     connection = McpConnection(server_config(entry, name="memory"))
     hub = Hub({"memory": entry}, on_error="raise")
-    with anyio.fail_after(60):
-        for one in (connection, hub):
-            with pytest.raises((ServerError, ExceptionGroup)):
-                await one.open()
-            with pytest.raises((ServerError, ExceptionGroup)):
-                async with one:
-                    pass
-        program.write_text(
-            "from toolweave import create_mcp_server\ndef greet(name): return f'hello {name}'\n"
-            "create_mcp_server('memory', tools=[greet]).run()\n"
-        )
-        for one in (connection, hub):
-            await in_one_agent(one)
-            assert states(one) in ([], [ConnectionState.CLOSED])
+    for one in (connection, hub):
+        with pytest.raises((ServerError, ExceptionGroup)):
+            await one.open()
+        with pytest.raises((ServerError, ExceptionGroup)):
+            async with one:
+                pass
+    program.write_text(
+        "from toolweave import create_mcp_server\ndef greet(name): return f'hello {name}'\n"
+        "create_mcp_server('memory', tools=[greet]).run()\n"
+    )
+    for one in (connection, hub):
+        await in_one_agent(one)
+        assert states(one) in ([], [ConnectionState.CLOSED])
 
 
 async def test_a_cancelled_user_does_not_take_it_from_the_next() -> None:
     connection = McpConnection(config())
-    with anyio.fail_after(60):
-        for _ in range(3):
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(entered_and_left, connection)
-                tasks.start_soon(entered_and_left, connection)
-                tasks.start_soon(cancelled_while_entering, connection)
-        await in_one_agent(connection)
+    for _ in range(3):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(entered_and_left, connection)
+            tasks.start_soon(entered_and_left, connection)
+            tasks.start_soon(cancelled_while_entering, connection)
+    await in_one_agent(connection)
 
 
 async def entered_and_left(connection: McpConnection) -> None:

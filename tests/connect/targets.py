@@ -217,8 +217,16 @@ def initialized(
 
 @asynccontextmanager
 async def connected(target: Any, seconds: float = 20, **options: Any) -> AsyncGenerator[McpConnection, None]:
-    """Connect for the block, all of it within a bound."""
-    with anyio.fail_after(seconds):
+    """Connect for the block, all of it within a bound.
+
+    Args:
+        target: A server, or what runs one for the block and yields it: `serving(kind, version)`.
+        seconds: The bound, also of the start of the server.
+        options: Options of `connect_mcp`.
+    """
+    with anyio.fail_after(seconds), contextlib.ExitStack() as stack:
+        if isinstance(target, contextlib.AbstractContextManager):
+            target = stack.enter_context(cast("contextlib.AbstractContextManager[Any]", target))
         async with connect_mcp(target, **options) as connection:
             yield connection
 

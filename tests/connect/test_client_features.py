@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 
 from tests.connect.targets import (
@@ -57,9 +56,10 @@ async def test_a_server_asks_for_a_completion_and_gets_the_models_words(kind: st
         asked.append(request)
         return SamplingResult(content="Fine.", model="tiny-1", stop_reason="maxTokens")
 
-    with serving(kind, version, ASKS) as target:
-        async with connected(target, name="nosy", callbacks=Callbacks(sampling=sampling)) as connection:
-            said = answer_of(await connection.call_tool("sample", asking(kind)))
+    async with connected(
+        serving(kind, version, ASKS), name="nosy", callbacks=Callbacks(sampling=sampling)
+    ) as connection:
+        said = answer_of(await connection.call_tool("sample", asking(kind)))
 
     (request,) = asked
     assert (request.server, request.system_prompt, request.max_tokens) == ("nosy", "Be brief.", 50)
@@ -76,9 +76,10 @@ async def test_a_form_is_filled_in_with_the_schemas_defaults(kind: str, version:
         asked.append(request)
         return {"name": "Ada", "color": "red"}
 
-    with serving(kind, version, ASKS) as target:
-        async with connected(target, name="nosy", callbacks=Callbacks(elicitation=elicitation)) as connection:
-            said = answer_of(await connection.call_tool("elicit", asking(kind)))
+    async with connected(
+        serving(kind, version, ASKS), name="nosy", callbacks=Callbacks(elicitation=elicitation)
+    ) as connection:
+        said = answer_of(await connection.call_tool("elicit", asking(kind)))
 
     (request,) = asked
     assert (request.server, request.mode, request.message) == ("nosy", "form", "Who are you?")
@@ -89,12 +90,11 @@ async def test_a_form_is_filled_in_with_the_schemas_defaults(kind: str, version:
 @everywhere
 async def test_roots_are_told_and_told_anew(kind: str, version: str) -> None:
     roots = [Root(uri="file:///srv/data", name="data"), "file:///srv/more", Path("/srv/third")]
-    with serving(kind, version, ASKS) as target:
-        async with connected(target, callbacks=Callbacks(roots=roots)) as connection:
-            first = answer_of(await connection.call_tool("list_roots", asking(kind)))
-            await connection.set_roots(["file:///srv/new"])
-            second = answer_of(await connection.call_tool("list_roots", asking(kind)))
-            told = (await state_of(connection))["methods"].count("notifications/roots/list_changed")
+    async with connected(serving(kind, version, ASKS), callbacks=Callbacks(roots=roots)) as connection:
+        first = answer_of(await connection.call_tool("list_roots", asking(kind)))
+        await connection.set_roots(["file:///srv/new"])
+        second = answer_of(await connection.call_tool("list_roots", asking(kind)))
+        told = (await state_of(connection))["methods"].count("notifications/roots/list_changed")
 
     assert first["result"]["roots"] == [
         {"uri": "file:///srv/data", "name": "data"},
@@ -107,18 +107,17 @@ async def test_roots_are_told_and_told_anew(kind: str, version: str) -> None:
 
 @everywhere
 async def test_what_is_not_offered_is_refused_and_the_connection_goes_on(kind: str, version: str) -> None:
-    with serving(kind, version, ASKS) as target:
-        async with connected(target) as connection:
-            for tool in ("sample", "elicit", "elicit_url", "list_roots", "ask_nonsense"):
-                if version == MODERN:
-                    with pytest.raises(ProtocolError, match="asks for input that this client did not offer") as refused:
-                        await connection.call_tool(tool, asking(kind))
-                    assert refused.value.code == -32021
-                else:
-                    said = answer_of(await connection.call_tool(tool, asking(kind)))
-                    assert said["error"]["code"] == -32601
-            declared = answer_of(await connection.call_tool("client"))["capabilities"]
-            assert connection.state is ConnectionState.READY
+    async with connected(serving(kind, version, ASKS)) as connection:
+        for tool in ("sample", "elicit", "elicit_url", "list_roots", "ask_nonsense"):
+            if version == MODERN:
+                with pytest.raises(ProtocolError, match="asks for input that this client did not offer") as refused:
+                    await connection.call_tool(tool, asking(kind))
+                assert refused.value.code == -32021
+            else:
+                said = answer_of(await connection.call_tool(tool, asking(kind)))
+                assert said["error"]["code"] == -32601
+        declared = answer_of(await connection.call_tool("client"))["capabilities"]
+        assert connection.state is ConnectionState.READY
 
     assert set(declared) <= {"extensions"}
 
@@ -128,9 +127,8 @@ async def test_capabilities_follow_from_the_callbacks(version: str) -> None:
     callbacks = Callbacks(
         sampling=lambda request: "words", sampling_tools=True, elicitation=lambda request: None, roots=[]
     )
-    with serving("stdio", version, ASKS) as target:
-        async with connected(target, callbacks=callbacks) as connection:
-            declared = answer_of(await connection.call_tool("client"))["capabilities"]
+    async with connected(serving("stdio", version, ASKS), callbacks=callbacks) as connection:
+        declared = answer_of(await connection.call_tool("client"))["capabilities"]
 
     assert declared["sampling"] == {"tools": {}}
     assert declared["elicitation"] == {"form": {}, "url": {}}
@@ -143,27 +141,27 @@ async def test_a_sampling_callback_that_raises_costs_only_its_request(kind: str,
     def sampling(request: SamplingRequest) -> str:
         raise ValueError("the key is sk-secret")
 
-    with serving(kind, version, ASKS) as target:
-        async with connected(target, callbacks=Callbacks(sampling=sampling)) as connection:
-            if version == MODERN:
-                with pytest.raises(ProtocolError, match="sampling callback failed") as failed:
-                    await connection.call_tool("sample")
-                assert failed.value.code == -32603
-            else:
-                said = answer_of(await connection.call_tool("sample"))
-                assert said["error"] == {"code": -32603, "message": "the client's sampling callback failed"}
-            assert (await connection.call_tool("echo", {"text": "on"})).text == "on"
+    async with connected(serving(kind, version, ASKS), callbacks=Callbacks(sampling=sampling)) as connection:
+        if version == MODERN:
+            with pytest.raises(ProtocolError, match="sampling callback failed") as failed:
+                await connection.call_tool("sample")
+            assert failed.value.code == -32603
+        else:
+            said = answer_of(await connection.call_tool("sample"))
+            assert said["error"] == {"code": -32603, "message": "the client's sampling callback failed"}
+        assert (await connection.call_tool("echo", {"text": "on"})).text == "on"
 
 
 @EACH_ERA
 async def test_a_user_may_reject_a_sampling_request(version: str) -> None:
-    with serving("stdio", version, ASKS) as target:
-        async with connected(target, callbacks=Callbacks(sampling=lambda request: None)) as connection:
-            if version == MODERN:
-                with pytest.raises(ProtocolError, match="the user rejected the sampling request"):
-                    await connection.call_tool("sample")
-            else:
-                assert answer_of(await connection.call_tool("sample"))["error"]["code"] == -1
+    async with connected(
+        serving("stdio", version, ASKS), callbacks=Callbacks(sampling=lambda request: None)
+    ) as connection:
+        if version == MODERN:
+            with pytest.raises(ProtocolError, match="the user rejected the sampling request"):
+                await connection.call_tool("sample")
+        else:
+            assert answer_of(await connection.call_tool("sample"))["error"]["code"] == -1
 
 
 @EACH_ERA
@@ -198,9 +196,8 @@ async def test_a_user_is_led_to_a_page(kind: str, version: str) -> None:
         asked.append(request)
         return ElicitationResult.accept()
 
-    with serving(kind, version, ASKS) as target:
-        async with connected(target, callbacks=Callbacks(elicitation=elicitation)) as connection:
-            said = answer_of(await connection.call_tool("elicit_url"))
+    async with connected(serving(kind, version, ASKS), callbacks=Callbacks(elicitation=elicitation)) as connection:
+        said = answer_of(await connection.call_tool("elicit_url"))
 
     (request,) = asked
     assert (request.mode, request.url, request.schema) == ("url", "https://example.com/consent", {})
@@ -216,10 +213,9 @@ async def test_a_call_that_needs_a_page_visited_is_made_again_after_the_visit(ki
         asked.append(request)
         return {}
 
-    with serving(kind, "2025-11-25", ASKS) as target:
-        async with connected(target, callbacks=Callbacks(elicitation=elicitation)) as connection:
-            connection.on("notification", heard.append)
-            result = await connection.call_tool("needs_visit")
+    async with connected(serving(kind, "2025-11-25", ASKS), callbacks=Callbacks(elicitation=elicitation)) as connection:
+        connection.on("notification", heard.append)
+        result = await connection.call_tool("needs_visit")
 
     assert result.text == "visited"
     assert [request.elicitation_id for request in asked] == ["visit-2"]
@@ -228,10 +224,9 @@ async def test_a_call_that_needs_a_page_visited_is_made_again_after_the_visit(ki
 
 @pytest.mark.parametrize("callbacks", [Callbacks(), Callbacks(elicitation=lambda request: None)])
 async def test_a_call_that_needs_a_visit_nobody_makes_fails_with_the_servers_words(callbacks: Callbacks) -> None:
-    with serving("stdio", "2025-11-25", ASKS) as target:
-        async with connected(target, callbacks=callbacks) as connection:
-            with pytest.raises(ProtocolError, match="Visit the page first") as refused:
-                await connection.call_tool("needs_visit")
+    async with connected(serving("stdio", "2025-11-25", ASKS), callbacks=callbacks) as connection:
+        with pytest.raises(ProtocolError, match="Visit the page first") as refused:
+            await connection.call_tool("needs_visit")
 
     assert refused.value.code == -32042
 
@@ -249,10 +244,9 @@ def test_wrong_callbacks_are_refused_at_once() -> None:
 
 
 async def test_roots_cannot_be_set_where_none_were_declared() -> None:
-    with serving("stdio", "2025-11-25") as target:
-        async with connected(target) as connection:
-            with pytest.raises(RuntimeError, match=r"roots=\[\]"):
-                await connection.set_roots(["file:///srv"])
+    async with connected(serving("stdio", "2025-11-25")) as connection:
+        with pytest.raises(RuntimeError, match=r"roots=\[\]"):
+            await connection.set_roots(["file:///srv"])
 
 
 async def test_servers_of_a_hub_share_the_callbacks_and_each_says_who_asks() -> None:
@@ -261,23 +255,19 @@ async def test_servers_of_a_hub_share_the_callbacks_and_each_says_who_asks() -> 
 
     with serving("stdio", MODERN, ASKS) as modern, serving("stdio", "2025-11-25", ASKS) as legacy:
         servers = {name: {"command": words[0], "args": words[1:]} for name, words in (("new", modern), ("old", legacy))}
-        with anyio.fail_after(30):
-            async with connect_mcp_servers(
-                {"mcpServers": servers}, callbacks=Callbacks(elicitation=elicitation)
-            ) as hub:
-                names = [
-                    json.loads((await hub.execute(f"{server}_elicit")).text)["result"]["content"]["name"]
-                    for server in ("new", "old")
-                ]
+        async with connect_mcp_servers({"mcpServers": servers}, callbacks=Callbacks(elicitation=elicitation)) as hub:
+            names = [
+                json.loads((await hub.execute(f"{server}_elicit")).text)["result"]["content"]["name"]
+                for server in ("new", "old")
+            ]
 
     assert names == ["new", "old"]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_completion_works_beside_callbacks(version: str) -> None:
-    with serving("stdio", version, ASKS) as target:
-        async with connected(target, callbacks=Callbacks(roots=[])) as connection:
-            names = await connection.complete({"type": "ref/prompt", "name": "greet"}, "name", "al")
+    async with connected(serving("stdio", version, ASKS), callbacks=Callbacks(roots=[])) as connection:
+        names = await connection.complete({"type": "ref/prompt", "name": "greet"}, "name", "al")
 
     assert names.values == ("alice", "albert")
 

@@ -141,17 +141,15 @@ async def test_whatever_an_elicitation_callback_does_the_server_gets_a_proper_an
             raise given
         return given
 
-    with serving(kind, version, ASKS) as target:
-        async with connected(target, callbacks=Callbacks(elicitation=elicitation)) as connection:
-            assert json.loads((await connection.call_tool("elicit")).text)["result"] == sent
-            assert (await connection.call_tool("echo", {"text": "on"})).text == "on"
+    async with connected(serving(kind, version, ASKS), callbacks=Callbacks(elicitation=elicitation)) as connection:
+        assert json.loads((await connection.call_tool("elicit")).text)["result"] == sent
+        assert (await connection.call_tool("echo", {"text": "on"})).text == "on"
 
 
 async def test_an_answer_that_does_not_fit_the_form_is_told_to_its_author(caplog: pytest.LogCaptureFixture) -> None:
     callbacks = Callbacks(elicitation=lambda request: {"name": "Ada", "size": "big"})
-    with serving("stdio", MODERN, ASKS) as target:
-        async with connected(target, name="nosy", callbacks=callbacks) as connection:
-            await connection.call_tool("elicit")
+    async with connected(serving("stdio", MODERN, ASKS), name="nosy", callbacks=callbacks) as connection:
+        await connection.call_tool("elicit")
 
     (record,) = [record for record in caplog.records if record.levelno == logging.ERROR]
     assert "server 'nosy'" in record.message

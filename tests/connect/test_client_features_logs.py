@@ -26,13 +26,12 @@ from toolweave.connect import ConnectionState, LogMessage
 async def test_log_messages_come_in_order_from_the_wanted_severity_on(kind: str, version: str) -> None:
     seen: list[LogMessage] = []
     callbacks = Callbacks(logging=seen.append, log_level="error")
-    with serving(kind, version, ASKS) as target:
-        async with connected(target, name="chatty", callbacks=callbacks) as connection:
-            await connection.call_tool("chatter")
-            await eventually(lambda: len(seen) == 4)
-            await connection.set_log_level("alert")
-            await connection.call_tool("chatter")
-            await eventually(lambda: len(seen) == 6)
+    async with connected(serving(kind, version, ASKS), name="chatty", callbacks=callbacks) as connection:
+        await connection.call_tool("chatter")
+        await eventually(lambda: len(seen) == 4)
+        await connection.set_log_level("alert")
+        await connection.call_tool("chatter")
+        await eventually(lambda: len(seen) == 6)
 
     assert [message.level for message in seen] == ["error", "critical", "alert", "emergency", "alert", "emergency"]
     assert seen[0] == LogMessage(server="chatty", level="error", logger="test", data={"said": "error"})
@@ -48,10 +47,11 @@ async def test_async_log_callbacks_are_awaited_one_after_the_other(version: str)
             raise ValueError("no room")
         seen.append(message.level)
 
-    with serving("stdio", version, ASKS) as target:
-        async with connected(target, callbacks=Callbacks(logging=log, log_level="critical")) as connection:
-            await connection.call_tool("chatter")
-            await eventually(lambda: len(seen) == 2)
+    async with connected(
+        serving("stdio", version, ASKS), callbacks=Callbacks(logging=log, log_level="critical")
+    ) as connection:
+        await connection.call_tool("chatter")
+        await eventually(lambda: len(seen) == 2)
 
     assert seen == ["critical", "emergency"]
 
@@ -66,21 +66,19 @@ async def test_a_modern_server_logs_to_whom_listens_and_only_to_them() -> None:
 
 
 async def test_the_wanted_severity_outlives_a_restart() -> None:
-    with serving("stdio", "2025-11-25", ASKS) as target:
-        async with connected(target, callbacks=Callbacks(log_level="error")) as connection:
-            with pytest.raises(Exception, match="ended"):
-                await connection.call_tool("crash")
-            assert (await connection.call_tool("chatter")).text == "error"
-            assert connection.restarts == 1
+    async with connected(serving("stdio", "2025-11-25", ASKS), callbacks=Callbacks(log_level="error")) as connection:
+        with pytest.raises(Exception, match="ended"):
+            await connection.call_tool("crash")
+        assert (await connection.call_tool("chatter")).text == "error"
+        assert connection.restarts == 1
 
 
 async def test_a_logging_callback_that_raises_costs_nothing(caplog: pytest.LogCaptureFixture) -> None:
     def log(message: LogMessage) -> None:
         raise ValueError("no room")
 
-    with serving("stdio", "2025-11-25", ASKS) as target:
-        async with connected(target, callbacks=Callbacks(logging=log)) as connection:
-            await connection.call_tool("log", {"message": "hello"})
+    async with connected(serving("stdio", "2025-11-25", ASKS), callbacks=Callbacks(logging=log)) as connection:
+        await connection.call_tool("log", {"message": "hello"})
 
     assert "the logging callback raised" in caplog.text
 

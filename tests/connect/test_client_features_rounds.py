@@ -53,9 +53,8 @@ async def test_rounds_follow_each_other_until_the_server_has_all_it_wants(kind: 
         return {"name": "Ada"} if request.message == "Who are you?" else None
 
     callbacks = Callbacks(elicitation=elicitation, sampling=lambda request: "Fine.", roots=["file:///srv"])
-    with serving(kind, MODERN, "--asks") as target:
-        async with connected(target, callbacks=callbacks) as connection:
-            result = await connection.call_tool("interview")
+    async with connected(serving(kind, MODERN, "--asks"), callbacks=callbacks) as connection:
+        result = await connection.call_tool("interview")
 
     assert asked == ["Who are you?", "And who else?"]
     told = result.structured_content
@@ -68,10 +67,9 @@ async def test_rounds_follow_each_other_until_the_server_has_all_it_wants(kind: 
 @each_kind
 async def test_prompts_and_resources_have_rounds_too(kind: str) -> None:
     callbacks = Callbacks(elicitation=lambda request: {"name": "Ada"}, roots=["file:///srv"])
-    with serving(kind, MODERN, "--asks") as target:
-        async with connected(target, callbacks=callbacks) as connection:
-            prompt = await connection.get_prompt("asks")
-            (contents,) = await connection.read_resource("asks")
+    async with connected(serving(kind, MODERN, "--asks"), callbacks=callbacks) as connection:
+        prompt = await connection.get_prompt("asks")
+        (contents,) = await connection.read_resource("asks")
 
     assert json.loads(prompt.messages[0].content.render())["content"]["name"] == "Ada"
     assert json.loads(contents.text or "") == {"roots": [{"uri": "file:///srv"}]}
@@ -80,10 +78,9 @@ async def test_prompts_and_resources_have_rounds_too(kind: str) -> None:
 @pytest.mark.parametrize("version", ["2025-03-26", "2025-11-25"])
 async def test_prompts_and_resources_may_ask_in_legacy_revisions_too(version: str) -> None:
     callbacks = Callbacks(elicitation=lambda request: {"name": "Ada"}, roots=["file:///srv"])
-    with serving("stdio", version, "--asks") as target:
-        async with connected(target, callbacks=callbacks) as connection:
-            prompt = await connection.get_prompt("asks")
-            (contents,) = await connection.read_resource("asks")
+    async with connected(serving("stdio", version, "--asks"), callbacks=callbacks) as connection:
+        prompt = await connection.get_prompt("asks")
+        (contents,) = await connection.read_resource("asks")
 
     assert json.loads(prompt.messages[0].content.render())["content"]["name"] == "Ada"
     assert json.loads(contents.text or "") == {"roots": [{"uri": "file:///srv"}]}
@@ -91,9 +88,8 @@ async def test_prompts_and_resources_may_ask_in_legacy_revisions_too(version: st
 
 @each_kind
 async def test_a_server_that_only_wants_to_be_asked_again_is_asked_again(kind: str) -> None:
-    with serving(kind, MODERN, "--asks") as target:
-        async with connected(target) as connection:
-            result = await connection.call_tool("patient", {"rounds": 3})
+    async with connected(serving(kind, MODERN, "--asks")) as connection:
+        result = await connection.call_tool("patient", {"rounds": 3})
 
     assert result.text == "after 3 rounds"
 
@@ -103,21 +99,19 @@ async def test_a_server_that_only_wants_to_be_asked_again_is_asked_again(kind: s
 async def test_a_server_that_never_has_enough_is_given_up(kind: str, answering: bool) -> None:
     callbacks = Callbacks(roots=[]) if answering else Callbacks()
     expected = "still asks for input after 10 rounds" if answering else r"roots/list; pass callbacks=Callbacks\(roots"
-    with serving(kind, MODERN, "--asks") as target:
-        async with connected(target, callbacks=callbacks) as connection:
-            with pytest.raises(ProtocolError, match=expected):
-                await connection.call_tool("insatiable")
-            calls = json.loads((await connection.call_tool("state")).text)["calls"]
+    async with connected(serving(kind, MODERN, "--asks"), callbacks=callbacks) as connection:
+        with pytest.raises(ProtocolError, match=expected):
+            await connection.call_tool("insatiable")
+        calls = json.loads((await connection.call_tool("state")).text)["calls"]
 
     assert calls["insatiable"] == (11 if answering else 1)
 
 
 @each_kind
 async def test_a_kind_of_result_from_the_future_is_an_error(kind: str) -> None:
-    with serving(kind, MODERN, "--asks") as target:
-        async with connected(target) as connection:
-            with pytest.raises(ProtocolError, match="unknown resultType 'hologram'"):
-                await connection.call_tool("futuristic")
+    async with connected(serving(kind, MODERN, "--asks")) as connection:
+        with pytest.raises(ProtocolError, match="unknown resultType 'hologram'"):
+            await connection.call_tool("futuristic")
 
 
 @pytest.mark.parametrize(
@@ -202,9 +196,8 @@ async def test_silence_after_a_round_still_times_out() -> None:
 
 
 async def test_a_legacy_result_without_result_type_is_complete() -> None:
-    with serving("stdio", "2025-11-25", "--asks") as target:
-        async with connected(target, callbacks=Callbacks(roots=[])) as connection:
-            result = await connection.call_tool("echo", {"text": "plain"})
+    async with connected(serving("stdio", "2025-11-25", "--asks"), callbacks=Callbacks(roots=[])) as connection:
+        result = await connection.call_tool("echo", {"text": "plain"})
 
     assert result.text == "plain"
     assert "resultType" not in result.raw
@@ -216,11 +209,10 @@ ODD = ["", " ", "\u2028\x00\x7f", '"\\u0041', "e\u0301\u00e9", "\U0001f600", "1e
 @pytest.mark.slow
 @each_kind
 async def test_odd_states_come_back_byte_for_byte(kind: str) -> None:
-    with serving(kind, MODERN, "--asks") as target:
-        async with connected(target) as connection:
-            for state in ODD:
-                result = await connection.call_tool("echo_state", {"state": state})
-                assert result.structured_content == {"state": state, "responses": False}
+    async with connected(serving(kind, MODERN, "--asks")) as connection:
+        for state in ODD:
+            result = await connection.call_tool("echo_state", {"state": state})
+            assert result.structured_content == {"state": state, "responses": False}
 
 
 @pytest.mark.slow
@@ -228,11 +220,10 @@ async def test_odd_states_come_back_byte_for_byte(kind: str) -> None:
 @given(states=st.lists(st.text(), min_size=1, max_size=20))
 def test_any_state_comes_back_byte_for_byte(states: list[str]) -> None:
     async def carry() -> None:
-        with serving("channel", MODERN, "--asks") as target:
-            async with connected(target, 60) as connection:
-                for state in states:
-                    result = await connection.call_tool("echo_state", {"state": state})
-                    assert result.structured_content == {"state": state, "responses": False}
+        async with connected(serving("channel", MODERN, "--asks"), 60) as connection:
+            for state in states:
+                result = await connection.call_tool("echo_state", {"state": state})
+                assert result.structured_content == {"state": state, "responses": False}
 
     anyio.run(carry)
 
@@ -279,11 +270,8 @@ async def test_a_call_that_must_not_run_twice_is_not_sent_to_a_server_that_canno
     callbacks: Callbacks,
 ) -> None:
     answers = _Answers({"resultType": "input_required", "inputRequests": {"who": form()}, "requestState": "s1"})
-    with serving("stdio", "2025-11-25") as target:
-        async with connected(target, callbacks=callbacks) as connection:
-            result = await connection.call(
-                ToolCall(name="echo", arguments={"text": "1"}), CallContext(questions=answers)
-            )
+    async with connected(serving("stdio", "2025-11-25"), callbacks=callbacks) as connection:
+        result = await connection.call(ToolCall(name="echo", arguments={"text": "1"}), CallContext(questions=answers))
 
     assert result.is_error
     assert "cannot continue where it asked" in result.text

@@ -91,14 +91,13 @@ async def test_a_cancelled_call_takes_its_callback_with_it(kind: str, version: s
         finally:
             ended.set()
 
-    with serving(kind, version, ASKS) as target:
-        async with connected(target, callbacks=Callbacks(elicitation=elicitation)) as connection:
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(connection.call_tool, "elicit")
-                await started.wait()
-                tasks.cancel_scope.cancel()
-            await ended.wait()
-            assert (await connection.call_tool("echo", {"text": "on"})).text == "on"
+    async with connected(serving(kind, version, ASKS), callbacks=Callbacks(elicitation=elicitation)) as connection:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(connection.call_tool, "elicit")
+            await started.wait()
+            tasks.cancel_scope.cancel()
+        await ended.wait()
+        assert (await connection.call_tool("echo", {"text": "on"})).text == "on"
 
 
 @pytest.mark.parametrize("kind", ["stdio", "http-sse"])
@@ -116,10 +115,9 @@ async def test_a_closed_connection_takes_its_callbacks_with_it(kind: str) -> Non
         with pytest.raises(Exception, match=r"end|closed"):
             await connection.call_tool("elicit")
 
-    with serving(kind, "2025-11-25", ASKS) as target:
-        async with connected(target, callbacks=Callbacks(elicitation=elicitation)) as connection:
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(call, connection)
-                await started.wait()
-                await connection.close()
-            await ended.wait()
+    async with connected(serving(kind, "2025-11-25", ASKS), callbacks=Callbacks(elicitation=elicitation)) as connection:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(call, connection)
+            await started.wait()
+            await connection.close()
+        await ended.wait()

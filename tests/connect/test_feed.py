@@ -111,32 +111,31 @@ async def test_a_change_of_a_list_that_nobody_listens_to_is_seen_at_its_next_use
 async def test_updates_of_a_resource_are_told_to_whom_they_concern_until_they_leave(kind: str, version: str) -> None:
     first: list[ResourceUpdated] = []
     second: list[ResourceUpdated] = []
-    with serving(kind, version) as target:
-        async with connected(target) as connection:
-            leave_first = await connection.subscribe_resource("test://text", first.append)
-            leave_second = await connection.subscribe_resource("test://text", second.append)
-            leave_other = await connection.subscribe_resource("test://json", second.append)
-            await connection.call_tool("touch", {"uri": "test://text"})
-            await eventually(lambda: first and second)
-            assert first[0] == ResourceUpdated(uri="test://text")
+    async with connected(serving(kind, version)) as connection:
+        leave_first = await connection.subscribe_resource("test://text", first.append)
+        leave_second = await connection.subscribe_resource("test://text", second.append)
+        leave_other = await connection.subscribe_resource("test://json", second.append)
+        await connection.call_tool("touch", {"uri": "test://text"})
+        await eventually(lambda: first and second)
+        assert first[0] == ResourceUpdated(uri="test://text")
 
-            leave_first()
-            leave_first()
-            first.clear()
-            second.clear()
-            await connection.call_tool("touch", {"uri": "test://text"})
-            await connection.call_tool("touch", {"uri": "test://json"})
-            await eventually(lambda: {update.uri for update in second} == {"test://text", "test://json"})
-            assert first == []
+        leave_first()
+        leave_first()
+        first.clear()
+        second.clear()
+        await connection.call_tool("touch", {"uri": "test://text"})
+        await connection.call_tool("touch", {"uri": "test://json"})
+        await eventually(lambda: {update.uri for update in second} == {"test://text", "test://json"})
+        assert first == []
 
-            leave_second()
-            leave_other()
+        leave_second()
+        leave_other()
 
-            async def forgotten() -> bool:
-                state = await state_of(connection)
-                return not state["subscriptions"] and "resourceSubscriptions" not in str(state["filters"])
+        async def forgotten() -> bool:
+            state = await state_of(connection)
+            return not state["subscriptions"] and "resourceSubscriptions" not in str(state["filters"])
 
-            await eventually(forgotten)
+        await eventually(forgotten)
 
 
 @pytest.mark.slow
@@ -144,23 +143,22 @@ async def test_updates_of_a_resource_are_told_to_whom_they_concern_until_they_le
 @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
 async def test_no_update_is_missed_while_the_subscriptions_change(kind: str, version: str) -> None:
     told: list[ResourceUpdated] = []
-    with serving(kind, version) as target:
-        async with connected(target) as connection:
-            await connection.subscribe_resource("test://text", told.append)
+    async with connected(serving(kind, version)) as connection:
+        await connection.subscribe_resource("test://text", told.append)
 
-            async def come_and_go() -> None:
-                for number in range(8):
-                    leave = await connection.subscribe_resource(f"test://item/{number}", lambda update: None)
-                    if number % 2:
-                        leave()
+        async def come_and_go() -> None:
+            for number in range(8):
+                leave = await connection.subscribe_resource(f"test://item/{number}", lambda update: None)
+                if number % 2:
+                    leave()
 
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(come_and_go)
-                for _ in range(20):
-                    told.clear()
-                    await connection.call_tool("touch", {"uri": "test://text"})
-                    await eventually(lambda: told)
-            assert not any(update.missed for update in told)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(come_and_go)
+            for _ in range(20):
+                told.clear()
+                await connection.call_tool("touch", {"uri": "test://text"})
+                await eventually(lambda: told)
+        assert not any(update.missed for update in told)
 
 
 @pytest.mark.parametrize("kind", ["stdio"])
@@ -216,18 +214,17 @@ async def test_after_a_stream_of_changes_ended_the_lists_are_read_again(kind: st
 @pytest.mark.parametrize("kind", ["stdio", "http-json"])
 async def test_a_modern_list_that_runs_out_is_read_again_while_somebody_listens(kind: str) -> None:
     changes: list[ToolsChanged] = []
-    with serving(kind, MODERN, "--ttl-ms", 1) as target:
-        async with connected(target, 40) as connection:
-            asked = await lists_asked(connection, "tools/list")
-            leave = connection.subscribe(changes.append)
+    async with connected(serving(kind, MODERN, "--ttl-ms", 1), 40) as connection:
+        asked = await lists_asked(connection, "tools/list")
+        leave = connection.subscribe(changes.append)
 
-            async def again() -> bool:
-                return await lists_asked(connection, "tools/list") >= asked + 2
+        async def again() -> bool:
+            return await lists_asked(connection, "tools/list") >= asked + 2
 
-            await eventually(again, 20)
-            leave()
-            assert changes == []
-            assert await lists_asked(connection, "prompts/list") == 0
+        await eventually(again, 20)
+        leave()
+        assert changes == []
+        assert await lists_asked(connection, "prompts/list") == 0
 
 
 @pytest.mark.parametrize("protocol", ["legacy", MODERN])

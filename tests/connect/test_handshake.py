@@ -46,10 +46,9 @@ async def test_a_legacy_server_is_reached_whatever_it_does_at_the_probe(probe: s
 @pytest.mark.parametrize("status", [200, 400, 404, 405, 500])
 @pytest.mark.parametrize("probe", ["error-32601", "error-32602", "ok"])
 async def test_a_legacy_http_server_is_reached_whatever_it_does_at_the_probe(probe: str, status: int) -> None:
-    with http_server("--probe", probe, "--probe-status", status) as url:
-        async with connected(url, timeout=QUICK_PROBE) as connection:
-            assert connection.protocol_version == "2025-11-25"
-            assert (await connection.call_tool("echo", {"text": "hi"})).text == "hi"
+    async with connected(http_server("--probe", probe, "--probe-status", status), timeout=QUICK_PROBE) as connection:
+        assert connection.protocol_version == "2025-11-25"
+        assert (await connection.call_tool("echo", {"text": "hi"})).text == "hi"
 
 
 @pytest.mark.slow

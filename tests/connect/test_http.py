@@ -63,10 +63,9 @@ async def test_a_callable_token_is_asked_before_each_request(asynchronous: bool)
     async def token_later() -> str:
         return token()
 
-    with http_server("--version", MODERN) as url:
-        async with connected(url, auth=token_later if asynchronous else token) as connection:
-            await connection.call_tool("echo", {"text": "x"})
-            seen = [request["headers"]["authorization"] for request in await requests_of(connection)]
+    async with connected(http_server("--version", MODERN), auth=token_later if asynchronous else token) as connection:
+        await connection.call_tool("echo", {"text": "x"})
+        seen = [request["headers"]["authorization"] for request in await requests_of(connection)]
     assert len(seen) == len(set(seen)) >= 4
     assert all(value.startswith("Bearer token-") for value in seen)
 
@@ -82,18 +81,18 @@ async def test_callable_headers_are_asked_before_each_request(asynchronous: bool
     async def headers_later() -> dict[str, str]:
         return headers()
 
-    with http_server("--version", MODERN) as url:
-        async with connected(url, headers=headers_later if asynchronous else headers) as connection:
-            await connection.call_tool("echo", {"text": "x"})
-            seen = [request["headers"]["x-number"] for request in await requests_of(connection)]
+    async with connected(
+        http_server("--version", MODERN), headers=headers_later if asynchronous else headers
+    ) as connection:
+        await connection.call_tool("echo", {"text": "x"})
+        seen = [request["headers"]["x-number"] for request in await requests_of(connection)]
     assert len(seen) == len(set(seen)) >= 4
 
 
 async def test_a_provider_may_give_whole_headers() -> None:
     auth = Auth(type="custom", provider=lambda: {"X-Signed": "by me"})
-    with http_server("--require-header", "X-Signed:by me") as url:
-        async with connected(url, auth=auth) as connection:
-            assert connection.state is ConnectionState.READY
+    async with connected(http_server("--require-header", "X-Signed:by me"), auth=auth) as connection:
+        assert connection.state is ConnectionState.READY
 
 
 async def test_the_query_of_a_url_is_sent_and_kept_out_of_every_log(caplog: pytest.LogCaptureFixture) -> None:
@@ -121,12 +120,11 @@ async def test_a_provider_that_raises_later_fails_that_request_alone() -> None:
             raise LookupError("the vault is locked")
         return "open"
 
-    with http_server() as url:
-        async with connected(url, auth=provider) as connection:
-            locked = True
-            result = await (await connection.list_tools())["fail"].execute()
-            locked = False
-            assert (await connection.call_tool("echo", {"text": "open again"})).text == "open again"
+    async with connected(http_server(), auth=provider) as connection:
+        locked = True
+        result = await (await connection.list_tools())["fail"].execute()
+        locked = False
+        assert (await connection.call_tool("echo", {"text": "open again"})).text == "open again"
     assert "the vault is locked" in result.text
 
 
@@ -185,9 +183,8 @@ async def test_an_older_server_that_goes_away_in_mid_call_is_lost() -> None:
 
 
 async def test_arguments_are_mirrored_into_headers_where_the_schema_asks_for_it() -> None:
-    with http_server("--version", MODERN) as url:
-        async with connected(url) as connection:
-            result = await connection.call_tool("mirrored", {"region": "nørge"})
+    async with connected(http_server("--version", MODERN)) as connection:
+        result = await connection.call_tool("mirrored", {"region": "nørge"})
     headers: dict[str, str] = result.structured_content["headers"]
     assert headers["mcp-param-region"].startswith("=?base64?")
     assert (headers["mcp-name"], headers["mcp-method"]) == ("mirrored", "tools/call")
@@ -195,9 +192,8 @@ async def test_arguments_are_mirrored_into_headers_where_the_schema_asks_for_it(
 
 @pytest.mark.parametrize("version", ["2025-06-18", "2025-11-25"])
 async def test_a_session_server_gets_its_session_and_revision_with_each_request(version: str) -> None:
-    with http_server("--version", version) as url:
-        async with connected(url) as connection:
-            seen = await requests_of(connection)
+    async with connected(http_server("--version", version)) as connection:
+        seen = await requests_of(connection)
     used = [
         request["headers"] for request in seen if request["body"]["method"] not in ("server/discover", "initialize")
     ]
@@ -207,9 +203,8 @@ async def test_a_session_server_gets_its_session_and_revision_with_each_request(
 
 
 async def test_a_server_without_a_get_stream_is_used_all_the_same() -> None:
-    with http_server("--no-get-stream") as url:
-        async with connected(url) as connection:
-            assert (await connection.call_tool("echo", {"text": "x"})).text == "x"
+    async with connected(http_server("--no-get-stream")) as connection:
+        assert (await connection.call_tool("echo", {"text": "x"})).text == "x"
 
 
 async def test_a_tool_whose_header_mapping_is_invalid_is_left_out_over_http_only() -> None:

@@ -208,10 +208,11 @@ class TokenFlow:
 @pytest.mark.requirement("R25")
 @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
 async def test_an_httpx_authorization_object_answers_challenges(version: str) -> None:
-    with http_server("--require-bearer", TOKEN, "--version", version, "--answers", "sse") as url:
-        async with connected(url, auth=TokenFlow()) as connection:
-            assert (await connection.call_tool("echo", {"text": "in"})).text == "in"
-            assert "load the SDK" not in steps_of(connection)
+    async with connected(
+        http_server("--require-bearer", TOKEN, "--version", version, "--answers", "sse"), auth=TokenFlow()
+    ) as connection:
+        assert (await connection.call_tool("echo", {"text": "in"})).text == "in"
+        assert "load the SDK" not in steps_of(connection)
 
 
 @pytest.mark.parametrize("library", [httpx, httpx2])

@@ -98,13 +98,16 @@ async def test_a_fault_of_one_call_costs_that_call_only(mode: str, version: str)
         case = Case("its session has ended: HTTP 404 .*: <h1>Not Found</h1>", ErrorKind.NOT_SENT)
     bounds = BOUNDS | ({"call": 0.4} if case is LATE else {})
     times = 1 if mode == "gone_session" else 0
-    with http_server("--mode", mode, "--on", "tools/call", "--times", times, "--version", version) as url:
-        async with connected(url, name="faulty", timeout=bounds) as connection:
-            call = ToolCall(name="fail", arguments={"message": "on purpose"})
-            result = await connection.call(call, CallContext())
-            resources = await connection.list_resources()
+    async with connected(
+        http_server("--mode", mode, "--on", "tools/call", "--times", times, "--version", version),
+        name="faulty",
+        timeout=bounds,
+    ) as connection:
+        call = ToolCall(name="fail", arguments={"message": "on purpose"})
+        result = await connection.call(call, CallContext())
+        resources = await connection.list_resources()
 
-            assert connection.state is ConnectionState.READY
+        assert connection.state is ConnectionState.READY
 
     assert len(resources) == 3
     assert result.error is not None
@@ -137,28 +140,27 @@ async def test_a_fault_of_every_answer_is_an_error_of_connecting_that_says_why(m
 @pytest.mark.parametrize("mode", ["bad_json", "status_500", "dropped_sse", "reset_mid_body", "hang_sse"])
 async def test_a_fault_of_the_listing_degrades_and_the_calls_go_on(mode: str) -> None:
     bounds = BOUNDS | {"list": 0.5} if mode == "hang_sse" else BOUNDS
-    with http_server("--mode", mode, "--on", "tools/list", "--times", 1, "--version", MODERN) as url:
-        async with connected(url, timeout=bounds) as connection:
-            assert connection.state is ConnectionState.DEGRADED
-            assert connection.error is not None
-            assert (await connection.call_tool("echo", {"text": "hi"})).text == "hi"
+    async with connected(
+        http_server("--mode", mode, "--on", "tools/list", "--times", 1, "--version", MODERN), timeout=bounds
+    ) as connection:
+        assert connection.state is ConnectionState.DEGRADED
+        assert connection.error is not None
+        assert (await connection.call_tool("echo", {"text": "hi"})).text == "hi"
 
-            tools = await connection.list_tools()
-            assert connection.state is ConnectionState.READY
-            assert "echo" in tools
+        tools = await connection.list_tools()
+        assert connection.state is ConnectionState.READY
+        assert "echo" in tools
 
 
 async def test_a_challenge_and_a_wait_are_told_to_the_caller() -> None:
-    with http_server("--mode", "status_401", "--on", "tools/call") as url:
-        async with connected(url) as connection:
-            with pytest.raises(AuthRequiredError) as refused:
-                await connection.call_tool("echo", {"text": "x"})
+    async with connected(http_server("--mode", "status_401", "--on", "tools/call")) as connection:
+        with pytest.raises(AuthRequiredError) as refused:
+            await connection.call_tool("echo", {"text": "x"})
     assert (refused.value.status, refused.value.challenge) == (401, 'Bearer realm="test", error="invalid_token"')
 
-    with http_server("--mode", "status_429", "--on", "tools/call", "--retry-after", 7) as url:
-        async with connected(url) as connection:
-            with pytest.raises(ProtocolError) as busy:  # a wait that would pass the deadline is not begun
-                await connection.call_tool("echo", {"text": "x"}, timeout=3)
+    async with connected(http_server("--mode", "status_429", "--on", "tools/call", "--retry-after", 7)) as connection:
+        with pytest.raises(ProtocolError) as busy:  # a wait that would pass the deadline is not begun
+            await connection.call_tool("echo", {"text": "x"}, timeout=3)
     assert busy.value.data == {"http_status": 429, "retry_after": "7"}
 
 
@@ -166,36 +168,38 @@ async def test_a_challenge_and_a_wait_are_told_to_the_caller() -> None:
 @pytest.mark.parametrize("at", ["server/discover", "initialize", "tools/list", "tools/call"])
 async def test_a_server_that_says_when_to_come_back_is_asked_again_then(busy: str, at: str) -> None:
     era = "legacy" if at == "initialize" else "modern"
-    with http_server("--era", era, "--mode", busy, "--on", at, "--times", 2, "--retry-after", 0) as url:
-        async with connected(url) as connection:
-            result = await connection.call_tool("echo", {"text": "x"})
-            assert result.text == "x"
-            assert connection.problems == ()
-            assert (await state_of(connection))["calls"]["echo"] == 1
+    async with connected(
+        http_server("--era", era, "--mode", busy, "--on", at, "--times", 2, "--retry-after", 0)
+    ) as connection:
+        result = await connection.call_tool("echo", {"text": "x"})
+        assert result.text == "x"
+        assert connection.problems == ()
+        assert (await state_of(connection))["calls"]["echo"] == 1
 
 
 @pytest.mark.parametrize(("times", "succeeds"), [(3, True), (4, False)])
 async def test_a_call_that_is_refused_for_a_while_is_sent_again_three_times(times: int, succeeds: bool) -> None:
     refusing = ("--mode", "status_429", "--on", "tools/call", "--times", times, "--retry-after", 0)
-    with http_server(*refusing) as url:
-        async with connected(url) as connection:
-            if succeeds:
-                assert (await connection.call_tool("echo", {"text": "x"})).text == "x"
-            else:
-                with pytest.raises(ProtocolError, match="HTTP 429"):
-                    await connection.call_tool("echo", {"text": "x"})
+    async with connected(http_server(*refusing)) as connection:
+        if succeeds:
+            assert (await connection.call_tool("echo", {"text": "x"})).text == "x"
+        else:
+            with pytest.raises(ProtocolError, match="HTTP 429"):
+                await connection.call_tool("echo", {"text": "x"})
 
 
 async def test_the_time_to_come_back_may_be_a_date_and_what_is_neither_is_no_time() -> None:
     past = "Sun, 06 Nov 1994 08:49:37 GMT"
-    with http_server("--mode", "status_503", "--on", "tools/call", "--times", 1, "--retry-after", past) as url:
-        async with connected(url) as connection:
-            assert (await connection.call_tool("echo", {"text": "x"})).text == "x"
+    async with connected(
+        http_server("--mode", "status_503", "--on", "tools/call", "--times", 1, "--retry-after", past)
+    ) as connection:
+        assert (await connection.call_tool("echo", {"text": "x"})).text == "x"
 
-    with http_server("--mode", "status_503", "--on", "tools/call", "--times", 1, "--retry-after", "soon") as url:
-        async with connected(url) as connection:
-            with pytest.raises(ProtocolError, match="HTTP 503"):
-                await connection.call_tool("echo", {"text": "x"})
+    async with connected(
+        http_server("--mode", "status_503", "--on", "tools/call", "--times", 1, "--retry-after", "soon")
+    ) as connection:
+        with pytest.raises(ProtocolError, match="HTTP 503"):
+            await connection.call_tool("echo", {"text": "x"})
 
 
 async def test_a_server_that_wants_credentials_is_not_tried_again() -> None:
@@ -233,24 +237,24 @@ async def test_a_server_that_went_away_is_reported_as_not_sent_and_found_again()
 
 @pytest.mark.parametrize("use", ["list_resources", "refresh", "ping", "list_prompts"])
 async def test_a_forgotten_session_costs_no_request_of_any_kind(use: str) -> None:
-    with http_server("--version", "2025-11-25", "--mode", "gone_session", "--times", 1) as url:
-        async with connected(url) as connection:
-            await connection.call_tool("echo", {"text": "after this the session is forgotten"})
-            await getattr(connection, use)()
-            assert connection.restarts == 1
-            assert (await state_of(connection))["methods"].count("initialize") == 2
+    async with connected(http_server("--version", "2025-11-25", "--mode", "gone_session", "--times", 1)) as connection:
+        await connection.call_tool("echo", {"text": "after this the session is forgotten"})
+        await getattr(connection, use)()
+        assert connection.restarts == 1
+        assert (await state_of(connection))["methods"].count("initialize") == 2
 
 
 @pytest.mark.slow
 async def test_broken_listen_streams_are_opened_again() -> None:
-    with http_server("--version", MODERN, "--mode", "dropped_sse", "--on", "subscriptions/listen", "--times", 1) as url:
-        async with connected(url) as connection:
+    async with connected(
+        http_server("--version", MODERN, "--mode", "dropped_sse", "--on", "subscriptions/listen", "--times", 1)
+    ) as connection:
 
-            async def listening() -> bool:
-                return (await state_of(connection))["listening"] == 1
+        async def listening() -> bool:
+            return (await state_of(connection))["listening"] == 1
 
-            await eventually(listening)
-            assert connection.state is ConnectionState.READY
+        await eventually(listening)
+        assert connection.state is ConnectionState.READY
 
 
 ERROR_BODIES: dict[str, tuple[object, str]] = {

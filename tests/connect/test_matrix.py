@@ -30,20 +30,19 @@ def listed_on_the_wire(version: str) -> list[Json]:
 @everywhere
 @pytest.mark.requirement("R9", "R10", "R11", "R13", "R15", "R16", "R28", "R48", "D1", "D6")
 async def test_a_server_shakes_hands_lists_its_tools_and_is_called(kind: str, version: str) -> None:
-    with serving(kind, version) as target:
-        async with connected(target) as connection:
-            assert connection.state is ConnectionState.READY
-            assert connection.protocol_version == version
-            assert connection.server_info["name"] == "echo"
-            assert "tools" in connection.capabilities
-            assert connection.instructions == "Use echo to test."
+    async with connected(serving(kind, version)) as connection:
+        assert connection.state is ConnectionState.READY
+        assert connection.protocol_version == version
+        assert connection.server_info["name"] == "echo"
+        assert "tools" in connection.capabilities
+        assert connection.instructions == "Use echo to test."
 
-            tools = await connection.list_tools()
-            said = await tools["echo"].execute({"text": "grüße\n\u2028 1"})
-            added = await connection.call_tool("add", {"a": 1, "b": 2.5})
-            failed = await connection.call_tool("fail", {"message": "no such row"})
-            with pytest.raises(ProtocolError, match="refused on purpose") as refused:
-                await connection.call_tool("rpc_error", {"code": -32050})
+        tools = await connection.list_tools()
+        said = await tools["echo"].execute({"text": "grüße\n\u2028 1"})
+        added = await connection.call_tool("add", {"a": 1, "b": 2.5})
+        failed = await connection.call_tool("fail", {"message": "no such row"})
+        with pytest.raises(ProtocolError, match="refused on purpose") as refused:
+            await connection.call_tool("rpc_error", {"code": -32050})
 
     assert [dict(tool.raw) for tool in tools] == listed_on_the_wire(version)
     assert (said.text, said.is_error) == ("grüße\n\u2028 1", False)
@@ -61,11 +60,10 @@ async def test_progress_arrives_in_order_and_before_the_answer(kind: str, versio
     async def on_progress(progress: Progress) -> None:
         seen.append(progress)
 
-    with serving(kind, version) as target:
-        async with connected(target) as connection:
-            result = await connection.call_tool("slow", {"seconds": 0.02, "steps": 3}, on_progress=on_progress)
-            seen.append(result.text)
-            await connection.call_tool("echo", {"text": "afterwards"})
+    async with connected(serving(kind, version)) as connection:
+        result = await connection.call_tool("slow", {"seconds": 0.02, "steps": 3}, on_progress=on_progress)
+        seen.append(result.text)
+        await connection.call_tool("echo", {"text": "afterwards"})
 
     reported = [
         Progress(progress=float(step), total=3.0, message=f"step {step} of 3")
@@ -76,40 +74,38 @@ async def test_progress_arrives_in_order_and_before_the_answer(kind: str, versio
 
 @everywhere
 async def test_a_cancelled_call_is_cancelled_on_the_server_and_the_connection_goes_on(kind: str, version: str) -> None:
-    with serving(kind, version) as target:
-        async with connected(target) as connection:
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(connection.call_tool, "hang")
+    async with connected(serving(kind, version)) as connection:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(connection.call_tool, "hang")
 
-                async def started() -> bool:
-                    return "hang" in (await state_of(connection))["calls"]
+            async def started() -> bool:
+                return "hang" in (await state_of(connection))["calls"]
 
-                await eventually(started)
-                tasks.cancel_scope.cancel()
+            await eventually(started)
+            tasks.cancel_scope.cancel()
 
-            async def cancelled() -> bool:
-                return len((await state_of(connection))["cancelled"]) == 1
+        async def cancelled() -> bool:
+            return len((await state_of(connection))["cancelled"]) == 1
 
-            await eventually(cancelled)
-            assert connection.state is ConnectionState.READY
-            assert (await connection.call_tool("echo", {"text": "still here"})).text == "still here"
-            assert connection.restarts == 0
+        await eventually(cancelled)
+        assert connection.state is ConnectionState.READY
+        assert (await connection.call_tool("echo", {"text": "still here"})).text == "still here"
+        assert connection.restarts == 0
 
 
 @everywhere
 async def test_resources_prompts_completion_and_ping_work(kind: str, version: str) -> None:
-    with serving(kind, version) as target:
-        async with connected(target) as connection:
-            await connection.ping()
-            resources = await connection.list_resources()
-            (text,) = await connection.read_resource("test://text")
-            (blob,) = await connection.read_resource("test://blob")
-            (template,) = await connection.list_resource_templates()
-            prompts = await connection.list_prompts()
-            greeting = await connection.get_prompt("greet", {"name": "Ada"})
-            names = await connection.complete({"type": "ref/prompt", "name": "greet"}, "name", "al")
-            with pytest.raises(ProtocolError) as missing:
-                await connection.read_resource("test://nothing")
+    async with connected(serving(kind, version)) as connection:
+        await connection.ping()
+        resources = await connection.list_resources()
+        (text,) = await connection.read_resource("test://text")
+        (blob,) = await connection.read_resource("test://blob")
+        (template,) = await connection.list_resource_templates()
+        prompts = await connection.list_prompts()
+        greeting = await connection.get_prompt("greet", {"name": "Ada"})
+        names = await connection.complete({"type": "ref/prompt", "name": "greet"}, "name", "al")
+        with pytest.raises(ProtocolError) as missing:
+            await connection.read_resource("test://nothing")
 
     assert [(resource.uri, resource.size) for resource in resources] == [
         ("test://text", 21),
@@ -133,27 +129,26 @@ async def test_resources_prompts_completion_and_ping_work(kind: str, version: st
 @pytest.mark.requirement("C8", "D28")
 async def test_a_tool_that_comes_or_goes_later_is_seen(kind: str, version: str) -> None:
     changes: list[ToolsChanged] = []
-    with serving(kind, version) as target:
-        async with connected(target) as connection:
-            connection.on("tools_changed", changes.append)
-            before = connection.snapshot()
+    async with connected(serving(kind, version)) as connection:
+        connection.on("tools_changed", changes.append)
+        before = connection.snapshot()
 
-            async def heard() -> bool:
-                return version != MODERN or (await state_of(connection))["listening"] == 1
+        async def heard() -> bool:
+            return version != MODERN or (await state_of(connection))["listening"] == 1
 
-            await eventually(heard)
-            await connection.call_tool("grow")
-            await eventually(lambda: changes)
-            grown = connection.snapshot()
-            await connection.call_tool("shrink", {"name": "fail"})
-            await eventually(lambda: len(changes) == 2)
+        await eventually(heard)
+        await connection.call_tool("grow")
+        await eventually(lambda: changes)
+        grown = connection.snapshot()
+        await connection.call_tool("shrink", {"name": "fail"})
+        await eventually(lambda: len(changes) == 2)
 
-            assert (changes[0].added, changes[0].removed) == (("grown_1",), ())
-            assert (changes[1].added, changes[1].removed) == ((), ("fail",))
-            assert "grown_1" not in before.by_name
-            assert "fail" in grown.by_name
-            assert "fail" not in connection.snapshot().by_name
-            assert (await connection.call_tool("grown_1", {"text": "new"})).text == '{"text": "new"}'
+        assert (changes[0].added, changes[0].removed) == (("grown_1",), ())
+        assert (changes[1].added, changes[1].removed) == ((), ("fail",))
+        assert "grown_1" not in before.by_name
+        assert "fail" in grown.by_name
+        assert "fail" not in connection.snapshot().by_name
+        assert (await connection.call_tool("grown_1", {"text": "new"})).text == '{"text": "new"}'
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in WITHOUT_PROGRESS])
@@ -163,9 +158,8 @@ async def test_a_progress_callback_that_raises_costs_the_call_nothing(
     def on_progress(progress: Progress) -> None:
         raise ValueError("no room on the screen")
 
-    with serving(kind, "2025-11-25") as target:
-        async with connected(target) as connection:
-            result = await connection.call_tool("slow", {"seconds": 0.02, "steps": 2}, on_progress=on_progress)
+    async with connected(serving(kind, "2025-11-25")) as connection:
+        result = await connection.call_tool("slow", {"seconds": 0.02, "steps": 2}, on_progress=on_progress)
 
     assert result.text == "done in 2 steps"
     assert [record.message for record in caplog.records if record.exc_info] == ["a progress callback raised"] * 2

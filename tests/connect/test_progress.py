@@ -31,9 +31,8 @@ async def test_progress_is_delivered_in_order_and_before_the_result_to_a_slow_ca
         await anyio.sleep(0.02)
         seen.append(progress.progress)
 
-    with serving(kind, version) as target:
-        async with connected(target) as connection:
-            result = await connection.call_tool("slow", {"seconds": 0.05, "steps": 5}, on_progress=slow)
+    async with connected(serving(kind, version)) as connection:
+        result = await connection.call_tool("slow", {"seconds": 0.05, "steps": 5}, on_progress=slow)
 
     assert not result.is_error
     assert seen == sorted(seen)

@@ -50,30 +50,29 @@ async def test_a_secret_that_a_server_repeats_is_in_no_outlet_of_a_connection(
     caplog.set_level(logging.DEBUG, "toolweave")
     outlets: dict[str, str] = {}
     texts: dict[str, str] = {}
-    with anyio.fail_after(60):
-        async with connect_mcp(ServerConfig(name="up", **entry())) as connection:
-            for name in ("split", "word", "number", "snake", "block", "output"):
-                result = await connection.call_tool(name, {})
-                assert result.is_error
-                texts[name] = result.text
-                outlets[f"error of {name}"] = whole(result.error)
-                if name != "output":  # it is a success of the server, whose data stays
-                    outlets[f"result of {name}"] = f"{result!r} {result.raw}"
-            await connection.list_resources()
-            for name, ask in {
-                "call": lambda: connection.call_tool("rpc", {}),
-                "list": connection.list_prompts,
-                "read": lambda: connection.read_resource("data://x"),
-                "death": lambda: connection.call_tool("die", {}),
-            }.items():
-                with pytest.raises(ToolweaveError) as failed:
-                    await ask()
-                outlets[name] = whole(failed.value)
-            outlets["connection"] = f"{connection!r} {connection.problems} {connection.findings}"
-            outlets["last words"] = connection.stderr_tail
-            outlets["steps"] = repr(connection.report.steps)
-        async with Hub({"up": entry()}) as hub:
-            outlets["hub"] = f"{hub!r} {hub.warnings} {hub.errors} {hub.findings}"
+    async with connect_mcp(ServerConfig(name="up", **entry())) as connection:
+        for name in ("split", "word", "number", "snake", "block", "output"):
+            result = await connection.call_tool(name, {})
+            assert result.is_error
+            texts[name] = result.text
+            outlets[f"error of {name}"] = whole(result.error)
+            if name != "output":  # it is a success of the server, whose data stays
+                outlets[f"result of {name}"] = f"{result!r} {result.raw}"
+        await connection.list_resources()
+        for name, ask in {
+            "call": lambda: connection.call_tool("rpc", {}),
+            "list": connection.list_prompts,
+            "read": lambda: connection.read_resource("data://x"),
+            "death": lambda: connection.call_tool("die", {}),
+        }.items():
+            with pytest.raises(ToolweaveError) as failed:
+                await ask()
+            outlets[name] = whole(failed.value)
+        outlets["connection"] = f"{connection!r} {connection.problems} {connection.findings}"
+        outlets["last words"] = connection.stderr_tail
+        outlets["steps"] = repr(connection.report.steps)
+    async with Hub({"up": entry()}) as hub:
+        outlets["hub"] = f"{hub!r} {hub.warnings} {hub.errors} {hub.findings}"
     outlets["log"] = recorded(caplog)
 
     assert_masked(outlets | texts)

@@ -221,12 +221,11 @@ async def test_closing_in_the_middle_of_a_backoff_ends_at_once(tmp_path: Path) -
 
 
 async def test_a_session_that_the_server_forgot_is_begun_anew() -> None:
-    with http_server("--version", "2025-11-25", "--mode", "gone_session", "--times", 1) as url:
-        async with connected(url) as connection:
-            assert (await connection.call_tool("echo", {"text": "one"})).text == "one"
-            assert (await connection.call_tool("fail", {"message": "two"})).text == "two"
-            assert connection.restarts == 1
-            assert (await state_of(connection))["methods"].count("initialize") == 2
+    async with connected(http_server("--version", "2025-11-25", "--mode", "gone_session", "--times", 1)) as connection:
+        assert (await connection.call_tool("echo", {"text": "one"})).text == "one"
+        assert (await connection.call_tool("fail", {"message": "two"})).text == "two"
+        assert connection.restarts == 1
+        assert (await state_of(connection))["methods"].count("initialize") == 2
 
 
 async def test_an_in_process_server_that_hangs_up_is_entered_again() -> None:

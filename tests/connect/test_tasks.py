@@ -38,11 +38,10 @@ everywhere = pytest.mark.parametrize(("kind", "version"), [
 
 @everywhere
 async def test_a_call_that_becomes_a_task_returns_its_result(kind: str, version: str) -> None:
-    with serving(kind, version, "--asks") as target:
-        async with connected(target) as connection:
-            added = await connection.call_tool("add_later", {"a": 1, "b": 2})
-            failed = await connection.call_tool("fail_later")
-            methods = (await state_of(connection))["methods"]
+    async with connected(serving(kind, version, "--asks")) as connection:
+        added = await connection.call_tool("add_later", {"a": 1, "b": 2})
+        failed = await connection.call_tool("fail_later")
+        methods = (await state_of(connection))["methods"]
 
     assert json.loads(added.text) == {"sum": 3}
     assert (failed.is_error, failed.text) == (True, "it did not work out")
@@ -53,10 +52,9 @@ async def test_a_call_that_becomes_a_task_returns_its_result(kind: str, version:
 
 @everywhere
 async def test_a_task_that_fails_is_the_calls_error(kind: str, version: str) -> None:
-    with serving(kind, version, "--asks") as target:
-        async with connected(target) as connection:
-            with pytest.raises(ProtocolError, match="broken on purpose") as broken:
-                await connection.call_tool("break_later")
+    async with connected(serving(kind, version, "--asks")) as connection:
+        with pytest.raises(ProtocolError, match="broken on purpose") as broken:
+            await connection.call_tool("break_later")
 
     assert (broken.value.code, broken.value.data) == (-32050, {"why": "on purpose"})
 
@@ -72,9 +70,8 @@ async def test_a_task_gets_the_input_it_asks_for(kind: str, version: str) -> Non
         asked.append(request.message)
         return {"name": request.message}
 
-    with serving(kind, version, "--asks") as target:
-        async with connected(target, callbacks=Callbacks(elicitation=elicitation)) as connection:
-            result = await connection.call_tool("ask_later")
+    async with connected(serving(kind, version, "--asks"), callbacks=Callbacks(elicitation=elicitation)) as connection:
+        result = await connection.call_tool("ask_later")
 
     assert asked == ["Who are you?", "Who else?"]
     answers: Any = json.loads(result.text)
@@ -83,31 +80,29 @@ async def test_a_task_gets_the_input_it_asks_for(kind: str, version: str) -> Non
 
 @everywhere
 async def test_a_cancelled_call_cancels_its_task(kind: str, version: str) -> None:
-    with serving(kind, version, "--asks") as target:
-        async with connected(target) as connection:
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(connection.call_tool, "hang_later")
+    async with connected(serving(kind, version, "--asks")) as connection:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(connection.call_tool, "hang_later")
 
-                async def polled() -> bool:
-                    return (await state_of(connection))["methods"].count("tasks/get") > 1
+            async def polled() -> bool:
+                return (await state_of(connection))["methods"].count("tasks/get") > 1
 
-                await eventually(polled)
-                tasks.cancel_scope.cancel()
+            await eventually(polled)
+            tasks.cancel_scope.cancel()
 
-            async def cancelled() -> bool:
-                return (await state_of(connection))["tasks"] == {"task-1": "cancelled"}
+        async def cancelled() -> bool:
+            return (await state_of(connection))["tasks"] == {"task-1": "cancelled"}
 
-            await eventually(cancelled)
-            assert (await connection.call_tool("echo", {"text": "on"})).text == "on"
+        await eventually(cancelled)
+        assert (await connection.call_tool("echo", {"text": "on"})).text == "on"
 
 
 @everywhere
 async def test_a_task_that_the_server_gives_up_is_a_cancelled_call(kind: str, version: str) -> None:
-    with serving(kind, version, "--asks") as target:
-        async with connected(target) as connection:
-            with pytest.raises(ToolError, match="the server cancelled the task: out of paper") as cancelled:
-                await connection.call_tool("give_up_later")
-            result = await connection.call(ToolCall(name="give_up_later"), CallContext())
+    async with connected(serving(kind, version, "--asks")) as connection:
+        with pytest.raises(ToolError, match="the server cancelled the task: out of paper") as cancelled:
+            await connection.call_tool("give_up_later")
+        result = await connection.call(ToolCall(name="give_up_later"), CallContext())
 
     assert cancelled.value.kind is ErrorKind.CANCELLED
     assert result.error == cancelled.value
@@ -116,9 +111,8 @@ async def test_a_task_that_the_server_gives_up_is_a_cancelled_call(kind: str, ve
 @pytest.mark.slow
 @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
 async def test_a_task_takes_longer_than_the_bound_on_silence(version: str) -> None:
-    with serving("stdio", version, "--asks") as target:
-        async with connected(target) as connection:
-            result = await connection.call_tool("steps_later", {"steps": 30, "poll": 250}, timeout=0.2)
+    async with connected(serving("stdio", version, "--asks")) as connection:
+        result = await connection.call_tool("steps_later", {"steps": 30, "poll": 250}, timeout=0.2)
 
     assert result.text == "done"
 
@@ -127,32 +121,29 @@ async def test_a_task_takes_longer_than_the_bound_on_silence(version: str) -> No
 @pytest.mark.parametrize("kind", ["stdio"])
 async def test_a_task_reports_progress_until_it_ends(kind: str, version: str) -> None:
     seen: list[Progress] = []
-    with serving(kind, version, "--asks") as target:
-        async with connected(target) as connection:
-            await connection.call_tool("steps_later", {"steps": 3}, on_progress=seen.append)
+    async with connected(serving(kind, version, "--asks")) as connection:
+        await connection.call_tool("steps_later", {"steps": 3}, on_progress=seen.append)
 
     assert [progress.progress for progress in seen] == [1.0, 2.0, 3.0]
 
 
 @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
 async def test_a_task_without_the_input_it_needs_is_ended(version: str) -> None:
-    with serving("stdio", version, "--asks") as target:
-        async with connected(target) as connection:
-            if version == MODERN:
-                with pytest.raises(ProtocolError, match="did not offer: elicitation/create"):
-                    await connection.call_tool("ask_later")
-                assert (await state_of(connection))["tasks"] == {"task-1": "cancelled"}
-            else:  # the refusal went to the server, which made of it what it wanted
-                result = await connection.call_tool("ask_later")
-                assert json.loads(result.text) == {"first": {}, "second": {}}
+    async with connected(serving("stdio", version, "--asks")) as connection:
+        if version == MODERN:
+            with pytest.raises(ProtocolError, match="did not offer: elicitation/create"):
+                await connection.call_tool("ask_later")
+            assert (await state_of(connection))["tasks"] == {"task-1": "cancelled"}
+        else:  # the refusal went to the server, which made of it what it wanted
+            result = await connection.call_tool("ask_later")
+            assert json.loads(result.text) == {"first": {}, "second": {}}
 
 
 @pytest.mark.parametrize("version", ["2025-03-26", "2025-06-18"])
 async def test_revisions_without_tasks_are_called_plainly(version: str) -> None:
-    with serving("stdio", version, "--asks") as target:
-        async with connected(target) as connection:
-            added = await connection.call_tool("add_later", {"a": 1, "b": 2})
-            methods = (await state_of(connection))["methods"]
+    async with connected(serving("stdio", version, "--asks")) as connection:
+        added = await connection.call_tool("add_later", {"a": 1, "b": 2})
+        methods = (await state_of(connection))["methods"]
 
     assert json.loads(added.text) == {"sum": 3}
     assert "tasks/get" not in methods

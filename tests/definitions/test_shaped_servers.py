@@ -9,7 +9,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 
 from tests.serve.carriers import EACH_ERA
@@ -22,6 +21,8 @@ from toolweave.gateway import GatewayManager, GatewayOptions, create_gateway, lo
 from toolweave.middleware import AccessRule, AccessRules
 from toolweave.serve import ApiKey, ApiKeyAuth
 from toolweave.tools import as_toolset
+
+TEST_SECONDS = 60
 
 Json = dict[str, Any]
 KEY = "key-of-ada-0123456789"
@@ -71,16 +72,13 @@ def notes(tmp_path: Path, **settings: Any) -> Json:
 @pytest.mark.slow
 async def test_rules_of_an_entry_shape_the_tools_of_a_process(tmp_path: Path) -> None:
     config = {"mcpServers": {"notes": notes(tmp_path, shape=RULES)}}
-    with anyio.fail_after(60):
-        async with connect_mcp_servers(config) as hub:
-            found = hub.snapshot()[0]
-            said = [
-                await hub.execute(name, {"words": "x"}) for name in ("notes_find", "notes:find", "notes:search_notes")
-            ]
-            refused = await hub.execute("notes_find", {"words": "x", "owner": "bob"})
-            hidden = await hub.execute("notes_remove_note", {"number": 1})
-            with pytest.raises(ToolError, match=r"not offered: rule shape\[1\] .* hides it"):
-                await hub.clients["notes"].call_tool("remove_note", {"number": 1})
+    async with connect_mcp_servers(config) as hub:
+        found = hub.snapshot()[0]
+        said = [await hub.execute(name, {"words": "x"}) for name in ("notes_find", "notes:find", "notes:search_notes")]
+        refused = await hub.execute("notes_find", {"words": "x", "owner": "bob"})
+        hidden = await hub.execute("notes_remove_note", {"number": 1})
+        with pytest.raises(ToolError, match=r"not offered: rule shape\[1\] .* hides it"):
+            await hub.clients["notes"].call_tool("remove_note", {"number": 1})
 
     assert [spec.name for spec in hub.snapshot()] == []
     assert (found.name, found.original_name, found.description) == ("notes_find", "search_notes", "Find my notes.")
@@ -96,25 +94,23 @@ async def test_rules_of_an_entry_shape_the_tools_of_a_process(tmp_path: Path) ->
 
 async def test_rules_follow_a_prefix_and_say_what_they_do_not_find(tmp_path: Path) -> None:
     rules = [*RULES, {"tools": "remove", "hide": True}]
-    with anyio.fail_after(60):
-        async with connect_mcp(notes(tmp_path, shape=rules, tool_prefix="n_"), name="notes") as connection:
-            assert [spec.name for spec in connection.snapshot()] == ["n_find"]
-            assert connection.problems == ("rule shape[2] ('remove') fits no tool",)
-            assert connection.excluded_tools == {"remove_note": "rule shape[1] (destructiveHint true) hides it"}
-            assert (await connection.call_tool("n_find", {"words": "x", "limit": 1})).text == "x of ada, 1"
+    async with connect_mcp(notes(tmp_path, shape=rules, tool_prefix="n_"), name="notes") as connection:
+        assert [spec.name for spec in connection.snapshot()] == ["n_find"]
+        assert connection.problems == ("rule shape[2] ('remove') fits no tool",)
+        assert connection.excluded_tools == {"remove_note": "rule shape[1] (destructiveHint true) hides it"}
+        assert (await connection.call_tool("n_find", {"words": "x", "limit": 1})).text == "x of ada, 1"
 
 
 @pytest.mark.slow
 async def test_a_pin_is_of_the_servers_own_definition_whatever_the_rules(tmp_path: Path) -> None:
     entry = notes(tmp_path, pins="block", lockfile=str(tmp_path / "toolweave.lock"))
-    with anyio.fail_after(60):
-        async with connect_mcp({**entry, "pins": "off"}, name="notes") as plain:
-            identity = ServerIdentity.of(plain.config, plain.server_info)
-            pinned = PinnedServer.of(identity, plain.snapshot())
-            Pins(servers={"notes": pinned}).write(tmp_path / "toolweave.lock")
-        async with connect_mcp({**entry, "shape": RULES}, name="notes") as connection:
-            assert [spec.name for spec in connection.snapshot()] == ["find"]
-            assert connection.withheld == {}
+    async with connect_mcp({**entry, "pins": "off"}, name="notes") as plain:
+        identity = ServerIdentity.of(plain.config, plain.server_info)
+        pinned = PinnedServer.of(identity, plain.snapshot())
+        Pins(servers={"notes": pinned}).write(tmp_path / "toolweave.lock")
+    async with connect_mcp({**entry, "shape": RULES}, name="notes") as connection:
+        assert [spec.name for spec in connection.snapshot()] == ["find"]
+        assert connection.withheld == {}
 
 
 @asynccontextmanager
@@ -137,23 +133,22 @@ VIEW: Json = {
 async def test_a_view_of_a_gateway_has_rules_of_its_own_that_send_who_calls(era: str) -> None:
     section = {**VIEW, "auth": {"api_keys": {"ci": {"key": KEY, "claims": {"user": {"name": "ada"}}}}}}
     rules = [{"arguments": {"query": {"name": "words"}}}]
-    with anyio.fail_after(60):
-        async with gateway(section, shape=rules) as (_, base):
-            entry = {"auth": KEY, "protocol": era}
-            async with (
-                connect_mcp({"url": f"{base}/mcp/mine", **entry}, name="mine") as mine,
-                connect_mcp({"url": f"{base}/mcp", **entry}, name="all") as everything,
-            ):
-                assert [spec.name for spec in await mine.list_tools()] == ["find"]
-                schema = mine.snapshot()[0].input_schema
-                assert (list(schema["properties"]), schema["required"]) == (["words"], ["words"])
-                said = (await mine.call_tool("find", {"words": "x"})).text
-                assert said.startswith('x of ada <["ci",')
-                assert "set by the configuration" in str(await raw_call(mine, "find", {"words": "x", "owner": "bob"}))
-                whole = await everything.call_tool("notes_search", {"words": "x", "owner": "bob"})
-                assert whole.text == "x of bob <?>"
-                wrong = await raw_call(everything, "notes_search", {"query": "x", "owner": "bob"})
-                assert "is named 'words' here" in wrong
+    async with gateway(section, shape=rules) as (_, base):
+        entry = {"auth": KEY, "protocol": era}
+        async with (
+            connect_mcp({"url": f"{base}/mcp/mine", **entry}, name="mine") as mine,
+            connect_mcp({"url": f"{base}/mcp", **entry}, name="all") as everything,
+        ):
+            assert [spec.name for spec in await mine.list_tools()] == ["find"]
+            schema = mine.snapshot()[0].input_schema
+            assert (list(schema["properties"]), schema["required"]) == (["words"], ["words"])
+            said = (await mine.call_tool("find", {"words": "x"})).text
+            assert said.startswith('x of ada <["ci",')
+            assert "set by the configuration" in str(await raw_call(mine, "find", {"words": "x", "owner": "bob"}))
+            whole = await everything.call_tool("notes_search", {"words": "x", "owner": "bob"})
+            assert whole.text == "x of bob <?>"
+            wrong = await raw_call(everything, "notes_search", {"query": "x", "owner": "bob"})
+            assert "is named 'words' here" in wrong
 
 
 async def raw_call(connection: Any, name: str, arguments: Json) -> str:
@@ -165,9 +160,8 @@ async def raw_call(connection: Any, name: str, arguments: Json) -> str:
 
 @EACH_ERA
 async def test_a_call_without_the_claim_that_a_rule_sends_is_refused(era: str) -> None:
-    with anyio.fail_after(60):
-        async with gateway(VIEW) as (_, base), connect_mcp({"url": f"{base}/mcp/mine", "protocol": era}) as mine:
-            result = await mine.call_tool("find", {"query": "x"})
+    async with gateway(VIEW) as (_, base), connect_mcp({"url": f"{base}/mcp/mine", "protocol": era}) as mine:
+        result = await mine.call_tool("find", {"query": "x"})
 
     assert (
         str(result.error)
@@ -180,9 +174,8 @@ async def test_a_server_of_ours_sends_the_callers_claims_to_its_functions(era: s
     auth = ApiKeyAuth([ApiKey(name="ci", key=KEY, claims={"user": {"name": "ada"}})])
     rule = ShapeRule(arguments={"owner": ArgumentRule(claim="user.name"), "mail": ArgumentRule(hide=True)})
     server = create_mcp_server(name="notes", tools=shaped(as_toolset([search]), [rule]), auth=auth)
-    with anyio.fail_after(60):
-        async with served_http(server) as url, connect_mcp({"url": url, "auth": KEY, "protocol": era}) as connection:
-            assert (await connection.call_tool("search", {"query": "x"})).text == "x of ada <?>"
+    async with served_http(server) as url, connect_mcp({"url": url, "auth": KEY, "protocol": era}) as connection:
+        assert (await connection.call_tool("search", {"query": "x"})).text == "x of ada <?>"
 
 
 def test_a_wrong_rule_of_a_file_names_file_server_and_path(tmp_path: Path) -> None:
@@ -229,11 +222,10 @@ async def test_an_argument_is_not_changed_behind_the_rules_of_a_gateway(
     deny = AccessRule(effect="deny", when="has(args.limit) && args.limit == 5")
     middleware = [AccessRules(rules=[deny], default="allow")]
     gateway = create_gateway({"notes": notes(tmp_path, shape=rules)}, middleware=middleware)
-    with anyio.fail_after(60):
-        async with connect_mcp({"server": gateway, "repair_arguments": False, "validate_input": False}) as caller:
-            arguments: Json = {"query": "x", "owner": "ada"}
-            allowed = await caller.execute("notes_search_notes", {**arguments, "limit": 4})
-            refused = await caller.execute("notes_search_notes", {**arguments, "limit": limit})
+    async with connect_mcp({"server": gateway, "repair_arguments": False, "validate_input": False}) as caller:
+        arguments: Json = {"query": "x", "owner": "ada"}
+        allowed = await caller.execute("notes_search_notes", {**arguments, "limit": 4})
+        refused = await caller.execute("notes_search_notes", {**arguments, "limit": limit})
 
     assert allowed.text == "x of ada, 4"
     assert refused.is_error

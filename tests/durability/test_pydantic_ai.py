@@ -325,11 +325,10 @@ async def test_a_run_is_cancelled_from_anywhere() -> None:
             await lasting.run("go", run_id="r")
         said.append(caught.value.reason)
 
-    with anyio.fail_after(60):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(running)
-            await reached.wait()
-            assert await RunStatuses(store).cancel("r")
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(running)
+        await reached.wait()
+        assert await RunStatuses(store).cancel("r")
     info = await RunStatuses(store).get("r")
 
     assert said == ["cancelled"]
@@ -556,12 +555,11 @@ async def test_a_worker_that_stops_lets_a_call_end_and_the_run_continues_elsewhe
 
     async with backend:
         run = await shop.submit("go")
-        with anyio.fail_after(60):
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(stopped)
-                await begun.wait()
-                scope.cancel()
-                go_on.set()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(stopped)
+            await begun.wait()
+            scope.cancel()
+            go_on.set()
         assert ended == ["a"]
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(work_runs, [shop], backend)

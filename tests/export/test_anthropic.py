@@ -6,7 +6,6 @@ import json
 import re
 from typing import Any
 
-import anyio
 import pytest
 from anthropic.types import Message, ToolParam, ToolResultBlockParam
 from pydantic import TypeAdapter
@@ -88,8 +87,7 @@ def test_a_tool_that_the_api_has_no_words_for_is_left_out_with_its_reason() -> N
 async def test_the_calls_of_a_message_run_at_the_same_time_and_are_answered_in_order() -> None:
     tools = AnthropicTools([Rendezvous(4).meet])
 
-    with anyio.fail_after(30):
-        blocks = await tools.dispatch(used(*((f"t{n}", "meet", {"number": n}) for n in range(4))))
+    blocks = await tools.dispatch(used(*((f"t{n}", "meet", {"number": n}) for n in range(4))))
 
     assert [(one["tool_use_id"], one.get("content")) for one in blocks] == [
         (f"t{n}", [{"type": "text", "text": f"number {n}"}]) for n in range(4)

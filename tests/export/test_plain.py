@@ -167,8 +167,7 @@ async def test_a_blocking_function_in_a_thread_runs_on_the_loop_that_has_the_con
     async with connect_mcp(echo_command()) as connection:
         echo = by_name(plain_functions(connection, blocking=True))["echo"]
 
-        with anyio.fail_after(60):
-            texts = [await anyio.to_thread.run_sync(lambda n=n: echo(text=f"hi {n}")) for n in range(3)]
+        texts = [await anyio.to_thread.run_sync(lambda n=n: echo(text=f"hi {n}")) for n in range(3)]
 
     assert texts == ["hi 0", "hi 1", "hi 2"]
 
@@ -192,11 +191,10 @@ async def test_a_call_that_is_cancelled_on_its_loop_ends_the_wait_of_its_thread(
 
     thread = threading.Thread(target=work, daemon=True)
     thread.start()
-    with anyio.fail_after(30):
-        await started.wait()
-        for task in asyncio.all_tasks() - before:
-            task.cancel()
-        await anyio.to_thread.run_sync(thread.join, abandon_on_cancel=True)
+    await started.wait()
+    for task in asyncio.all_tasks() - before:
+        task.cancel()
+    await anyio.to_thread.run_sync(thread.join, abandon_on_cancel=True)
 
     assert len(ended) == 1
 

@@ -31,7 +31,6 @@ TOGETHER = 12
 """Rows that share a hub."""
 BEHIND_A_GATEWAY = 32
 """Rows that share a gateway."""
-GIVE_UP = 240.0
 
 
 class Group(NamedTuple):
@@ -149,15 +148,14 @@ async def test_a_fault_costs_at_most_its_own_call(
         said = await judge(row, InHub(hub, row.name), again=lambda: Ours(target, row.seconds), neighbours=neighbours)
         problems.extend(f"{row.name} over {group.combo}: {problem}" for problem in said)
 
-    with anyio.fail_after(GIVE_UP):
-        async with AsyncExitStack() as stack:
-            found = await targets(stack, group, tmp_path)
-            odd = {row.name: entry(found[row.name], row.seconds) for row in group.rows}
-            healthy = entry(echo_command())
-            servers = {"mcpServers": {"before": healthy, **odd, "after": healthy}}
-            async with connect_mcp_servers(servers) as hub, anyio.create_task_group() as tasks:
-                for row in group.rows:
-                    tasks.start_soon(play, hub, row, found[row.name])
+    async with AsyncExitStack() as stack:
+        found = await targets(stack, group, tmp_path)
+        odd = {row.name: entry(found[row.name], row.seconds) for row in group.rows}
+        healthy = entry(echo_command())
+        servers = {"mcpServers": {"before": healthy, **odd, "after": healthy}}
+        async with connect_mcp_servers(servers) as hub, anyio.create_task_group() as tasks:
+            for row in group.rows:
+                tasks.start_soon(play, hub, row, found[row.name])
     gc.collect()
 
     assert problems == []
@@ -178,16 +176,15 @@ async def test_a_fault_behind_a_gateway_costs_its_callers_at_most_the_one_call(
         said = await judge(row, odd, again=lambda: InProcessGateway(target, row.seconds), neighbours=neighbours)
         problems.extend(f"{row.name} over {group.combo}: {problem}" for problem in said)
 
-    with anyio.fail_after(GIVE_UP):
-        async with AsyncExitStack() as stack:
-            found = await targets(stack, group, tmp_path)
-            rows = {f"odd{number}": row for number, row in enumerate(group.rows)}
-            odd = {name: entry(found[row.name], row.seconds) for name, row in rows.items()}
-            healthy = entry(echo_command())
-            gateway = create_gateway({"mcpServers": {"before": healthy, **odd, "after": healthy}})
-            async with connect_mcp(gateway) as caller, anyio.create_task_group() as tasks:
-                for name, row in rows.items():
-                    tasks.start_soon(play, gateway, caller, row, name, found[row.name])
+    async with AsyncExitStack() as stack:
+        found = await targets(stack, group, tmp_path)
+        rows = {f"odd{number}": row for number, row in enumerate(group.rows)}
+        odd = {name: entry(found[row.name], row.seconds) for name, row in rows.items()}
+        healthy = entry(echo_command())
+        gateway = create_gateway({"mcpServers": {"before": healthy, **odd, "after": healthy}})
+        async with connect_mcp(gateway) as caller, anyio.create_task_group() as tasks:
+            for name, row in rows.items():
+                tasks.start_soon(play, gateway, caller, row, name, found[row.name])
     gc.collect()
 
     assert problems == []
@@ -207,8 +204,7 @@ LOST = [
 async def test_where_restarting_is_off_the_next_call_fails_with_the_exact_cause(row: Row, tmp_path: Path) -> None:
     with serving(row, "stdio-legacy", tmp_path) as target:
         client = Ours(target, 10, restart="never")
-        with anyio.fail_after(GIVE_UP):
-            said = await judge(row, client, again=lambda: client)
+        said = await judge(row, client, again=lambda: client)
 
     assert len(said) == 1
     assert said[0].startswith("the next call: error ")

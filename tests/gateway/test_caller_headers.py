@@ -80,37 +80,34 @@ def caller(url: str, era: str = "2026-07-28", **headers: str) -> AbstractAsyncCo
 
 @EACH_ERA
 async def test_each_caller_has_its_own_header_at_the_server_and_sees_its_own_list(era: str) -> None:
-    with anyio.fail_after(BOUND):
-        async with (
-            gateway_to(TENANT) as url,
-            caller(url, era, x_tenant="acme") as acme,
-            caller(url, era, x_tenant="other") as other,
-        ):
-            assert await names(acme) == ["up_tenant", "up_person", "up_secret"]
-            assert await names(other) == ["up_tenant", "up_person"]
-            assert (await acme.call_tool("up_tenant")).text == "acme"
-            assert (await other.call_tool("up_tenant")).text == "other"
-            assert (await acme.call_tool("up_secret")).text == "the secret of acme"
-            with pytest.raises(ProtocolError, match="Unknown tool"):
-                await other.request("tools/call", {"name": "up_secret", "arguments": {}})
+    async with (
+        gateway_to(TENANT) as url,
+        caller(url, era, x_tenant="acme") as acme,
+        caller(url, era, x_tenant="other") as other,
+    ):
+        assert await names(acme) == ["up_tenant", "up_person", "up_secret"]
+        assert await names(other) == ["up_tenant", "up_person"]
+        assert (await acme.call_tool("up_tenant")).text == "acme"
+        assert (await other.call_tool("up_tenant")).text == "other"
+        assert (await acme.call_tool("up_secret")).text == "the secret of acme"
+        with pytest.raises(ProtocolError, match="Unknown tool"):
+            await other.request("tools/call", {"name": "up_secret", "arguments": {}})
 
 
 @EACH_ERA
 async def test_a_header_that_is_not_listed_and_the_key_of_the_gateway_are_not_sent_on(era: str) -> None:
     keys = {"auth": {"api_keys": {"ada": "key-of-ada-0123456789"}}}
-    with anyio.fail_after(BOUND):
-        async with gateway_to(TENANT, section=keys) as url:
-            headers = {"authorization": "Bearer key-of-ada-0123456789", "x-tenant": "acme", "x-person": "eve"}
-            async with connect_mcp({"url": url, "headers": headers, "protocol": era}) as connection:
-                assert (await connection.call_tool("up_tenant")).text == "acme"
-                assert (await connection.call_tool("up_person")).text == "nobody"
+    async with gateway_to(TENANT, section=keys) as url:
+        headers = {"authorization": "Bearer key-of-ada-0123456789", "x-tenant": "acme", "x-person": "eve"}
+        async with connect_mcp({"url": url, "headers": headers, "protocol": era}) as connection:
+            assert (await connection.call_tool("up_tenant")).text == "acme"
+            assert (await connection.call_tool("up_person")).text == "nobody"
 
 
 async def test_a_caller_without_the_header_is_called_without_it() -> None:
-    with anyio.fail_after(BOUND):
-        async with gateway_to(TENANT) as url, caller(url) as connection, caller(url, x_tenant="acme") as acme:
-            assert (await acme.call_tool("up_tenant")).text == "acme"
-            assert (await connection.call_tool("up_tenant")).text == "nobody"
+    async with gateway_to(TENANT) as url, caller(url) as connection, caller(url, x_tenant="acme") as acme:
+        assert (await acme.call_tool("up_tenant")).text == "acme"
+        assert (await connection.call_tool("up_tenant")).text == "nobody"
 
 
 @pytest.mark.slow
@@ -151,13 +148,12 @@ async def test_a_caller_whose_header_changes_within_a_session_gets_the_answers_o
         "method": "tools/call",
         "params": {"name": "up_tenant", "arguments": {}},
     }
-    with anyio.fail_after(BOUND):
-        async with gateway_to(TENANT) as url, httpx.AsyncClient(timeout=BOUND) as client:
-            began = await client.post(url, json=hello, headers=head)
-            head["mcp-session-id"] = began.headers["mcp-session-id"]
-            texts = [
-                (await client.post(url, json=call, headers={**head, "x-tenant": name})).text for name in ("one", "two")
-            ]
+    async with gateway_to(TENANT) as url, httpx.AsyncClient(timeout=BOUND) as client:
+        began = await client.post(url, json=hello, headers=head)
+        head["mcp-session-id"] = began.headers["mcp-session-id"]
+        texts = [
+            (await client.post(url, json=call, headers={**head, "x-tenant": name})).text for name in ("one", "two")
+        ]
 
     assert '"text":"one"' in texts[0]
     assert '"text":"two"' in texts[1]
@@ -165,12 +161,11 @@ async def test_a_caller_whose_header_changes_within_a_session_gets_the_answers_o
 
 async def test_a_cache_gives_no_caller_the_result_of_another_header() -> None:
     cache = ResponseCache(tools_seconds=60)
-    with anyio.fail_after(BOUND):
-        async with gateway_to(TENANT, middleware=[cache]) as url:
-            for name in ("acme", "other", "acme"):
-                async with caller(url, x_tenant=name) as connection:
-                    assert (await connection.call_tool("up_tenant")).text == name
-                    assert ("up_secret" in await names(connection)) is (name == "acme")
+    async with gateway_to(TENANT, middleware=[cache]) as url:
+        for name in ("acme", "other", "acme"):
+            async with caller(url, x_tenant=name) as connection:
+                assert (await connection.call_tool("up_tenant")).text == name
+                assert ("up_secret" in await names(connection)) is (name == "acme")
 
 
 @EACH_ERA
@@ -181,23 +176,22 @@ async def test_callers_keep_their_headers_when_the_server_starts_again(era: str)
         except ToolError:
             return None
 
-    with anyio.fail_after(2 * BOUND):
-        async with AsyncExitStack() as stack:
-            async with free_port() as port:
-                pass
-            config = {"up": {"url": f"http://127.0.0.1:{port}/mcp", **TENANT}}
-            url = await stack.enter_async_context(served_http(create_gateway(config)))
-            async with served_app(tenants().asgi_app(), port=port):
-                acme = await stack.enter_async_context(caller(url, era, x_tenant="acme"))
-                other = await stack.enter_async_context(caller(url, era, x_tenant="other"))
-                assert await answers(acme) == "acme"
-                assert await answers(other) == "other"
-            async with served_app(tenants().asgi_app(), port=port):
-                for connection, name in ((acme, "acme"), (other, "other")):
-                    found: str | None = None
-                    while found is None:
-                        found = await answers(connection)
-                    assert found == name
+    async with AsyncExitStack() as stack:
+        async with free_port() as port:
+            pass
+        config = {"up": {"url": f"http://127.0.0.1:{port}/mcp", **TENANT}}
+        url = await stack.enter_async_context(served_http(create_gateway(config)))
+        async with served_app(tenants().asgi_app(), port=port):
+            acme = await stack.enter_async_context(caller(url, era, x_tenant="acme"))
+            other = await stack.enter_async_context(caller(url, era, x_tenant="other"))
+            assert await answers(acme) == "acme"
+            assert await answers(other) == "other"
+        async with served_app(tenants().asgi_app(), port=port):
+            for connection, name in ((acme, "acme"), (other, "other")):
+                found: str | None = None
+                while found is None:
+                    found = await answers(connection)
+                assert found == name
 
 
 @pytest.mark.parametrize(
@@ -222,57 +216,55 @@ async def test_a_value_that_cannot_be_sent_on_is_refused_with_the_reason(
         ("mcp-method", "tools/call"),
         ("mcp-name", "up_tenant"),
     ]
-    with anyio.fail_after(BOUND):
-        async with gateway_to(TENANT) as url, httpx.AsyncClient(timeout=BOUND) as client:
-            answer = await client.post(url, json=message, headers=[*head, *headers])
+    async with gateway_to(TENANT) as url, httpx.AsyncClient(timeout=BOUND) as client:
+        answer = await client.post(url, json=message, headers=[*head, *headers])
 
     assert reason in answer.json()["result"]["content"][0]["text"]
     assert answer.json()["result"]["isError"] is True
 
 
 async def test_a_line_break_in_a_value_reaches_no_server() -> None:
-    with anyio.fail_after(BOUND):
-        async with gateway_to(TENANT) as url:
-            app = create_gateway({"up": {"url": url, **TENANT}}).asgi_app()
-            scope: dict[str, Any] = {
-                "type": "http",
-                "asgi": {"version": "3.0"},
-                "http_version": "1.1",
-                "method": "POST",
-                "scheme": "http",
-                "path": "/mcp",
-                "raw_path": b"/mcp",
-                "query_string": b"",
-                "server": ("localhost", 80),
-                "client": ("127.0.0.1", 1),
-                "headers": [
-                    (b"host", b"localhost"),
-                    (b"content-type", b"application/json"),
-                    (b"accept", b"application/json, text/event-stream"),
-                    (b"x-tenant", b"one\r\nx-person: eve"),
-                ],
-            }
-            call = (
-                b'{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"up_tenant","arguments":{},'
-                b'"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",'
-                b'"io.modelcontextprotocol/clientCapabilities":{}}}}'
-            )
-            scope["headers"] += [
-                (b"mcp-protocol-version", b"2026-07-28"),
-                (b"mcp-method", b"tools/call"),
-                (b"mcp-name", b"up_tenant"),
-                (b"content-length", b"%d" % len(call)),
-            ]
-            sent: list[Any] = []
+    async with gateway_to(TENANT) as url:
+        app = create_gateway({"up": {"url": url, **TENANT}}).asgi_app()
+        scope: dict[str, Any] = {
+            "type": "http",
+            "asgi": {"version": "3.0"},
+            "http_version": "1.1",
+            "method": "POST",
+            "scheme": "http",
+            "path": "/mcp",
+            "raw_path": b"/mcp",
+            "query_string": b"",
+            "server": ("localhost", 80),
+            "client": ("127.0.0.1", 1),
+            "headers": [
+                (b"host", b"localhost"),
+                (b"content-type", b"application/json"),
+                (b"accept", b"application/json, text/event-stream"),
+                (b"x-tenant", b"one\r\nx-person: eve"),
+            ],
+        }
+        call = (
+            b'{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"up_tenant","arguments":{},'
+            b'"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",'
+            b'"io.modelcontextprotocol/clientCapabilities":{}}}}'
+        )
+        scope["headers"] += [
+            (b"mcp-protocol-version", b"2026-07-28"),
+            (b"mcp-method", b"tools/call"),
+            (b"mcp-name", b"up_tenant"),
+            (b"content-length", b"%d" % len(call)),
+        ]
+        sent: list[Any] = []
 
-            async def receive() -> dict[str, Any]:
-                return {"type": "http.request", "body": call, "more_body": False}
+        async def receive() -> dict[str, Any]:
+            return {"type": "http.request", "body": call, "more_body": False}
 
-            async def send(message: Any) -> None:
-                sent.append(message)
+        async def send(message: Any) -> None:
+            sent.append(message)
 
-            async with app.lifespan():
-                await app(scope, receive, send)
+        async with app.lifespan():
+            await app(scope, receive, send)
 
     assert b"control character" in b"".join(one.get("body", b"") for one in sent)
 
@@ -285,26 +277,24 @@ async def test_claims_of_a_key_are_sent_as_headers_and_callers_without_the_claim
     }
     entry = {"claim_headers": {"X-Tenant": "org.name", "X-Person": "mail"}}
     found: dict[str, list[str]] = {}
-    with anyio.fail_after(BOUND):
-        async with gateway_to(entry, section={"auth": {"api_keys": keys}}) as url:
-            for name in ("ada", "bob"):
-                headers = {"x-tenant": "forged"}
-                async with connect_mcp({"url": url, "auth": f"key-of-{name}-0123456789", "headers": headers}) as one:
-                    found[name] = [(await one.call_tool(f"up_{tool}")).text for tool in ("tenant", "person")]
-            async with connect_mcp({"url": url, "auth": "key-of-eve-0123456789"}) as eve:
-                assert await names(eve) == []
+    async with gateway_to(entry, section={"auth": {"api_keys": keys}}) as url:
+        for name in ("ada", "bob"):
+            headers = {"x-tenant": "forged"}
+            async with connect_mcp({"url": url, "auth": f"key-of-{name}-0123456789", "headers": headers}) as one:
+                found[name] = [(await one.call_tool(f"up_{tool}")).text for tool in ("tenant", "person")]
+        async with connect_mcp({"url": url, "auth": "key-of-eve-0123456789"}) as eve:
+            assert await names(eve) == []
 
     assert found == {"ada": ["acme", "ada@acme.example"], "bob": ["other", "bob@other.example"]}
 
 
 async def test_a_caller_that_is_idle_gives_its_place_to_another() -> None:
-    with anyio.fail_after(BOUND):
-        async with served_http(tenants()) as upstream:
-            gateway = create_gateway({"up": {"url": upstream, **TENANT}}, idle_seconds=0.2)
-            async with served_http(gateway) as url:
-                async with caller(url, x_tenant="acme") as connection:
-                    assert (await connection.call_tool("up_tenant")).text == "acme"
-                await eventually(lambda: len(gateway.callers) == 0)
+    async with served_http(tenants()) as upstream:
+        gateway = create_gateway({"up": {"url": upstream, **TENANT}}, idle_seconds=0.2)
+        async with served_http(gateway) as url:
+            async with caller(url, x_tenant="acme") as connection:
+                assert (await connection.call_tool("up_tenant")).text == "acme"
+            await eventually(lambda: len(gateway.callers) == 0)
 
 
 @pytest.mark.parametrize(
@@ -340,13 +330,12 @@ def test_a_server_over_stdio_is_refused_since_it_has_no_headers(entry: dict[str,
 
 
 async def test_outside_of_a_gateway_such_a_server_is_refused_with_the_reason() -> None:
-    with anyio.fail_after(BOUND):
-        async with served_http(tenants()) as url:
-            with pytest.raises(AuthRequiredError, match="headers of each caller of a gateway"):
-                async with connect_mcp({"url": url, **TENANT}):
-                    pass
-            async with Hub({"up": {"url": url, **TENANT}}) as hub:
-                assert "headers of each caller of a gateway" in str(hub.errors["up"])
+    async with served_http(tenants()) as url:
+        with pytest.raises(AuthRequiredError, match="headers of each caller of a gateway"):
+            async with connect_mcp({"url": url, **TENANT}):
+                pass
+        async with Hub({"up": {"url": url, **TENANT}}) as hub:
+            assert "headers of each caller of a gateway" in str(hub.errors["up"])
 
 
 @pytest.mark.parametrize("kind", ["fixed", "made"])

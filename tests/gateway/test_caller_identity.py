@@ -60,28 +60,26 @@ async def test_each_caller_is_itself_at_the_upstream_and_lists_what_is_its_own(e
 
 
 async def test_a_list_says_how_the_servers_of_the_caller_are_and_is_nobody_elses() -> None:
-    with anyio.fail_after(BOUND):
-        async with world() as made:
-            await made.grant("ann")
-            status: dict[str, Any] = {}
-            for user in ("ann", "bob"):
-                async with connect_mcp(made.caller(user)) as caller:
-                    page = await caller.request("tools/list")
-                    assert (page["ttlMs"], page["cacheScope"]) == (0, "private")
-                    status[user] = page["_meta"]["io.toolweave/upstreams"]
+    async with world() as made:
+        await made.grant("ann")
+        status: dict[str, Any] = {}
+        for user in ("ann", "bob"):
+            async with connect_mcp(made.caller(user)) as caller:
+                page = await caller.request("tools/list")
+                assert (page["ttlMs"], page["cacheScope"]) == (0, "private")
+                status[user] = page["_meta"]["io.toolweave/upstreams"]
 
     assert status["ann"] == {"mail": {"status": "ready"}, "notes": {"status": "ready"}}
     assert status["bob"]["mail"]["status"] == "auth_required"
 
 
 async def test_the_key_of_the_caller_never_goes_up() -> None:
-    with anyio.fail_after(BOUND):
-        async with world() as made:
-            await made.grant("ann")
-            async with connect_mcp(made.caller("ann")) as caller:
-                await caller.call_tool("mail_whoami")
-                await caller.call_tool("notes_find", {"text": "x"})
-            sent = made.seen + [str(one.headers) + one.body.decode() for one in made.host.requests]
+    async with world() as made:
+        await made.grant("ann")
+        async with connect_mcp(made.caller("ann")) as caller:
+            await caller.call_tool("mail_whoami")
+            await caller.call_tool("notes_find", {"text": "x"})
+        sent = made.seen + [str(one.headers) + one.body.decode() for one in made.host.requests]
 
     assert "access-of-ann" in made.seen
     assert key_of("ann") not in str(sent)
@@ -92,45 +90,42 @@ async def test_a_caller_without_a_name_is_called_as_nobody() -> None:
     gateway = create_gateway(
         {"mail": {"url": "http://127.0.0.1:1/mcp", "auth": {"type": "oauth", "identity": "caller"}}}
     )
-    with anyio.fail_after(BOUND):
-        async with served_http(gateway) as url, connect_mcp(url) as caller:
-            page = await caller.request("tools/list")
-            assert page["tools"] == []
-            assert page["_meta"]["io.toolweave/upstreams"]["mail"]["status"] == "auth_required"
-            with pytest.raises(ProtocolError):
-                await caller.call_tool("mail_whoami")
+    async with served_http(gateway) as url, connect_mcp(url) as caller:
+        page = await caller.request("tools/list")
+        assert page["tools"] == []
+        assert page["_meta"]["io.toolweave/upstreams"]["mail"]["status"] == "auth_required"
+        with pytest.raises(ProtocolError):
+            await caller.call_tool("mail_whoami")
     assert not made.seen
 
 
 async def test_rules_hold_for_what_the_callers_servers_offer() -> None:
     rules = [{"effect": "deny", "servers": ["mail"], "names": ["mail_*"]}, {"effect": "allow"}]
-    with anyio.fail_after(BOUND):
-        async with world(middleware=[{"name": "access_rules", "rules": rules}]) as made:
-            await made.grant("ann")
-            for user in ("ann", "bob"):
-                async with connect_mcp(made.caller(user)) as caller:
-                    assert await names(caller) == ["notes_find"]
-                    for hidden in ("mail_whoami", "mail:whoami", "mail_sign_in"):
-                        with pytest.raises(ProtocolError) as caught:
-                            await caller.request("tools/call", {"name": hidden, "arguments": {}})
-                        assert caught.value.code == -32602
+    async with world(middleware=[{"name": "access_rules", "rules": rules}]) as made:
+        await made.grant("ann")
+        for user in ("ann", "bob"):
+            async with connect_mcp(made.caller(user)) as caller:
+                assert await names(caller) == ["notes_find"]
+                for hidden in ("mail_whoami", "mail:whoami", "mail_sign_in"):
+                    with pytest.raises(ProtocolError) as caught:
+                        await caller.request("tools/call", {"name": hidden, "arguments": {}})
+                    assert caught.value.code == -32602
 
 
 async def test_a_virtual_server_shows_its_part_of_the_callers_servers() -> None:
     virtual = {"mine": {"servers": ["mail"], "rename": {"mail:whoami": "me"}}, "notes": {"servers": ["notes"]}}
-    with anyio.fail_after(BOUND):
-        async with world(virtual=virtual) as made:
-            await made.grant("ann")
-            for user, path, expected in (
-                ("ann", "mine", ["me"]),
-                ("bob", "mine", ["mail_sign_in"]),
-                ("ann", "notes", ["notes_find"]),
-                ("bob", "notes", ["notes_find"]),
-            ):
-                async with connect_mcp(made.caller(user) | {"url": f"{made.url}/{path}"}) as caller:
-                    assert await names(caller) == expected
-                    if expected == ["me"]:
-                        assert (await caller.call_tool("me")).text == "ann"
+    async with world(virtual=virtual) as made:
+        await made.grant("ann")
+        for user, path, expected in (
+            ("ann", "mine", ["me"]),
+            ("bob", "mine", ["mail_sign_in"]),
+            ("ann", "notes", ["notes_find"]),
+            ("bob", "notes", ["notes_find"]),
+        ):
+            async with connect_mcp(made.caller(user) | {"url": f"{made.url}/{path}"}) as caller:
+                assert await names(caller) == expected
+                if expected == ["me"]:
+                    assert (await caller.call_tool("me")).text == "ann"
 
 
 # by the token of the caller
@@ -184,56 +179,52 @@ async def exchange_world(
 
 @EACH_ERA
 async def test_the_token_of_a_caller_is_given_for_one_that_the_upstream_gets(era: str) -> None:
-    with anyio.fail_after(BOUND):
-        async with exchange_world() as (made, asked):
-            for user in ("ann", "bob"):
-                async with connect_mcp(made.caller(user, protocol=era)) as caller:
-                    assert await names(caller) == ["mail_whoami"]
-                    assert (await caller.call_tool("mail_whoami")).text == user
-            assert [one["subject_token"] for one in asked] == [key_of("ann"), key_of("bob")]
-            assert {one["resource"] for one in asked} == {made.upstream}
-            assert {one["grant_type"] for one in asked} == {"urn:ietf:params:oauth:grant-type:token-exchange"}
-            assert not [token for token in made.seen if token.startswith("key-of-")]
+    async with exchange_world() as (made, asked):
+        for user in ("ann", "bob"):
+            async with connect_mcp(made.caller(user, protocol=era)) as caller:
+                assert await names(caller) == ["mail_whoami"]
+                assert (await caller.call_tool("mail_whoami")).text == user
+        assert [one["subject_token"] for one in asked] == [key_of("ann"), key_of("bob")]
+        assert {one["resource"] for one in asked} == {made.upstream}
+        assert {one["grant_type"] for one in asked} == {"urn:ietf:params:oauth:grant-type:token-exchange"}
+        assert not [token for token in made.seen if token.startswith("key-of-")]
 
 
 async def test_what_was_got_for_one_token_is_not_used_with_another_of_the_same_caller() -> None:
-    with anyio.fail_after(BOUND):
-        async with exchange_world() as (made, asked):
-            for token in (key_of("ann"), key_of("ann"), "key-of-ann-another-0123456789"):
-                async with connect_mcp({"url": made.url, "auth": token}) as caller:
-                    assert (await caller.call_tool("mail_whoami")).text == "ann"
-            assert [one["subject_token"] for one in asked] == [key_of("ann"), "key-of-ann-another-0123456789"]
+    async with exchange_world() as (made, asked):
+        for token in (key_of("ann"), key_of("ann"), "key-of-ann-another-0123456789"):
+            async with connect_mcp({"url": made.url, "auth": token}) as caller:
+                assert (await caller.call_tool("mail_whoami")).text == "ann"
+        assert [one["subject_token"] for one in asked] == [key_of("ann"), "key-of-ann-another-0123456789"]
 
 
 async def test_a_token_that_is_refused_is_dropped_and_another_one_is_got() -> None:
-    with anyio.fail_after(BOUND):
-        async with exchange_world() as (made, asked):
-            async with connect_mcp(made.caller("ann")) as caller:
-                assert (await caller.call_tool("mail_whoami")).text == "ann"
-                made.host.tokens.clear()
-                assert (await caller.call_tool("mail_whoami")).text == "ann"
-            assert len(asked) == 2
+    async with exchange_world() as (made, asked):
+        async with connect_mcp(made.caller("ann")) as caller:
+            assert (await caller.call_tool("mail_whoami")).text == "ann"
+            made.host.tokens.clear()
+            assert (await caller.call_tool("mail_whoami")).text == "ann"
+        assert len(asked) == 2
 
 
 async def test_an_exchange_that_is_refused_is_the_error_of_the_call_and_offers_no_link() -> None:
-    with anyio.fail_after(BOUND):
-        async with exchange_world() as (made, _):
+    async with exchange_world() as (made, _):
 
-            async def refuse(exchange: Exchange) -> None:
-                await exchange.respond_json(400, {"error": "invalid_grant", "error_description": "not for you"})
+        async def refuse(exchange: Exchange) -> None:
+            await exchange.respond_json(400, {"error": "invalid_grant", "error_description": "not for you"})
 
-            async with connect_mcp(made.caller("ann")) as caller:
-                await caller.call_tool("mail_whoami")
-                made.host.answer["/token"] = refuse
-                made.host.tokens.clear()
-                result = await caller.call_tool("mail_whoami")
-            assert result.is_error
-            assert "not for you" in result.text
-            assert "/auth/sign-in" not in result.text
-            async with connect_mcp(made.caller("bob")) as caller:
-                page = await caller.request("tools/list")
-                assert page["tools"] == []
-                assert page["_meta"]["io.toolweave/upstreams"]["mail"]["status"] == "auth_required"
+        async with connect_mcp(made.caller("ann")) as caller:
+            await caller.call_tool("mail_whoami")
+            made.host.answer["/token"] = refuse
+            made.host.tokens.clear()
+            result = await caller.call_tool("mail_whoami")
+        assert result.is_error
+        assert "not for you" in result.text
+        assert "/auth/sign-in" not in result.text
+        async with connect_mcp(made.caller("bob")) as caller:
+            page = await caller.request("tools/list")
+            assert page["tools"] == []
+            assert page["_meta"]["io.toolweave/upstreams"]["mail"]["status"] == "auth_required"
 
 
 def test_a_token_is_exchanged_where_the_config_says_and_nowhere_else() -> None:
@@ -242,14 +233,13 @@ def test_a_token_is_exchanged_where_the_config_says_and_nowhere_else() -> None:
 
 
 async def test_an_api_key_cannot_be_exchanged() -> None:
-    with anyio.fail_after(BOUND):
-        async with exchange_world() as (made, asked):
-            oauth = {"type": "oauth", "grant": "token_exchange", "issuer": made.host.url, "client_id": "g"}
-            auth = ApiKeyAuth([ApiKey(name="ci", key=key_of("ci"))])
-            gateway = create_gateway({"mail": {"url": made.upstream, "auth": oauth}}, auth=auth)
-            async with served_http(gateway) as url, connect_mcp({"url": url, "auth": key_of("ci")}) as caller:
-                assert await names(caller) == []
-            assert [one["subject_token"] for one in asked] == []
+    async with exchange_world() as (made, asked):
+        oauth = {"type": "oauth", "grant": "token_exchange", "issuer": made.host.url, "client_id": "g"}
+        auth = ApiKeyAuth([ApiKey(name="ci", key=key_of("ci"))])
+        gateway = create_gateway({"mail": {"url": made.upstream, "auth": oauth}}, auth=auth)
+        async with served_http(gateway) as url, connect_mcp({"url": url, "auth": key_of("ci")}) as caller:
+            assert await names(caller) == []
+        assert [one["subject_token"] for one in asked] == []
 
 
 # the settings
@@ -274,36 +264,33 @@ def test_a_server_is_called_as_its_callers_or_as_somebody(oauth: dict[str, Any],
 async def test_a_disabled_server_is_offered_to_no_caller() -> None:
     entry = {"url": "http://127.0.0.1:1/mcp", "auth": {"type": "oauth", "identity": "caller"}, "disabled": True}
     gateway = create_gateway({"mail": entry}, auth=ApiKeyAuth([ApiKey(name="ann", key=key_of("ann"))]))
-    with anyio.fail_after(BOUND):
-        async with served_http(gateway) as url, connect_mcp({"url": url, "auth": key_of("ann")}) as caller:
-            assert await names(caller) == []
+    async with served_http(gateway) as url, connect_mcp({"url": url, "auth": key_of("ann")}) as caller:
+        assert await names(caller) == []
 
 
 async def test_a_reading_of_the_config_that_changes_nothing_keeps_the_connections_of_callers() -> None:
-    with anyio.fail_after(BOUND):
-        async with world() as made:
-            assert made.manager is not None
-            await made.grant("ann")
-            async with connect_mcp(made.caller("ann")) as caller:
-                assert (await caller.call_tool("mail_whoami")).text == "ann"
-                before = made.manager.hub.errors["mail"]  # made anew whenever its settings are taken
-                assert (await made.manager.reload()).error is None
-                assert made.manager.hub.errors["mail"] is before
-                assert (await caller.call_tool("mail_whoami")).text == "ann"
+    async with world() as made:
+        assert made.manager is not None
+        await made.grant("ann")
+        async with connect_mcp(made.caller("ann")) as caller:
+            assert (await caller.call_tool("mail_whoami")).text == "ann"
+            before = made.manager.hub.errors["mail"]  # made anew whenever its settings are taken
+            assert (await made.manager.reload()).error is None
+            assert made.manager.hub.errors["mail"] is before
+            assert (await caller.call_tool("mail_whoami")).text == "ann"
 
 
 async def test_a_server_that_comes_and_goes_is_there_for_callers_as_long_as_it_is_in_the_config() -> None:
-    with anyio.fail_after(BOUND):
-        async with world() as made:
-            assert made.manager is not None
-            await made.grant("ann")
-            async with connect_mcp(made.caller("ann")) as caller:
-                assert await names(caller) == ["notes_find", "mail_whoami"]
-                await made.manager.add("post", {**made.entry(), "tool_prefix": "post_"})
-                assert await names(caller) == ["notes_find", "mail_whoami", "post_whoami"]
-                assert (await caller.call_tool("post_whoami")).text == "ann"
-                await made.manager.remove("post")
-                assert await names(caller) == ["notes_find", "mail_whoami"]
+    async with world() as made:
+        assert made.manager is not None
+        await made.grant("ann")
+        async with connect_mcp(made.caller("ann")) as caller:
+            assert await names(caller) == ["notes_find", "mail_whoami"]
+            await made.manager.add("post", {**made.entry(), "tool_prefix": "post_"})
+            assert await names(caller) == ["notes_find", "mail_whoami", "post_whoami"]
+            assert (await caller.call_tool("post_whoami")).text == "ann"
+            await made.manager.remove("post")
+            assert await names(caller) == ["notes_find", "mail_whoami"]
 
 
 @pytest.mark.slow
@@ -368,16 +355,15 @@ async def test_more_tokens_of_one_caller_than_sixteen_are_not_used_at_once_and_o
             async with connect_mcp(entry) as caller:
                 return (await caller.call_tool(tool)).text
 
-        with anyio.fail_after(BOUND):
-            async with anyio.create_task_group() as tasks:
-                for number in range(16):
-                    tasks.start_soon(use, number, "mail_hold")
-                await all_run.wait()
-                assert "too many callers, or tokens of this one" in await use(16, "mail_whoami")
-                async with connect_mcp(made.caller("bob")) as caller:
-                    assert (await caller.call_tool("mail_whoami")).text == "bob"
-                go.set()
-            assert await use(16, "mail_whoami") == "ann"
+        async with anyio.create_task_group() as tasks:
+            for number in range(16):
+                tasks.start_soon(use, number, "mail_hold")
+            await all_run.wait()
+            assert "too many callers, or tokens of this one" in await use(16, "mail_whoami")
+            async with connect_mcp(made.caller("bob")) as caller:
+                assert (await caller.call_tool("mail_whoami")).text == "bob"
+            go.set()
+        assert await use(16, "mail_whoami") == "ann"
 
 
 class NoServers:
@@ -403,18 +389,17 @@ async def test_a_thousand_callers_use_servers_of_their_own_at_once_and_the_next_
 
     groups = ServingGroups("callers are served")
     callers = CallerGateways(CallerHubs(Hub({}), MemoryTokenStore()), make, groups)
-    with anyio.fail_after(BOUND):
-        async with anyio.create_task_group() as tasks:
-            with groups.within(tasks):
-                async with AsyncExitStack() as leases:
-                    for number in range(1_000):
-                        await leases.enter_async_context(callers.lease(request(number)))
-                    with pytest.raises(ToolError, match="too many callers"):
-                        await leases.enter_async_context(callers.lease(request(1_000)))
-                async with callers.lease(request(1_000)) as made:
-                    assert made is not None
-                assert len(callers) == 1_000
-            tasks.cancel_scope.cancel()
+    async with anyio.create_task_group() as tasks:
+        with groups.within(tasks):
+            async with AsyncExitStack() as leases:
+                for number in range(1_000):
+                    await leases.enter_async_context(callers.lease(request(number)))
+                with pytest.raises(ToolError, match="too many callers"):
+                    await leases.enter_async_context(callers.lease(request(1_000)))
+            async with callers.lease(request(1_000)) as made:
+                assert made is not None
+            assert len(callers) == 1_000
+        tasks.cancel_scope.cancel()
 
 
 def test_replicas_keep_the_tokens_of_callers_in_their_store_where_there_is_a_key(

@@ -18,6 +18,8 @@ from toolweave import CallContext, McpServer, create_mcp_server
 from toolweave.gateway import Gateway, create_gateway
 from toolweave.serve import ApiKey, ApiKeyAuth
 
+TEST_SECONDS = 60
+
 pytestmark = pytest.mark.slow
 
 ERAS = pytest.mark.parametrize("era", [HANDSHAKE, MODERN])
@@ -47,25 +49,24 @@ class Mail:
 @UPSTREAMS
 async def test_a_tool_of_a_server_that_is_called_as_its_caller_is_called_as_a_task(era: str, upstream: str) -> None:
     mail = Mail()
-    with anyio.fail_after(60):
-        async with world(users=USERS, upstream=mail.server, settings={"protocol": upstream}) as made:
-            await made.grant("ann")
-            await made.grant("bob")
-            async with plain(made.url, era, token=key_of("ann"), **ABLE) as client:
-                ann = Voice(client)
-                name = await ann.begun("mail_long")
-                assert (await ann.ask("tasks/get", taskId=name))["status"] == "working"
-            async with (
-                plain(made.url, era, token=key_of("ann"), **ABLE) as again,
-                plain(made.url, era, token=key_of("bob"), **ABLE) as other,
-            ):
-                ann, bob = Voice(again), Voice(other)
-                refused = [(await bob.answer(one, taskId=name))["error"] for one in ("tasks/get", "tasks/cancel")]
-                second = await ann.begun("mail_long")
-                await ann.ask("tasks/cancel", taskId=second)
-                cancelled = await ann.ask("tasks/get", taskId=second)
-                mail.go.set()
-                text = await ann.outcome(name)
+    async with world(users=USERS, upstream=mail.server, settings={"protocol": upstream}) as made:
+        await made.grant("ann")
+        await made.grant("bob")
+        async with plain(made.url, era, token=key_of("ann"), **ABLE) as client:
+            ann = Voice(client)
+            name = await ann.begun("mail_long")
+            assert (await ann.ask("tasks/get", taskId=name))["status"] == "working"
+        async with (
+            plain(made.url, era, token=key_of("ann"), **ABLE) as again,
+            plain(made.url, era, token=key_of("bob"), **ABLE) as other,
+        ):
+            ann, bob = Voice(again), Voice(other)
+            refused = [(await bob.answer(one, taskId=name))["error"] for one in ("tasks/get", "tasks/cancel")]
+            second = await ann.begun("mail_long")
+            await ann.ask("tasks/cancel", taskId=second)
+            cancelled = await ann.ask("tasks/get", taskId=second)
+            mail.go.set()
+            text = await ann.outcome(name)
 
     assert [error["code"] for error in refused] == [-32602, -32602]
     assert cancelled["status"] == "cancelled"
@@ -98,31 +99,29 @@ async def quick(mail: Mail, idle_seconds: float) -> AsyncGenerator[tuple[CallerW
 
 
 async def test_the_servers_of_a_caller_without_requests_are_closed_after_a_while() -> None:
-    with anyio.fail_after(60):
-        async with quick(Mail(), 0.3) as (made, gateway):
-            for user in USERS:
-                await made.grant(user)
-                async with plain(made.url, MODERN, token=key_of(user), **ABLE) as client:
-                    await Voice(client).ask("tools/list")
-            while len(gateway.callers):
-                await anyio.sleep(0.02)
+    async with quick(Mail(), 0.3) as (made, gateway):
+        for user in USERS:
+            await made.grant(user)
+            async with plain(made.url, MODERN, token=key_of(user), **ABLE) as client:
+                await Voice(client).ask("tools/list")
+        while len(gateway.callers):
+            await anyio.sleep(0.02)
 
 
 async def test_the_servers_of_a_caller_are_not_closed_while_a_task_runs_there() -> None:
     mail = Mail()
-    with anyio.fail_after(60):
-        async with quick(mail, 0.3) as (made, gateway):
-            for user in ("ann", "bob"):
-                await made.grant(user)
-            async with plain(made.url, MODERN, token=key_of("ann"), **ABLE) as client:
-                name = await Voice(client).begun("mail_long")
-            begun_at = gateway.callers.hubs.hubs_of(principal_of("ann"))
-            async with plain(made.url, MODERN, token=key_of("bob"), **ABLE) as client:
-                await Voice(client).ask("tools/list")
-            while len(gateway.callers) > 1:  # that of the other caller, which came later, ends first
-                await anyio.sleep(0.02)
-            mail.go.set()
-            async with plain(made.url, MODERN, token=key_of("ann"), **ABLE) as client:
-                assert "ann" in await Voice(client).outcome(name)
-            assert gateway.callers.hubs.hubs_of(principal_of("ann")) == begun_at
-            assert len(begun_at) == 1
+    async with quick(mail, 0.3) as (made, gateway):
+        for user in ("ann", "bob"):
+            await made.grant(user)
+        async with plain(made.url, MODERN, token=key_of("ann"), **ABLE) as client:
+            name = await Voice(client).begun("mail_long")
+        begun_at = gateway.callers.hubs.hubs_of(principal_of("ann"))
+        async with plain(made.url, MODERN, token=key_of("bob"), **ABLE) as client:
+            await Voice(client).ask("tools/list")
+        while len(gateway.callers) > 1:  # that of the other caller, which came later, ends first
+            await anyio.sleep(0.02)
+        mail.go.set()
+        async with plain(made.url, MODERN, token=key_of("ann"), **ABLE) as client:
+            assert "ann" in await Voice(client).outcome(name)
+        assert gateway.callers.hubs.hubs_of(principal_of("ann")) == begun_at
+        assert len(begun_at) == 1

@@ -20,6 +20,8 @@ from toolweave.gateway import create_gateway
 from toolweave.serve import BearerAuth
 from toolweave.testing import MemoryServer
 
+TEST_SECONDS = 60
+
 TOKENS = {"alice-0123456789abcdef": "alice", "mallory-0123456789abc": "mallory"}
 ALICE, MALLORY = ({"Authorization": f"Bearer {token}"} for token in TOKENS)
 ABLE: Json = {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {}, "sampling": {}, "roots": {}}}
@@ -47,11 +49,10 @@ async def elicited(url: str, headers: dict[str, str] | None = None, asked: Json 
 
 @pytest.mark.parametrize("kind", ["http-legacy", "http-modern"])
 async def test_nobody_goes_on_with_the_call_of_another_principal(kind: str) -> None:
-    with anyio.fail_after(60):
-        async with served(kind) as url:
-            asked = (await elicited(url, ALICE))["result"]
-            stolen = await elicited(url, MALLORY, asked)
-            own = (await elicited(url, ALICE, asked))["result"]
+    async with served(kind) as url:
+        asked = (await elicited(url, ALICE))["result"]
+        stolen = await elicited(url, MALLORY, asked)
+        own = (await elicited(url, ALICE, asked))["result"]
 
     assert stolen["error"]["code"] == -32602
     assert not own.get("isError")
@@ -61,10 +62,9 @@ async def test_nobody_goes_on_with_the_call_of_another_principal(kind: str) -> N
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["http-legacy", "stdio-legacy"])
 async def test_callers_without_a_name_are_asked_as_well(kind: str) -> None:
-    with anyio.fail_after(60):
-        async with served(kind, tokens=False) as url:
-            first, second = (await elicited(url))["result"], (await elicited(url))["result"]
-            answers = [(await elicited(url, None, asked))["result"] for asked in (second, first)]
+    async with served(kind, tokens=False) as url:
+        first, second = (await elicited(url))["result"], (await elicited(url))["result"]
+        answers = [(await elicited(url, None, asked))["result"] for asked in (second, first)]
 
     assert first["requestState"] != second["requestState"]
     assert all("accept" in json.dumps(answer) for answer in answers)
@@ -79,11 +79,10 @@ async def test_what_a_legacy_upstream_asks_outside_of_any_call_is_refused() -> N
 
     callbacks = Callbacks(elicitation=lambda request: {"name": "Ada"})
     gateway = create_gateway({"up": {"server": server, "tool_prefix": ""}})
-    with anyio.fail_after(60):
-        async with connect_mcp(gateway, callbacks=callbacks) as caller:
-            await caller.call_tool("f")
-            with pytest.raises(ProtocolError, match="no request is running"):
-                await server.ask("elicitation/create", {"message": "?", "requestedSchema": {"type": "object"}})
+    async with connect_mcp(gateway, callbacks=callbacks) as caller:
+        await caller.call_tool("f")
+        with pytest.raises(ProtocolError, match="no request is running"):
+            await server.ask("elicitation/create", {"message": "?", "requestedSchema": {"type": "object"}})
 
 
 async def test_callers_that_can_answer_nothing_share_the_connection_of_the_hub() -> None:
@@ -95,15 +94,14 @@ async def test_callers_that_can_answer_nothing_share_the_connection_of_the_hub()
 
     gateway = create_gateway({"up": {"server": server, "tool_prefix": ""}})
     able = Callbacks(elicitation=lambda request: {})
-    with anyio.fail_after(60):
-        async with connect_mcp(gateway) as one, connect_mcp(gateway) as two:
-            for caller in (one, two):
-                await caller.call_tool("f")
-            shared = server.conversations
-            async with connect_mcp(gateway, callbacks=able) as three:
-                for _ in range(2):
-                    await three.call_tool("f")
-                own = server.conversations
+    async with connect_mcp(gateway) as one, connect_mcp(gateway) as two:
+        for caller in (one, two):
+            await caller.call_tool("f")
+        shared = server.conversations
+        async with connect_mcp(gateway, callbacks=able) as three:
+            for _ in range(2):
+                await three.call_tool("f")
+            own = server.conversations
 
     assert (shared, own) == (1, 2)
 
@@ -116,13 +114,12 @@ async def test_a_server_that_was_taken_away_is_an_error_of_its_calls_alone() -> 
         return "done"
 
     hub = Hub({"up": {"server": server, "tool_prefix": ""}, "other": {"server": server}})
-    with anyio.fail_after(60):
-        async with connect_mcp(create_gateway(hub)) as caller:
-            await hub.disconnect("up")
-            with pytest.raises(ProtocolError) as refused:
-                await caller.call_tool("f")
-            assert refused.value.code == -32602
-            assert (await caller.call_tool("other_f")).text == "done"
+    async with connect_mcp(create_gateway(hub)) as caller:
+        await hub.disconnect("up")
+        with pytest.raises(ProtocolError) as refused:
+            await caller.call_tool("f")
+        assert refused.value.code == -32602
+        assert (await caller.call_tool("other_f")).text == "done"
 
 
 async def test_a_prompt_of_a_server_that_was_taken_away_is_unknown() -> None:
@@ -133,14 +130,13 @@ async def test_a_prompt_of_a_server_that_was_taken_away_is_unknown() -> None:
         return "hello"
 
     hub = Hub({"up": {"server": server}, "other": {"server": server}})
-    with anyio.fail_after(60):
-        async with connect_mcp(create_gateway(hub)) as caller:
+    async with connect_mcp(create_gateway(hub)) as caller:
+        await caller.get_prompt("up_greet")
+        await hub.disconnect("up")
+        with pytest.raises(ProtocolError, match="Unknown prompt") as refused:
             await caller.get_prompt("up_greet")
-            await hub.disconnect("up")
-            with pytest.raises(ProtocolError, match="Unknown prompt") as refused:
-                await caller.get_prompt("up_greet")
-            assert refused.value.code == -32602
-            await caller.get_prompt("other_greet")
+        assert refused.value.code == -32602
+        await caller.get_prompt("other_greet")
 
 
 @pytest.mark.slow
@@ -148,15 +144,14 @@ async def test_the_process_that_a_caller_has_of_a_server_ends_with_it(tmp_path: 
     servers = {name: {**process(tmp_path, name), "protocol": "legacy"} for name in ("gone", "stays")}
     gateway = create_gateway(servers)
     able = Callbacks(elicitation=lambda request: {})
-    with anyio.fail_after(60):
-        async with connect_mcp(gateway, callbacks=able) as caller:
-            pids: dict[str, int] = {}
-            for name in servers:
-                content: Any = (await caller.call_tool(f"{name}_who")).structured_content
-                pids[name] = content["pid"]
-            await gateway.hub.disconnect("gone")
-            while Path(f"/proc/{pids['gone']}").exists():
-                await anyio.sleep(0.05)
-            after: Any = (await caller.call_tool("stays_who")).structured_content
+    async with connect_mcp(gateway, callbacks=able) as caller:
+        pids: dict[str, int] = {}
+        for name in servers:
+            content: Any = (await caller.call_tool(f"{name}_who")).structured_content
+            pids[name] = content["pid"]
+        await gateway.hub.disconnect("gone")
+        while Path(f"/proc/{pids['gone']}").exists():
+            await anyio.sleep(0.05)
+        after: Any = (await caller.call_tool("stays_who")).structured_content
 
     assert after["pid"] == pids["stays"]

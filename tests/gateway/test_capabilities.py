@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import anyio
 import pytest
 
 from tests.gateway import plain_callers
@@ -161,7 +160,7 @@ async def test_a_gateway_without_upstreams_has_room_for_all() -> None:
 async def test_results_name_the_gateway_once_its_upstream_is_not_the_only_one() -> None:
     ways = plain_callers.Ways()
     names: list[str] = []
-    with anyio.fail_after(60), upstream("stdio-modern") as config:
+    with upstream("stdio-modern") as config:
         gateway = create_gateway({"up": config}, name="front", version="2", middleware=[ways])
         async with served_http(gateway) as url, plain_callers.plain(url, MODERN) as client:
             for _ in range(2):

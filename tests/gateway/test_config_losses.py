@@ -9,14 +9,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 
 from tests.connect.targets import eventually
 from tests.gateway.running import gateway, until, upstream, write_gateway_config
 from toolweave.gateway import GatewayManager, GatewayOptions
 
-BOUND = 60
+TEST_SECONDS = 60
+
 AUTH = {"api_keys": {"ada": {"sha256": "a" * 64}}}
 RULES = [{"name": "rate_limit", "calls": 100, "seconds": 60}]
 
@@ -69,18 +69,17 @@ async def test_a_config_that_cannot_be_read_changes_nothing(
 ) -> None:
     config = written(tmp_path, 2)
     manager = GatewayManager(config, GatewayOptions(watch=False))
-    with anyio.fail_after(BOUND):
-        async with manager.running():
-            spoil(config)
-            with caplog.at_level(logging.ERROR, "toolweave.gateway"):
-                change = await manager.reload(confirmed=True)
+    async with manager.running():
+        spoil(config)
+        with caplog.at_level(logging.ERROR, "toolweave.gateway"):
+            change = await manager.reload(confirmed=True)
 
-            assert change.error is not None
-            assert str(config) in change.error
-            assert not change.needs_confirmation
-            assert change.unchanged == ("s0", "s1")
-            assert [one.name for one in manager.status().upstreams] == ["s0", "s1"]
-            assert [record.levelname for record in caplog.records if record.name == "toolweave.gateway"] == ["ERROR"]
+        assert change.error is not None
+        assert str(config) in change.error
+        assert not change.needs_confirmation
+        assert change.unchanged == ("s0", "s1")
+        assert [one.name for one in manager.status().upstreams] == ["s0", "s1"]
+        assert [record.levelname for record in caplog.records if record.name == "toolweave.gateway"] == ["ERROR"]
 
 
 async def test_a_changed_setting_that_needs_a_restart_is_logged(
@@ -88,11 +87,10 @@ async def test_a_changed_setting_that_needs_a_restart_is_logged(
 ) -> None:
     manager = GatewayManager(written(tmp_path, 1, {"slow_call_seconds": 5}), GatewayOptions(watch=False))
     caplog.set_level(logging.WARNING, "toolweave.gateway")
-    with anyio.fail_after(BOUND):
-        async with manager.running():
-            written(tmp_path, 1, {"slow_call_seconds": 6, "task_seconds": 60})
-            change = await manager.reload()
-            await manager.reload()  # which finds no change
+    async with manager.running():
+        written(tmp_path, 1, {"slow_call_seconds": 6, "task_seconds": 60})
+        change = await manager.reload()
+        await manager.reload()  # which finds no change
 
     logged = [record.getMessage() for record in caplog.records if "restart" in record.getMessage()]
     assert change.error is None
@@ -137,23 +135,22 @@ async def test_a_config_that_lost_servers_or_rules_is_applied_when_it_is_confirm
     config = tmp_path / "gateway.json"
     config.write_text(content(before))
     manager = GatewayManager(config, GatewayOptions(watch=False))
-    with anyio.fail_after(BOUND):
-        async with manager.running():
-            used = manager.config
-            config.write_text(content(after))
-            await manager.reload()
-            change = await manager.reload()  # however often it is called, it confirms nothing
-            assert change.error is not None
-            assert reason in change.error
-            assert change.needs_confirmation
-            assert manager.config is used
-            assert (manager.status().problem, manager.status().needs_confirmation) == (change.error, True)
+    async with manager.running():
+        used = manager.config
+        config.write_text(content(after))
+        await manager.reload()
+        change = await manager.reload()  # however often it is called, it confirms nothing
+        assert change.error is not None
+        assert reason in change.error
+        assert change.needs_confirmation
+        assert manager.config is used
+        assert (manager.status().problem, manager.status().needs_confirmation) == (change.error, True)
 
-            change = await manager.reload(confirmed=True)
+        change = await manager.reload(confirmed=True)
 
-            assert change.error is None
-            assert manager.config is not used
-            assert (manager.status().problem, manager.status().needs_confirmation) == (None, False)
+        assert change.error is None
+        assert manager.config is not used
+        assert (manager.status().problem, manager.status().needs_confirmation) == (None, False)
 
 
 @pytest.mark.parametrize(
@@ -170,10 +167,9 @@ async def test_a_config_with_as_many_entries_as_half_of_the_servers_needs_no_yes
 ) -> None:
     config = written(tmp_path, 4)
     manager = GatewayManager(config, GatewayOptions(watch=False))
-    with anyio.fail_after(BOUND):
-        async with manager.running():
-            config.write_text(json.dumps(after))
-            assert (await manager.reload()).error is None
+    async with manager.running():
+        config.write_text(json.dumps(after))
+        assert (await manager.reload()).error is None
 
 
 async def test_the_second_signal_confirms_the_content_that_the_first_one_offered(tmp_path: Path) -> None:
@@ -186,34 +182,32 @@ async def test_the_second_signal_confirms_the_content_that_the_first_one_offered
         await eventually(lambda: manager.problem is not None or len(manager.config.servers.servers) < 5)
         assert expected in (manager.problem or "applied")
 
-    with anyio.fail_after(BOUND):
-        async with manager.running():
-            config.write_text("{}")
-            await signalled("send SIGHUP again")
-            written(tmp_path, 1)  # another content than the one that was offered
-            await signalled("it has 1 of 5 servers. If that is meant, restart the gateway, send SIGHUP again")
-            written(tmp_path, 5)
-            assert (await manager.reload()).error is None
-            written(tmp_path, 1)
-            await signalled("send SIGHUP again")
-            assert "send SIGHUP again" in str((await manager.reload()).error)
-            await signalled("applied")
-            assert list(manager.config.servers.servers) == ["s0"]
+    async with manager.running():
+        config.write_text("{}")
+        await signalled("send SIGHUP again")
+        written(tmp_path, 1)  # another content than the one that was offered
+        await signalled("it has 1 of 5 servers. If that is meant, restart the gateway, send SIGHUP again")
+        written(tmp_path, 5)
+        assert (await manager.reload()).error is None
+        written(tmp_path, 1)
+        await signalled("send SIGHUP again")
+        assert "send SIGHUP again" in str((await manager.reload()).error)
+        await signalled("applied")
+        assert list(manager.config.servers.servers) == ["s0"]
 
 
 @pytest.mark.parametrize("section", [{"auth": AUTH}, {"auth": AUTH, "middleware": RULES}])
 async def test_no_yes_drops_the_authorization_of_callers(tmp_path: Path, section: Mapping[str, Any]) -> None:
     config = written(tmp_path, 1, section)
     manager = GatewayManager(config, GatewayOptions(watch=False))
-    with anyio.fail_after(BOUND):
-        async with manager.running():
-            sections: list[Mapping[str, Any] | None] = [{}, None]
-            for left in sections:
-                written(tmp_path, 1, left)
-                change = await manager.reload(confirmed=True)
-                assert change.error is not None
-                assert "'gateway.auth' has changed" in change.error
-                assert not change.needs_confirmation
+    async with manager.running():
+        sections: list[Mapping[str, Any] | None] = [{}, None]
+        for left in sections:
+            written(tmp_path, 1, left)
+            change = await manager.reload(confirmed=True)
+            assert change.error is not None
+            assert "'gateway.auth' has changed" in change.error
+            assert not change.needs_confirmation
 
 
 @pytest.mark.slow
@@ -223,15 +217,14 @@ async def test_a_file_that_is_emptied_again_and_again_confirms_nothing(
     config = written(tmp_path, 2)
     manager = GatewayManager(config)
     caplog.set_level(logging.ERROR, "toolweave.gateway")
-    with anyio.fail_after(BOUND):
-        async with manager.running():
-            for blank in ("", " ", "  "):
-                config.write_text(blank)
-                await eventually(lambda: manager.needs_confirmation, 30)
-                manager.needs_confirmation = False
-            assert list(manager.config.servers.servers) == ["s0", "s1"]
-            errors = [record for record in caplog.records if record.name == "toolweave.gateway"]
-            assert len(errors) == 1
+    async with manager.running():
+        for blank in ("", " ", "  "):
+            config.write_text(blank)
+            await eventually(lambda: manager.needs_confirmation, 30)
+            manager.needs_confirmation = False
+        assert list(manager.config.servers.servers) == ["s0", "s1"]
+        errors = [record for record in caplog.records if record.name == "toolweave.gateway"]
+        assert len(errors) == 1
 
 
 @pytest.mark.slow

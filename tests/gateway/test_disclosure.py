@@ -216,7 +216,7 @@ async def test_the_scopes_of_a_call_are_those_of_the_tool_that_it_calls() -> Non
 @pytest.mark.parametrize("kind", ["stdio-legacy", "http-modern"])
 async def test_a_tool_that_is_called_so_asks_its_caller(version: str, kind: str) -> None:
     callbacks = Callbacks(elicitation=lambda request: {"name": "Ada"})
-    with anyio.fail_after(60), upstream(kind) as config:
+    with upstream(kind) as config:
         gateway = gateway_to(config, disclosure="search")
         async with calling(gateway, version, callbacks=callbacks) as caller:
             result = await caller.call_tool("call_tool", {"name": "elicit", "arguments": {}})
@@ -229,11 +229,10 @@ async def test_a_config_says_how_the_gateway_and_each_virtual_server_show_their_
     section = {"disclosure": "search", "virtual": {"whole": {"disclosure": "all"}, "same": {}}}
     manager = GatewayManager({"mcpServers": servers, "gateway": section})
     found: dict[str, list[str]] = {}
-    with anyio.fail_after(60):
-        async with served_app(manager.asgi_app()) as base:
-            for path in ("/mcp", "/mcp/whole", "/mcp/same"):
-                async with connect_mcp(base + path) as caller:
-                    found[path] = list((await caller.list_tools()).names)
+    async with served_app(manager.asgi_app()) as base:
+        for path in ("/mcp", "/mcp/whole", "/mcp/same"):
+            async with connect_mcp(base + path) as caller:
+                found[path] = list((await caller.list_tools()).names)
 
     assert found["/mcp"] == found["/mcp/same"] == FINDS
     assert len(found["/mcp/whole"]) == 7

@@ -19,6 +19,8 @@ from toolweave.errors import RequestError
 from toolweave.protocol.meta import PROTOCOL_VERSION
 from toolweave.testing import MemoryServer
 
+TEST_SECONDS = 60
+
 HANDSHAKES = [one for one in CALLERS if one != MODERN]
 SCRIPT = Path(__file__).with_name("era_server.py")
 FORM: Json = {"type": "object", "properties": {"name": {"type": "string"}}}
@@ -78,9 +80,8 @@ async def test_a_request_reaches_an_upstream_of_both_eras_in_that_of_its_caller(
     version: str, method: str, able: Json
 ) -> None:
     server = memory()
-    with anyio.fail_after(60):
-        async with talking(before(server), version, able) as talk:
-            await talk.ask(method, REQUESTS[method])
+    async with talking(before(server), version, able) as talk:
+        await talk.ask(method, REQUESTS[method])
 
     assert revision_of(server, method) == (MODERN if version == MODERN else "")
 
@@ -88,9 +89,8 @@ async def test_a_request_reaches_an_upstream_of_both_eras_in_that_of_its_caller(
 @pytest.mark.parametrize("method", REQUESTS)
 async def test_a_revision_that_the_config_names_is_spoken_whatever_the_callers_era(method: str) -> None:
     server = memory()
-    with anyio.fail_after(60):
-        async with talking(before(server, protocol=MODERN), "2025-11-25", {}) as talk:
-            await talk.ask(method, REQUESTS[method])
+    async with talking(before(server, protocol=MODERN), "2025-11-25", {}) as talk:
+        await talk.ask(method, REQUESTS[method])
 
     assert revision_of(server, method) == MODERN
 
@@ -98,11 +98,10 @@ async def test_a_revision_that_the_config_names_is_spoken_whatever_the_callers_e
 async def test_callers_of_both_eras_use_one_upstream_at_the_same_time() -> None:
     server = memory()
     gateway = before(server)
-    with anyio.fail_after(60):
-        async with gateway.running(), talking(gateway, "2025-06-18", {}) as old, talking(gateway, MODERN, {}) as new:
-            for talk, revision in [(old, ""), (new, MODERN), (old, ""), (new, MODERN)]:
-                await talk.ask("tools/call", {"name": "f"})
-                assert revision_of(server, "tools/call") == revision
+    async with gateway.running(), talking(gateway, "2025-06-18", {}) as old, talking(gateway, MODERN, {}) as new:
+        for talk, revision in [(old, ""), (new, MODERN), (old, ""), (new, MODERN)]:
+            await talk.ask("tools/call", {"name": "f"})
+            assert revision_of(server, "tools/call") == revision
 
     assert [one.method for one in server.requests].count("initialize") == 1
 
@@ -110,11 +109,10 @@ async def test_callers_of_both_eras_use_one_upstream_at_the_same_time() -> None:
 @pytest.mark.parametrize("version", HANDSHAKES)
 async def test_a_subscription_is_made_in_the_era_of_its_caller(version: str) -> None:
     server = memory()
-    with anyio.fail_after(60):
-        async with talking(before(server), version, {}) as talk:
-            await talk.ask("resources/subscribe", {"uri": "res://a"})
-            server.resource("res://a", "two")
-            assert await talk.received("notifications/resources/updated") == [{"uri": "res://a"}]
+    async with talking(before(server), version, {}) as talk:
+        await talk.ask("resources/subscribe", {"uri": "res://a"})
+        server.resource("res://a", "two")
+        assert await talk.received("notifications/resources/updated") == [{"uri": "res://a"}]
 
     assert [one.params["uri"] for one in server.requests if one.method == "resources/subscribe"] == ["res://a"]
 
@@ -126,7 +124,7 @@ async def test_a_tool_that_works_in_one_era_alone_works_for_the_callers_of_it(
     version: str, carrier: str, tmp_path: Path
 ) -> None:
     callbacks = Callbacks(elicitation=lambda request: {"name": "Ann"})
-    with anyio.fail_after(60), of_both_eras(carrier, tmp_path / "log") as config:
+    with of_both_eras(carrier, tmp_path / "log") as config:
         async with calling(gateway_to(config), version, callbacks=callbacks, carrier="http") as caller:
             era = (await caller.call_tool("era")).text
             asked = await caller.execute("ask")
@@ -142,7 +140,7 @@ async def test_a_change_that_is_announced_in_one_era_is_seen_by_callers_of_the_o
     able: Callbacks, tmp_path: Path
 ) -> None:
     changed = anyio.Event()
-    with anyio.fail_after(60), of_both_eras("http", tmp_path / "log") as config:
+    with of_both_eras("http", tmp_path / "log") as config:
         gateway = gateway_to(config)
         async with (
             gateway.running(),
@@ -163,9 +161,8 @@ async def test_a_change_that_is_announced_in_one_era_is_seen_by_callers_of_the_o
 async def test_a_caller_that_shows_pages_only_is_not_declared_to_a_revision_that_knows_forms_only(version: str) -> None:
     server = memory()
     able: Json = {"elicitation": {"url": {}}, "roots": {}}
-    with anyio.fail_after(60):
-        async with talking(before(server, protocol="2025-06-18"), version, able) as talk:
-            await talk.ask("tools/call", {"name": "f"})
+    async with talking(before(server, protocol="2025-06-18"), version, able) as talk:
+        await talk.ask("tools/call", {"name": "f"})
 
     declared = [one.params["capabilities"] for one in server.requests if one.method == "initialize"]
     assert declared[-1] == {"roots": {}}
@@ -190,9 +187,8 @@ async def test_a_question_that_a_caller_did_not_declare_does_not_reach_it(versio
         },
     }
     server.answer("tools/call", {**ASKS_FORM, "inputRequests": {"q": asked[question]}})
-    with anyio.fail_after(60):
-        async with talking(before(server, protocol=MODERN), version, able) as talk:
-            outcome = await outcome_of(talk, {"name": "f"})
+    async with talking(before(server, protocol=MODERN), version, able) as talk:
+        outcome = await outcome_of(talk, {"name": "f"})
 
     assert not [one for one in talk.notifications if "id" in one]
     assert "input_required" not in str(outcome)
@@ -233,9 +229,8 @@ async def test_a_form_of_an_old_server_that_asks_anyway_does_not_reach_a_caller_
     program = tmp_path / "old.py"
     program.write_text(ASKS_ANYWAY)
     entry: Json = {"command": sys.executable, "args": [str(program)], "tool_prefix": ""}
-    with anyio.fail_after(60):
-        async with talking(gateway_to(entry), version, {**able, "roots": {}}) as talk:
-            outcome = await outcome_of(talk, {"name": "f"})
+    async with talking(gateway_to(entry), version, {**able, "roots": {}}) as talk:
+        outcome = await outcome_of(talk, {"name": "f"})
 
     assert not [one for one in talk.notifications if "id" in one]
     assert outcome["content"][0]["text"] == "error"
@@ -265,13 +260,12 @@ async def test_a_gateway_that_stands_in_for_one_upstream_passes_its_announcement
     version: str, method: str, listed: str
 ) -> None:
     server = memory()
-    with anyio.fail_after(60):
-        async with talking(before(server), version, {}) as talk:
-            if version == MODERN:
-                await talk.send("subscriptions/listen", {"notifications": {listed: True}})
-                await talk.received("notifications/subscriptions/acknowledged")
-            server.notify(method)
-            assert len(await talk.received(method)) == 1
+    async with talking(before(server), version, {}) as talk:
+        if version == MODERN:
+            await talk.send("subscriptions/listen", {"notifications": {listed: True}})
+            await talk.received("notifications/subscriptions/acknowledged")
+        server.notify(method)
+        assert len(await talk.received(method)) == 1
 
 
 # changes of a caller
@@ -312,19 +306,18 @@ async def test_changed_roots_of_a_caller_are_announced_to_its_own_connection(
 ) -> None:
     (tmp_path / "server.py").write_text(ROOTS_SERVER, encoding="utf-8")
     config: Json = {"command": sys.executable, "args": [str(tmp_path / "server.py")], "tool_prefix": ""}
-    with anyio.fail_after(60):
-        gateway = gateway_to(config)
-        async with (
-            gateway.running(),
-            calling(gateway, version, callbacks=Callbacks(roots=[]), carrier=carrier) as caller,
-            calling(gateway, version, callbacks=Callbacks(roots=[]), carrier=carrier) as another,
-        ):
-            await caller.call_tool("noted")
-            await another.call_tool("noted")
-            await caller.set_roots(["file:///work"])
-            while "notifications/roots/list_changed" not in (await caller.call_tool("noted")).text:
-                await anyio.sleep(0.02)
-            others = (await another.call_tool("noted")).text
+    gateway = gateway_to(config)
+    async with (
+        gateway.running(),
+        calling(gateway, version, callbacks=Callbacks(roots=[]), carrier=carrier) as caller,
+        calling(gateway, version, callbacks=Callbacks(roots=[]), carrier=carrier) as another,
+    ):
+        await caller.call_tool("noted")
+        await another.call_tool("noted")
+        await caller.set_roots(["file:///work"])
+        while "notifications/roots/list_changed" not in (await caller.call_tool("noted")).text:
+            await anyio.sleep(0.02)
+        others = (await another.call_tool("noted")).text
 
     assert "roots" not in others
 
@@ -335,7 +328,7 @@ async def test_a_caller_that_was_led_to_a_page_by_an_error_is_notified_of_the_vi
     able: Json, tmp_path: Path
 ) -> None:
     complete = "notifications/elicitation/complete"
-    with anyio.fail_after(60), of_both_eras("http", tmp_path / "log") as config:
+    with of_both_eras("http", tmp_path / "log") as config:
         gateway = gateway_to(config)
         async with (
             gateway.running(),

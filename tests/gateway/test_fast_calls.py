@@ -37,6 +37,8 @@ from toolweave.middleware import Observers, RequestEnd
 from toolweave.serve import BearerAuth, HttpLimits
 from toolweave.testing.servers import stdio_server_command
 
+TEST_SECONDS = 60
+
 PAIRS = [(upstream, caller) for upstream in ("modern", "legacy") for caller in (MODERN, "2025-11-25", "2025-03-26")]
 TOKEN = "a token of thirty-two characters, or more"
 AUTHORIZED = {"Authorization": f"Bearer {TOKEN}"}
@@ -139,24 +141,23 @@ async def test_the_short_way_answers_as_the_long_one(era: str, version: str, tra
     ways = Ways()
     answers: list[Json] = []
     events: list[list[Json]] = []
-    with anyio.fail_after(SECONDS):
-        async with strange(era, transport) as config:
-            relayed = never_at_once(config)
-            for entry, middleware, wraps in (
-                (config, [ways], []),
-                (config, [passing, ways], []),
-                (config, [passing, ways], [long_way]),
-                (relayed, [passing, ways], [long_way]),
-            ):
-                ends: list[RequestEnd] = []
-                gateway = create_gateway({"up": entry}, middleware=[Observers(ends.append), *middleware])
-                found: Json = {}
-                async with served_http(gateway, middleware=wraps) as url, plain(url, version) as first:
-                    for name, (body, headers, twice) in probes(first).items():
-                        async with again(first, url) as client:
-                            found[name] = await client.ask(body, headers, twice)
-                answers.append(found)
-                events.append([seen_in(end) for end in ends])
+    async with strange(era, transport) as config:
+        relayed = never_at_once(config)
+        for entry, middleware, wraps in (
+            (config, [ways], []),
+            (config, [passing, ways], []),
+            (config, [passing, ways], [long_way]),
+            (relayed, [passing, ways], [long_way]),
+        ):
+            ends: list[RequestEnd] = []
+            gateway = create_gateway({"up": entry}, middleware=[Observers(ends.append), *middleware])
+            found: Json = {}
+            async with served_http(gateway, middleware=wraps) as url, plain(url, version) as first:
+                for name, (body, headers, twice) in probes(first).items():
+                    async with again(first, url) as client:
+                        found[name] = await client.ask(body, headers, twice)
+            answers.append(found)
+            events.append([seen_in(end) for end in ends])
 
     short, layered, unusual, long = answers
     assert short == long
@@ -187,18 +188,17 @@ async def test_a_call_of_any_transport_is_answered_as_the_relay_answers_it(
     calls: list[tuple[str, Json]] = [("echo", {"a": [1, 2.5, 2**70, "ü\n"], "b": None}), ("echo", {}), ("none", {})]
     calls += [(name, {}) for name in ("blocks", "numbers", "failed", "empty", "app", "own", "array_meta", "exponent")]
     answers: list[list[Json]] = []
-    with anyio.fail_after(SECONDS):
-        async with strange(era, transport) as config:
-            for entry in (config, never_at_once(config)):
-                found: list[Json] = []
-                gateway = create_gateway({"up": entry})
-                async with connect_mcp({"server": gateway, "protocol": version, "validate_output": "off"}) as caller:
-                    for name, arguments in calls:
-                        try:
-                            found.append(dict(await caller.request(*asking(name, arguments))))
-                        except ProtocolError as error:
-                            found.append({"code": error.code, "message": error.message, "data": error.data})
-                answers.append(found)
+    async with strange(era, transport) as config:
+        for entry in (config, never_at_once(config)):
+            found: list[Json] = []
+            gateway = create_gateway({"up": entry})
+            async with connect_mcp({"server": gateway, "protocol": version, "validate_output": "off"}) as caller:
+                for name, arguments in calls:
+                    try:
+                        found.append(dict(await caller.request(*asking(name, arguments))))
+                    except ProtocolError as error:
+                        found.append({"code": error.code, "message": error.message, "data": error.data})
+            answers.append(found)
 
     assert answers[0] == answers[1]
     assert answers[0][0]["structuredContent"]["arguments"]["a"][2] == 2**70
@@ -224,14 +224,13 @@ async def test_a_caller_gets_its_own_answer_among_many(version: str) -> None:
                 if (status, answer["id"], echoed) != (200, turn, said):
                     wrong.append(answer)
 
-    with anyio.fail_after(SECONDS):
-        async with strange("modern", "stdio") as config:
-            gateway = create_gateway({"up": config}, middleware=[ways])
-            async with served_http(gateway) as url, anyio.create_task_group() as tasks:
-                for number in range(16):
-                    tasks.start_soon(calls, url, number)
-                while len(ways.fast) + len(ways.long) < 16 * 60:
-                    await anyio.sleep(0.05)
+    async with strange("modern", "stdio") as config:
+        gateway = create_gateway({"up": config}, middleware=[ways])
+        async with served_http(gateway) as url, anyio.create_task_group() as tasks:
+            for number in range(16):
+                tasks.start_soon(calls, url, number)
+            while len(ways.fast) + len(ways.long) < 16 * 60:
+                await anyio.sleep(0.05)
 
     assert wrong == []
     assert len(ways.fast) > 16 * 60 / 2  # more may take longer than a moment, on a machine that is busy
@@ -262,7 +261,7 @@ async def test_a_modern_caller_that_leaves_cancels_its_call_at_the_upstream_and_
 @pytest.mark.parametrize("pause", [0.0, 1.0])
 @pytest.mark.slow
 async def test_a_call_in_a_session_is_cancelled_by_its_client(pause: float, middleware: list[Any]) -> None:
-    with anyio.fail_after(SECONDS), upstream("stdio-modern") as config:
+    with upstream("stdio-modern") as config:
         gateway = create_gateway({"up": config}, middleware=middleware)
         async with served_http(gateway) as url, plain(url, "2025-11-25") as client:
             await anyio.to_thread.run_sync(lambda: client.send(*client.call("hang", {}, key=7)))
@@ -284,7 +283,7 @@ async def test_a_call_in_a_session_is_cancelled_by_its_client(pause: float, midd
 async def test_a_call_that_takes_too_long_is_answered_and_cancelled(version: str) -> None:
     answers: list[Any] = []
     for middleware, wraps in EACH_WAY:
-        with anyio.fail_after(SECONDS), upstream("stdio-modern") as config:
+        with upstream("stdio-modern") as config:
             gateway = create_gateway({"up": {**config, "timeout": {"call": 1.0}}}, middleware=middleware)
             async with served_http(gateway, middleware=wraps) as url, plain(url, version) as client:
                 answers.append(await client.ask(*client.call("hang", {})))
@@ -301,7 +300,7 @@ async def test_a_call_that_takes_too_long_is_answered_and_cancelled(version: str
 async def test_an_upstream_that_dies_is_the_same_error_and_the_next_call_finds_the_new_one(version: str) -> None:
     answers: list[Any] = []
     for middleware, wraps in EACH_WAY:
-        with anyio.fail_after(SECONDS), upstream("stdio-legacy") as config:
+        with upstream("stdio-legacy") as config:
             gateway = create_gateway({"up": config}, middleware=middleware)
             async with served_http(gateway, middleware=wraps) as url, plain(url, version) as client:
                 crashed = await client.ask(*client.call("crash", {}))
@@ -318,7 +317,7 @@ async def test_an_upstream_that_dies_is_the_same_error_and_the_next_call_finds_t
 @pytest.mark.slow
 async def test_a_caller_that_can_be_asked_is_asked_over_http_too(kind: str, version: str) -> None:
     answered = Callbacks(elicitation=lambda request: {"name": "Ada"})
-    with anyio.fail_after(SECONDS), upstream(kind) as config:
+    with upstream(kind) as config:
         gateway = create_gateway({"up": config})
         target: Json = {"protocol": version}
         async with (
@@ -338,15 +337,14 @@ async def test_middleware_that_has_to_see_every_request_sees_every_call() -> Non
         seen.append(request.method)
         return await call_next(request)
 
-    with anyio.fail_after(SECONDS):
-        async with strange("modern", "stdio") as config:
-            gateway = create_gateway({"up": config}, middleware=[ways])
-            async with served_http(gateway) as url, plain(url, MODERN) as client:
-                await client.ask(*client.call("echo", {}))
-                gateway.endpoint.use([ways, counting], gateway)  # as a reload of the config does
-                await client.ask(*client.call("echo", {}))
-                gateway.endpoint.use([ways], gateway)
-                await client.ask(*client.call("echo", {}))
+    async with strange("modern", "stdio") as config:
+        gateway = create_gateway({"up": config}, middleware=[ways])
+        async with served_http(gateway) as url, plain(url, MODERN) as client:
+            await client.ask(*client.call("echo", {}))
+            gateway.endpoint.use([ways, counting], gateway)  # as a reload of the config does
+            await client.ask(*client.call("echo", {}))
+            gateway.endpoint.use([ways], gateway)
+            await client.ask(*client.call("echo", {}))
 
     assert (ways.fast, ways.long) == (["echo", "echo"], ["echo"])
     assert seen == ["tools/call"]
@@ -361,12 +359,11 @@ async def test_middleware_that_only_watches_is_told_who_called_what_and_what_cam
         if end.method == "tools/call":
             told.append(end)
 
-    with anyio.fail_after(SECONDS):
-        async with strange("modern", "stdio") as config:
-            gateway = create_gateway({"up": config}, middleware=[Observers(watch)])
-            async with served_http(gateway) as url, plain(url, version) as client:
-                await client.ask(*client.call("echo", {"a": 1}))
-                await client.ask(*client.call("failed", {}))
+    async with strange("modern", "stdio") as config:
+        gateway = create_gateway({"up": config}, middleware=[Observers(watch)])
+        async with served_http(gateway) as url, plain(url, version) as client:
+            await client.ask(*client.call("echo", {"a": 1}))
+            await client.ask(*client.call("failed", {}))
 
     assert [(one.server, one.tool, one.arguments, one.outcome) for one in told] == [
         ("up", "echo", {"a": 1}, "ok"),
@@ -379,21 +376,20 @@ async def test_middleware_that_only_watches_is_told_who_called_what_and_what_cam
 @pytest.mark.slow
 async def test_authorization_is_asked_on_the_short_way_too() -> None:
     ways = Ways()
-    with anyio.fail_after(SECONDS):
-        async with strange("modern", "stdio") as config:
-            gateway = create_gateway({"up": config}, middleware=[ways])
-            auth = BearerAuth(tokens=[TOKEN])
-            async with served_http(gateway, auth=auth) as url, plain(url, MODERN) as client:
-                body, headers = client.call("echo", {"a": 1})
-                statuses = [
-                    (await client.ask(body, {**headers, **given}))[0]
-                    for given in (
-                        {},
-                        AUTHORIZED,
-                        {"Authorization": "Bearer wrong"},
-                        AUTHORIZED,
-                    )
-                ]
+    async with strange("modern", "stdio") as config:
+        gateway = create_gateway({"up": config}, middleware=[ways])
+        auth = BearerAuth(tokens=[TOKEN])
+        async with served_http(gateway, auth=auth) as url, plain(url, MODERN) as client:
+            body, headers = client.call("echo", {"a": 1})
+            statuses = [
+                (await client.ask(body, {**headers, **given}))[0]
+                for given in (
+                    {},
+                    AUTHORIZED,
+                    {"Authorization": "Bearer wrong"},
+                    AUTHORIZED,
+                )
+            ]
 
     assert statuses == [401, 200, 401, 200]
     assert (ways.fast, ways.long) == (["echo", "echo"], [])
@@ -402,20 +398,19 @@ async def test_authorization_is_asked_on_the_short_way_too() -> None:
 @pytest.mark.slow
 async def test_a_virtual_server_asks_for_its_authorization_before_the_short_way_and_each_time(tmp_path: Path) -> None:
     ways = Ways()
-    with anyio.fail_after(SECONDS):
-        async with strange("modern", "stdio") as config:
+    async with strange("modern", "stdio") as config:
 
-            def write(*keys: str) -> Path:
-                auth = {"api_keys": {f"key{number}": key for number, key in enumerate(keys)}}
-                return write_gateway_config(tmp_path, {"up": config}, {"auth": auth, "virtual": {"v": {}}})
+        def write(*keys: str) -> Path:
+            auth = {"api_keys": {f"key{number}": key for number, key in enumerate(keys)}}
+            return write_gateway_config(tmp_path, {"up": config}, {"auth": auth, "virtual": {"v": {}}})
 
-            manager = GatewayManager(write(TOKEN, "another " + TOKEN), GatewayOptions(watch=False, middleware=(ways,)))
-            async with served_app(manager.asgi_app()) as base, plain(f"{base}/mcp/v", MODERN) as client:
-                body, headers = client.call("echo", {"a": 1})
-                statuses = [(await client.ask(body, {**headers, **given}))[0] for given in ({}, AUTHORIZED, AUTHORIZED)]
-                write("another " + TOKEN)
-                assert (await manager.reload()).error is None
-                statuses.append((await client.ask(body, {**headers, **AUTHORIZED}))[0])
+        manager = GatewayManager(write(TOKEN, "another " + TOKEN), GatewayOptions(watch=False, middleware=(ways,)))
+        async with served_app(manager.asgi_app()) as base, plain(f"{base}/mcp/v", MODERN) as client:
+            body, headers = client.call("echo", {"a": 1})
+            statuses = [(await client.ask(body, {**headers, **given}))[0] for given in ({}, AUTHORIZED, AUTHORIZED)]
+            write("another " + TOKEN)
+            assert (await manager.reload()).error is None
+            statuses.append((await client.ask(body, {**headers, **AUTHORIZED}))[0])
 
     assert statuses == [401, 200, 200, 401]
     assert (ways.fast, ways.long) == (["echo", "echo"], [])
@@ -425,12 +420,11 @@ async def test_a_virtual_server_asks_for_its_authorization_before_the_short_way_
 async def test_a_revision_that_a_gateway_does_not_speak_is_not_spoken_on_the_short_way() -> None:
     answers: list[Any] = []
     for middleware, wraps in EACH_WAY:
-        with anyio.fail_after(SECONDS):
-            async with strange("modern", "stdio") as config:
-                gateway = create_gateway({"up": config}, middleware=middleware)
-                gateway.speak("legacy")
-                async with served_http(gateway, middleware=wraps) as url, plain(url, MODERN) as client:
-                    answers.append(await client.ask(*client.call("echo", {})))
+        async with strange("modern", "stdio") as config:
+            gateway = create_gateway({"up": config}, middleware=middleware)
+            gateway.speak("legacy")
+            async with served_http(gateway, middleware=wraps) as url, plain(url, MODERN) as client:
+                answers.append(await client.ask(*client.call("echo", {})))
 
     assert answers[0] == answers[1] == answers[2]
     assert answers[0][0] != 200
@@ -439,22 +433,21 @@ async def test_a_revision_that_a_gateway_does_not_speak_is_not_spoken_on_the_sho
 @pytest.mark.slow
 async def test_a_body_that_does_not_come_is_not_waited_for() -> None:
     limits = HttpLimits(body_seconds=0.3, shutdown_seconds=STOPPING.shutdown_seconds)
-    with anyio.fail_after(SECONDS):
-        async with strange("modern", "stdio") as config:
-            gateway = create_gateway({"up": config})
-            async with served_http(gateway, limits=limits) as url, plain(url, MODERN) as client:
-                body, headers = client.call("echo", {})
+    async with strange("modern", "stdio") as config:
+        gateway = create_gateway({"up": config})
+        async with served_http(gateway, limits=limits) as url, plain(url, MODERN) as client:
+            body, headers = client.call("echo", {})
 
-                def slow() -> tuple[int, str | None, Any]:
-                    client.send(body[:-5], {**headers, "Content-Length": str(len(body))})
-                    return client.answer()
+            def slow() -> tuple[int, str | None, Any]:
+                client.send(body[:-5], {**headers, "Content-Length": str(len(body))})
+                return client.answer()
 
-                def late() -> tuple[int, str | None, Any]:
-                    client.close()
-                    client.send(b"", {**headers, "Content-Length": str(len(body))})
-                    return client.answer()
+            def late() -> tuple[int, str | None, Any]:
+                client.close()
+                client.send(b"", {**headers, "Content-Length": str(len(body))})
+                return client.answer()
 
-                found = [await anyio.to_thread.run_sync(one) for one in (slow, late)]
+            found = [await anyio.to_thread.run_sync(one) for one in (slow, late)]
 
     assert [status for status, _, _ in found] == [408, 408]
 
@@ -466,15 +459,12 @@ async def test_a_result_names_resources_by_the_uris_that_callers_are_listed_on_e
     answers: list[Any] = []
     listed: list[str] = []
     for middleware, wraps in EACH_WAY:
-        with anyio.fail_after(SECONDS):
-            async with strange("modern", "stdio") as config:
-                gateway = create_gateway(
-                    {"one": config, "two": {**config, "tool_prefix": "two_"}}, middleware=middleware
-                )
-                async with served_http(gateway, middleware=wraps) as url, connect_mcp({"url": url}) as lister:
-                    listed = [resource.uri for resource in await lister.list_resources()]
-                    async with plain(url, version) as client:
-                        answers.append([await client.ask(*client.call(name, {})) for name in ("blocks", "two_blocks")])
+        async with strange("modern", "stdio") as config:
+            gateway = create_gateway({"one": config, "two": {**config, "tool_prefix": "two_"}}, middleware=middleware)
+            async with served_http(gateway, middleware=wraps) as url, connect_mcp({"url": url}) as lister:
+                listed = [resource.uri for resource in await lister.list_resources()]
+                async with plain(url, version) as client:
+                    answers.append([await client.ask(*client.call(name, {})) for name in ("blocks", "two_blocks")])
 
     exposed = [uri for uri in listed if uri.endswith(own.removeprefix("strange://"))]
     linked = [answer["result"]["content"][3]["uri"] for _, _, answer in answers[0]]
@@ -490,7 +480,7 @@ async def test_an_upstream_that_comes_back_as_a_legacy_server_gets_calls_without
 ) -> None:
     ways = Ways()
     seen: list[Json] = []
-    with anyio.fail_after(SECONDS), upstream("stdio-legacy") as legacy, upstream("stdio-modern") as modern:
+    with upstream("stdio-legacy") as legacy, upstream("stdio-modern") as modern:
         commands = [[one["command"], *one["args"]] for one in (modern, legacy)]
         script = (
             "import os, pathlib\n"
@@ -525,12 +515,11 @@ async def test_a_tool_that_is_gone_is_not_called_at_once_any_more() -> None:
     server.tool(name="g")(answer)
     gateway = create_gateway({"up": {"server": server, "tool_prefix": ""}})
     calls = FastCalls(gateway.tools, gateway.routes, gateway.relay, gateway.endpoint, fitter=ArgumentFitter())
-    with anyio.fail_after(SECONDS):
-        async with gateway.running():
-            assert [calls.takes(name) for name in ("f", "g", "h")] == [True, True, False]
-            server.remove_tool("f")
-            await eventually(lambda: gateway.tools.snapshot().find("f") is None)
-            assert [calls.takes(name) for name in ("f", "g", "h")] == [False, True, False]
+    async with gateway.running():
+        assert [calls.takes(name) for name in ("f", "g", "h")] == [True, True, False]
+        server.remove_tool("f")
+        await eventually(lambda: gateway.tools.snapshot().find("f") is None)
+        assert [calls.takes(name) for name in ("f", "g", "h")] == [False, True, False]
 
 
 @pytest.mark.parametrize("hidden", ["".join(chr(0xE0000 + ord(letter)) for letter in "obey"), "\b", "\f", "\x7f"])
@@ -550,11 +539,10 @@ async def test_a_result_with_hidden_characters_is_noted_on_the_short_way_too(hid
     )
     config = {"command": sys.executable, "args": ["-c", script], "tool_prefix": ""}
     ways = Ways()
-    with anyio.fail_after(SECONDS):
-        gateway = create_gateway({"up": config}, middleware=[ways])
-        async with served_http(gateway) as url, plain(url, MODERN) as client:
-            _, _, answer = await client.ask(*client.call("f", {}))
-            problems = gateway.hub.clients["up"].problems
+    gateway = create_gateway({"up": config}, middleware=[ways])
+    async with served_http(gateway) as url, plain(url, MODERN) as client:
+        _, _, answer = await client.ask(*client.call("f", {}))
+        problems = gateway.hub.clients["up"].problems
 
     assert ways.fast == ["f"]
     assert answer["result"]["content"][0]["text"] == hidden
@@ -566,14 +554,13 @@ async def test_an_idempotency_key_is_bound_to_its_principal_whichever_way_its_ca
     key = "io.toolweave/idempotency-key"
     seen: list[str] = []
     for middleware, wraps in EACH_WAY:
-        with anyio.fail_after(SECONDS):
-            async with strange("modern", "stdio") as config:
-                auth = BearerAuth(tokens={TOKEN: "ada"})
-                gateway = create_gateway({"up": config}, middleware=middleware)
-                async with served_http(gateway, middleware=wraps, auth=auth) as url, plain(url, MODERN) as client:
-                    body, headers = client.call("echo", {}, _meta={**META, key: "mine"})
-                    _, _, answer = await client.ask(body, {**headers, **AUTHORIZED})
-                    seen.append(answer["result"]["structuredContent"]["meta"][key])
+        async with strange("modern", "stdio") as config:
+            auth = BearerAuth(tokens={TOKEN: "ada"})
+            gateway = create_gateway({"up": config}, middleware=middleware)
+            async with served_http(gateway, middleware=wraps, auth=auth) as url, plain(url, MODERN) as client:
+                body, headers = client.call("echo", {}, _meta={**META, key: "mine"})
+                _, _, answer = await client.ask(body, {**headers, **AUTHORIZED})
+                seen.append(answer["result"]["structuredContent"]["meta"][key])
 
     assert len(set(seen)) == 1
     assert seen[0] != "mine"
@@ -584,10 +571,9 @@ async def test_an_argument_that_the_config_sets_is_sent_with_plain_calls_and_is_
     command, *args = stdio_server_command()
     rule = {"tools": "add", "arguments": {"b": {"value": 40}}}
     config = {"command": command, "args": args, "tool_prefix": "", "shape": [rule]}
-    with anyio.fail_after(SECONDS):
-        async with served_http(create_gateway({"up": config})) as url, plain(url, version) as client:
-            sums = [await client.ask(*client.call("add", {"a": number})) for number in (1, 2)]
-            _, _, refused = await client.ask(*client.call("add", {"a": 2, "b": 1}))
+    async with served_http(create_gateway({"up": config})) as url, plain(url, version) as client:
+        sums = [await client.ask(*client.call("add", {"a": number})) for number in (1, 2)]
+        _, _, refused = await client.ask(*client.call("add", {"a": 2, "b": 1}))
 
     assert [answer["result"]["structuredContent"] for _, _, answer in sums] == [{"sum": 41}, {"sum": 42}]
     assert "is set by the configuration" in refused["result"]["content"][0]["text"]

@@ -16,7 +16,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from tests.gateway.plain_callers import NOTICED, SECONDS, Plain, again, long_way, never_at_once, plain, seen_upstream
+from tests.gateway.plain_callers import NOTICED, Plain, again, long_way, never_at_once, plain, seen_upstream
 from tests.gateway.relayed import MODERN, Json, upstream
 from tests.gateway.upstreams import strange
 from tests.serve.serving import STOPPING, served_app, served_http
@@ -36,6 +36,8 @@ from toolweave.middleware import (
     UserApproval,
 )
 from toolweave.serve import BearerAuth, HttpLimits
+
+TEST_SECONDS = 60
 
 pytestmark = pytest.mark.slow
 
@@ -331,18 +333,17 @@ def probes(client: Plain) -> list[tuple[bytes, Json]]:
 @pytest.mark.parametrize("layers", LAYERS)
 async def test_every_middleware_does_the_same_on_the_short_way(layers: str, version: str) -> None:
     found: list[Any] = []
-    with anyio.fail_after(SECONDS):
-        async with strange("modern", "stdio") as config:
-            for entry, wraps in (config, []), (never_at_once(config), [long_way]):
-                notes: Notes = []
-                unsent, answers = Unsent(), list[Any]()
-                gateway = create_gateway({"up": entry}, middleware=[unsent, *LAYERS[layers](notes)])
-                async with served_http(gateway, middleware=wraps) as url, plain(url, version) as first:
-                    for body, headers in (*probes(first), *probes(first)[:1]):
-                        async with again(first, url) as client:
-                            answers.append(without_waits(await client.ask(body, headers)))
-                found.append((answers, notes))
-                assert any(unsent.short) is not bool(wraps)
+    async with strange("modern", "stdio") as config:
+        for entry, wraps in (config, []), (never_at_once(config), [long_way]):
+            notes: Notes = []
+            unsent, answers = Unsent(), list[Any]()
+            gateway = create_gateway({"up": entry}, middleware=[unsent, *LAYERS[layers](notes)])
+            async with served_http(gateway, middleware=wraps) as url, plain(url, version) as first:
+                for body, headers in (*probes(first), *probes(first)[:1]):
+                    async with again(first, url) as client:
+                        answers.append(without_waits(await client.ask(body, headers)))
+            found.append((answers, notes))
+            assert any(unsent.short) is not bool(wraps)
 
     assert found[0] == found[1]
 
@@ -351,14 +352,13 @@ async def test_every_middleware_does_the_same_on_the_short_way(layers: str, vers
 @pytest.mark.parametrize("legacy", [False, True])
 async def test_an_upstream_of_either_era_is_the_same_behind_middleware(legacy: bool, version: str) -> None:
     found: list[Any] = []
-    with anyio.fail_after(SECONDS):
-        async with strange("legacy" if legacy else "modern", "stdio") as config:
-            for entry, wraps in (config, []), (config, [long_way]), (never_at_once(config), [long_way]):
-                notes: Notes = []
-                gateway = create_gateway({"up": entry}, middleware=everything(notes))
-                async with served_http(gateway, middleware=wraps) as url, plain(url, version) as first:
-                    answers = [await first.ask(body, headers) for body, headers in probes(first)]
-                found.append((answers, notes))
+    async with strange("legacy" if legacy else "modern", "stdio") as config:
+        for entry, wraps in (config, []), (config, [long_way]), (never_at_once(config), [long_way]):
+            notes: Notes = []
+            gateway = create_gateway({"up": entry}, middleware=everything(notes))
+            async with served_http(gateway, middleware=wraps) as url, plain(url, version) as first:
+                answers = [await first.ask(body, headers) for body, headers in probes(first)]
+            found.append((answers, notes))
 
     assert found[0] == found[1]
     assert found[2] == found[1]
@@ -369,7 +369,7 @@ async def test_a_slow_call_behind_middleware_ends_by_its_timeout_and_is_noted(ve
     found: list[Any] = []
     for wraps in ([], [long_way]):
         notes: Notes = []
-        with anyio.fail_after(SECONDS), upstream("stdio-modern") as config:
+        with upstream("stdio-modern") as config:
             server = {**config, "timeout": {"call": 1.0}}
             gateway = create_gateway({"up": server}, middleware=[*audited(notes), *timed(notes)])
             async with served_http(gateway, middleware=wraps) as url, plain(url, version) as client:
@@ -446,15 +446,14 @@ async def test_a_session_that_ends_ends_its_calls_in_middleware() -> None:
                 await anyio.sleep_forever()
             return await call_next(request)
 
-        with anyio.fail_after(SECONDS):
-            async with strange("modern", "stdio") as config:
-                gateway = create_gateway({"up": config}, middleware=[wait])
-                async with served_http(gateway, middleware=wraps) as url, plain(url, "2025-11-25") as client:
-                    await anyio.to_thread.run_sync(lambda client=client: client.send(*client.call("echo", {}, key=7)))
-                    await waiting.wait()
-                    async with again(client, url) as second:
-                        await anyio.to_thread.run_sync(second.leave)
-                    found.append(await anyio.to_thread.run_sync(client.answer))
+        async with strange("modern", "stdio") as config:
+            gateway = create_gateway({"up": config}, middleware=[wait])
+            async with served_http(gateway, middleware=wraps) as url, plain(url, "2025-11-25") as client:
+                await anyio.to_thread.run_sync(lambda client=client: client.send(*client.call("echo", {}, key=7)))
+                await waiting.wait()
+                async with again(client, url) as second:
+                    await anyio.to_thread.run_sync(second.leave)
+                found.append(await anyio.to_thread.run_sync(client.answer))
 
     assert found[0] == found[1]
     assert "session ended" in found[0][2]["error"]["message"]
@@ -480,16 +479,15 @@ async def test_a_server_that_ends_cuts_off_what_waits_in_middleware(version: str
 
         limits = HttpLimits(shutdown_seconds=0.2)
 
-        with anyio.fail_after(SECONDS):
-            async with strange("modern", "stdio") as config:
-                gateway = create_gateway({"up": config}, middleware=[wait])
-                async with served_http(gateway, middleware=wraps, limits=limits) as url:
-                    client = Plain(url, version)  # which stays when the server goes
-                    await anyio.to_thread.run_sync(client.begin)
-                    await anyio.to_thread.run_sync(lambda client=client: client.send(*client.call("echo", {})))
-                    await waiting.wait()
-                answer = await anyio.to_thread.run_sync(client.answer)
-                client.close()
+        async with strange("modern", "stdio") as config:
+            gateway = create_gateway({"up": config}, middleware=[wait])
+            async with served_http(gateway, middleware=wraps, limits=limits) as url:
+                client = Plain(url, version)  # which stays when the server goes
+                await anyio.to_thread.run_sync(client.begin)
+                await anyio.to_thread.run_sync(lambda client=client: client.send(*client.call("echo", {})))
+                await waiting.wait()
+            answer = await anyio.to_thread.run_sync(client.answer)
+            client.close()
         found.append((answer[::2], outcomes))
 
     assert found[0] == found[1]
@@ -501,7 +499,7 @@ async def test_an_upstream_that_dies_behind_middleware_is_the_same_error(version
     found: list[Any] = []
     for wraps in ([], [long_way]):
         notes: Notes = []
-        with anyio.fail_after(SECONDS), upstream("stdio-legacy") as config:
+        with upstream("stdio-legacy") as config:
             gateway = create_gateway({"up": config}, middleware=[*audited(notes), *redacting(notes)])
             async with served_http(gateway, middleware=wraps) as url, plain(url, version) as client:
                 crashed = await client.ask(*client.call("crash", {}))
@@ -527,12 +525,11 @@ async def test_each_of_many_callers_gets_its_own_answer_through_middleware(versi
                 if (status, answer["id"], answer["result"]["structuredContent"]["arguments"]) != (200, turn, said):
                     wrong.append(answer)
 
-    with anyio.fail_after(SECONDS):
-        async with strange("modern", "stdio") as config:
-            gateway = create_gateway({"up": config}, middleware=[*audited(notes), *ruled(notes), unsent])
-            async with served_http(gateway) as url, anyio.create_task_group() as tasks:
-                for number in range(16):
-                    tasks.start_soon(calls, url, number)
+    async with strange("modern", "stdio") as config:
+        gateway = create_gateway({"up": config}, middleware=[*audited(notes), *ruled(notes), unsent])
+        async with served_http(gateway) as url, anyio.create_task_group() as tasks:
+            for number in range(16):
+                tasks.start_soon(calls, url, number)
 
     assert wrong == []
     assert sorted((one["arguments"]["caller"], one["arguments"]["turn"]) for one in notes if "arguments" in one) == [
@@ -552,21 +549,20 @@ async def test_middleware_knows_who_calls_with_a_token_on_the_short_way(version:
             assert "authorization" not in request.headers
         return await call_next(request)
 
-    with anyio.fail_after(SECONDS):
-        async with strange("modern", "stdio") as config:
-            for wraps in ([], [long_way]):
-                gateway = create_gateway({"up": config}, middleware=[look, *ruled([]), unsent])
-                auth = BearerAuth(tokens=[TOKEN])
-                async with (
-                    served_http(gateway, auth=auth, middleware=wraps) as url,
-                    plain(url, version, token=TOKEN) as c,
-                ):
-                    body, headers = c.call("echo", {"a": 1})
-                    statuses = [
-                        (await c.ask(body, {**headers, "Authorization": given}))[0]
-                        for given in (f"Bearer {TOKEN}", None, "Bearer wrong")
-                    ]
-                    assert statuses == [200, 401, 401]
+    async with strange("modern", "stdio") as config:
+        for wraps in ([], [long_way]):
+            gateway = create_gateway({"up": config}, middleware=[look, *ruled([]), unsent])
+            auth = BearerAuth(tokens=[TOKEN])
+            async with (
+                served_http(gateway, auth=auth, middleware=wraps) as url,
+                plain(url, version, token=TOKEN) as c,
+            ):
+                body, headers = c.call("echo", {"a": 1})
+                statuses = [
+                    (await c.ask(body, {**headers, "Authorization": given}))[0]
+                    for given in (f"Bearer {TOKEN}", None, "Bearer wrong")
+                ]
+                assert statuses == [200, 401, 401]
 
     assert seen[0] == seen[1]
     assert seen[0][0] is not None
@@ -582,7 +578,7 @@ async def test_spans_are_the_same_on_the_short_way_and_reach_the_upstream(
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     monkeypatch.setattr(trace, "get_tracer", provider.get_tracer)
     unsent = Unsent()
-    with anyio.fail_after(SECONDS), upstream("stdio-modern") as config:
+    with upstream("stdio-modern") as config:
         for wraps in ([], [long_way]):
             manager = GatewayManager({"up": config}, options=GatewayOptions(tracing=True, middleware=(unsent,)))
             app = manager.asgi_app(middleware=wraps, limits=STOPPING)

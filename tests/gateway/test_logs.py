@@ -18,6 +18,8 @@ from toolweave.serve import HttpLimits
 from toolweave.testing import MemoryServer
 from toolweave.testing.servers import stdio_server_command
 
+TEST_SECONDS = 60
+
 PAIRS = pytest.mark.parametrize(
     ("version", "protocol"), [(MODERN, MODERN), (LEGACY, "legacy"), (MODERN, "legacy"), (LEGACY, MODERN)]
 )
@@ -129,7 +131,7 @@ async def test_an_upstream_that_refuses_its_level_costs_the_caller_nothing() -> 
 async def test_messages_of_a_server_in_a_process_reach_the_caller_of_the_call_alone(version: str, kind: str) -> None:
     meta: Json = {"io.modelcontextprotocol/logLevel": "info"} if version == MODERN else {}
     call: Json = {"name": "log", "arguments": {"message": "m", "level": "info"}}
-    with anyio.fail_after(60), upstream(kind) as config:
+    with upstream(kind) as config:
         gateway = create_gateway({"up": config})
         async with gateway.running(), caller(gateway, version) as raw, caller(gateway, version) as other:
             if version == LEGACY:
@@ -153,9 +155,8 @@ async def test_a_caller_that_takes_tasks_gets_the_messages_of_a_server_in_a_proc
     callbacks = Callbacks(logging=lambda message: heard.append(message.data), log_level="info")
     command, *args = stdio_server_command("--era", "modern")
     gateway = create_gateway({"up": {"command": command, "args": args, "tool_prefix": ""}})
-    with anyio.fail_after(60):
-        async with gateway.running(), calling(gateway, MODERN, callbacks=callbacks, carrier=carrier) as client:
-            await client.call_tool("log", {"message": "m", "level": "error"})
-            await until(lambda: bool(heard))
+    async with gateway.running(), calling(gateway, MODERN, callbacks=callbacks, carrier=carrier) as client:
+        await client.call_tool("log", {"message": "m", "level": "error"})
+        await until(lambda: bool(heard))
 
     assert heard == ["m"]

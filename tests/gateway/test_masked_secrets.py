@@ -32,7 +32,8 @@ from toolweave.gateway import GatewayManager, GatewayOptions
 from toolweave.middleware import AuditLog
 from toolweave.models import ScriptedModel, tool_call
 
-BOUND = 60
+TEST_SECONDS = 60
+
 MODERN = "2026-07-28"
 ADMIN = "an-admin-token-of-the-tests"
 SECRET = 'z1SECRET"z/2z-987654+Q'
@@ -112,40 +113,39 @@ async def test_a_secret_that_a_server_repeats_is_nowhere_in_what_a_gateway_keeps
     caplog.set_level(logging.DEBUG, "toolweave")
     lines: list[bytes] = []
     sinks: dict[str, str] = {}
-    with anyio.fail_after(BOUND):
-        async with entry_of(source) as config:
-            options = GatewayOptions(
-                metrics=True, tracing=True, ui=True, middleware=(AuditLog(sink=lines.append, arguments="values"),)
-            )
-            manager = GatewayManager({"up": config}, options=options)
-            async with served_app(manager.asgi_app(admin_token=ADMIN)) as base:
-                async with connect_mcp({"url": f"{base}/mcp", "protocol": era}, name="g") as caller:
-                    answers = [await caller.call_tool("up_fail")]
-                    if era == MODERN:  # older callers would have to ask for a task
-                        answers.append(await caller.call_tool("up_burn"))
-                    with pytest.raises(ToolweaveError) as unread:
-                        await caller.read_resource("data://broken")
-                assert manager.recent_calls is not None
-                tasks = await manager.recent_calls.tasks.newest_first()
-                browser = await anyio.to_thread.run_sync(signed_in, base, manager.console_link() or "")
-                for page in ("tasks", "calls", "servers", "servers/up", "config"):
-                    sinks[page] = (await anyio.to_thread.run_sync(browser.get, f"/ui/{page}")).html
-                sinks["metrics"] = (await exchange(f"{base}/metrics", "GET")).body.decode()
-                for path in ("status", "servers", "keys"):
-                    owner = {"authorization": f"Bearer {ADMIN}"}
-                    answer = await exchange(f"{base}/admin/{path}", "GET", headers=owner)
-                    sinks[f"admin {path}"] = answer.body.decode()
-            sinks |= {
-                "answers": repr(answers),
-                "calls kept": repr(manager.recent_calls.newest_first),
-                "tasks kept": repr(tasks),
-                "status": msgspec.json.encode(manager.status()).decode(),
-                "audit log": b"".join(lines).decode(),
-                "spans": "".join(one.to_json() for one in exporter.get_finished_spans()),
-                "log": caplog.text,
-                "error": f"{unread.value} {unread.value!r}",
-                "config": f"{config!r} {config} {json.dumps(config.to_dict())}",
-            }
+    async with entry_of(source) as config:
+        options = GatewayOptions(
+            metrics=True, tracing=True, ui=True, middleware=(AuditLog(sink=lines.append, arguments="values"),)
+        )
+        manager = GatewayManager({"up": config}, options=options)
+        async with served_app(manager.asgi_app(admin_token=ADMIN)) as base:
+            async with connect_mcp({"url": f"{base}/mcp", "protocol": era}, name="g") as caller:
+                answers = [await caller.call_tool("up_fail")]
+                if era == MODERN:  # older callers would have to ask for a task
+                    answers.append(await caller.call_tool("up_burn"))
+                with pytest.raises(ToolweaveError) as unread:
+                    await caller.read_resource("data://broken")
+            assert manager.recent_calls is not None
+            tasks = await manager.recent_calls.tasks.newest_first()
+            browser = await anyio.to_thread.run_sync(signed_in, base, manager.console_link() or "")
+            for page in ("tasks", "calls", "servers", "servers/up", "config"):
+                sinks[page] = (await anyio.to_thread.run_sync(browser.get, f"/ui/{page}")).html
+            sinks["metrics"] = (await exchange(f"{base}/metrics", "GET")).body.decode()
+            for path in ("status", "servers", "keys"):
+                owner = {"authorization": f"Bearer {ADMIN}"}
+                answer = await exchange(f"{base}/admin/{path}", "GET", headers=owner)
+                sinks[f"admin {path}"] = answer.body.decode()
+        sinks |= {
+            "answers": repr(answers),
+            "calls kept": repr(manager.recent_calls.newest_first),
+            "tasks kept": repr(tasks),
+            "status": msgspec.json.encode(manager.status()).decode(),
+            "audit log": b"".join(lines).decode(),
+            "spans": "".join(one.to_json() for one in exporter.get_finished_spans()),
+            "log": caplog.text,
+            "error": f"{unread.value} {unread.value!r}",
+            "config": f"{config!r} {config} {json.dumps(config.to_dict())}",
+        }
 
     assert all(one.is_error for one in answers)
     assert [(one.name, one.status) for one in tasks] == [("up_burn", "completed")] * (era == MODERN)
@@ -160,17 +160,16 @@ async def test_a_secret_that_a_server_repeats_is_in_no_journal_of_a_run(
 ) -> None:
     caplog.set_level(logging.DEBUG, "toolweave")
     sinks: dict[str, str] = {}
-    with anyio.fail_after(BOUND):
-        async with AsyncExitStack() as stack:
-            config = await stack.enter_async_context(entry_of(source))
-            store = await stack.enter_async_context(store_of(kind, tmp_path, redis_url))
-            up = await stack.enter_async_context(connect_mcp(config))
-            model = ScriptedModel([tool_call("fail"), tool_call("burn"), "done"])
-            async with Agent(model, name="a", tools=[up], store=store) as agent:
-                run = agent.send("go")
-                result = await run
-            sinks["result"] = f"{result!r} {result.messages!r}"
-            sinks["journal"] = await raw(kind, store, tmp_path, redis_url)
+    async with AsyncExitStack() as stack:
+        config = await stack.enter_async_context(entry_of(source))
+        store = await stack.enter_async_context(store_of(kind, tmp_path, redis_url))
+        up = await stack.enter_async_context(connect_mcp(config))
+        model = ScriptedModel([tool_call("fail"), tool_call("burn"), "done"])
+        async with Agent(model, name="a", tools=[up], store=store) as agent:
+            run = agent.send("go")
+            result = await run
+        sinks["result"] = f"{result!r} {result.messages!r}"
+        sinks["journal"] = await raw(kind, store, tmp_path, redis_url)
     sinks["log"] = caplog.text
 
     assert_masked(SOURCES[source][0], sinks, told=2)

@@ -14,6 +14,8 @@ from tests.serve.talking import Talk, talking
 from toolweave import CallContext, create_mcp_server
 from toolweave.errors import RequestError
 
+TEST_SECONDS = 60
+
 CALL: Json = {"name": "elicit", "arguments": {}}
 FORM: Json = {"action": "accept", "content": {"name": "Ada"}}
 
@@ -45,7 +47,7 @@ async def upstream_state(talk: Talk) -> Json:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["stdio-legacy", "http-legacy"])
 async def test_the_question_of_a_running_call_is_the_result_and_its_answer_ends_the_call(kind: str) -> None:
-    with anyio.fail_after(60), upstream(kind) as config:
+    with upstream(kind) as config:
         async with talking(gateway_to(config)) as talk:
             asked = await talk.ask("tools/call", CALL)
             (question,) = asked["inputRequests"].values()
@@ -59,7 +61,7 @@ async def test_the_question_of_a_running_call_is_the_result_and_its_answer_ends_
 
 
 async def test_a_repeated_answer_gets_the_same_result_and_the_tool_runs_once() -> None:
-    with anyio.fail_after(60), upstream("stdio-legacy") as config:
+    with upstream("stdio-legacy") as config:
         async with talking(gateway_to(config)) as talk:
             asked = await talk.ask("tools/call", CALL)
             first = await talk.ask("tools/call", answered(asked))
@@ -71,7 +73,7 @@ async def test_a_repeated_answer_gets_the_same_result_and_the_tool_runs_once() -
 
 
 async def test_questions_that_are_left_open_are_asked_again() -> None:
-    with anyio.fail_after(60), upstream("stdio-legacy") as config:
+    with upstream("stdio-legacy") as config:
         async with talking(gateway_to(config)) as talk:
             asked = await talk.ask("tools/call", CALL)
             again = await talk.ask("tools/call", {**CALL, "requestState": asked["requestState"], "inputResponses": {}})
@@ -83,7 +85,7 @@ async def test_questions_that_are_left_open_are_asked_again() -> None:
 
 @pytest.mark.slow
 async def test_a_call_whose_caller_does_not_come_back_ends_as_if_the_user_had_dismissed_the_form() -> None:
-    with anyio.fail_after(60), upstream("stdio-legacy") as config:
+    with upstream("stdio-legacy") as config:
         async with talking(gateway_to(config, patience=0.3)) as talk:
             asked = await talk.ask("tools/call", CALL)
             while not (await upstream_state(talk))["answers"]:
@@ -110,20 +112,19 @@ async def test_a_retry_that_its_caller_breaks_off_ends_the_call_upstream() -> No
             ended.set()
         return "never"
 
-    with anyio.fail_after(60):
-        async with talking(gateway_to({"server": server, "protocol": "legacy", "tool_prefix": ""})) as talk:
-            asked = await talk.ask("tools/call", {"name": "book", "arguments": {}})
-            again = {**answered(asked), "name": "book"}
-            number = await talk.send("tools/call", again)
-            await waits.wait()
-            assert not ended.is_set()
-            await talk.notify("notifications/cancelled", {"requestId": number})
-            await ended.wait()
-            assert (await refused(talk, again)).code == -32602
+    async with talking(gateway_to({"server": server, "protocol": "legacy", "tool_prefix": ""})) as talk:
+        asked = await talk.ask("tools/call", {"name": "book", "arguments": {}})
+        again = {**answered(asked), "name": "book"}
+        number = await talk.send("tools/call", again)
+        await waits.wait()
+        assert not ended.is_set()
+        await talk.notify("notifications/cancelled", {"requestId": number})
+        await ended.wait()
+        assert (await refused(talk, again)).code == -32602
 
 
 async def test_a_call_whose_upstream_dies_while_it_waits_says_so() -> None:
-    with anyio.fail_after(60), ExitStack() as running:
+    with ExitStack() as running:
         config = running.enter_context(upstream("http-legacy"))
         async with talking(gateway_to(config)) as talk:
             asked = await talk.ask("tools/call", CALL)
@@ -145,12 +146,11 @@ async def test_no_more_calls_wait_for_one_caller_than_may() -> None:
 
     call: Json = {"name": "book", "arguments": {}}
     config = {"server": server, "protocol": "legacy", "tool_prefix": "", "timeout": {"call": 0.5}}
-    with anyio.fail_after(60):
-        async with talking(gateway_to(config)) as talk:
-            asked = [await talk.ask("tools/call", call) for _ in range(16)]
-            one_more = await talk.ask("tools/call", call)
-            done = await talk.ask("tools/call", {**answered(asked[0]), "name": "book"})
-            room = await talk.ask("tools/call", call)
+    async with talking(gateway_to(config)) as talk:
+        asked = [await talk.ask("tools/call", call) for _ in range(16)]
+        one_more = await talk.ask("tools/call", call)
+        done = await talk.ask("tools/call", {**answered(asked[0]), "name": "book"})
+        room = await talk.ask("tools/call", call)
 
     assert {one["resultType"] for one in [*asked, room]} == {"input_required"}
     assert one_more["isError"]
@@ -160,7 +160,7 @@ async def test_no_more_calls_wait_for_one_caller_than_may() -> None:
 
 @pytest.mark.parametrize("kind", ["stdio-legacy", "stdio-modern"])
 async def test_a_state_opens_for_its_own_request_alone(kind: str) -> None:
-    with anyio.fail_after(60), upstream(kind) as config:
+    with upstream(kind) as config:
         gateway = gateway_to(config)
         async with talking(gateway) as talk:
             asked = await talk.ask("tools/call", CALL)
@@ -184,7 +184,7 @@ async def test_a_state_opens_for_its_own_request_alone(kind: str) -> None:
 async def test_the_state_of_an_upstream_comes_back_to_it_byte_for_byte_and_is_not_readable_on_the_way() -> None:
     secret = "top secret\u00e9\n"
     call: Json = {"name": "echo_state", "arguments": {"state": secret}}
-    with anyio.fail_after(60), upstream("stdio-modern") as config:
+    with upstream("stdio-modern") as config:
         async with talking(gateway_to(config)) as talk:
             asked = await talk.ask("tools/call", call)
             result = await talk.ask("tools/call", {**call, "requestState": asked["requestState"]})
@@ -195,7 +195,7 @@ async def test_the_state_of_an_upstream_comes_back_to_it_byte_for_byte_and_is_no
 
 
 async def test_the_state_of_an_upstream_is_bounded() -> None:
-    with anyio.fail_after(60), upstream("stdio-modern") as config:
+    with upstream("stdio-modern") as config:
         async with talking(gateway_to(config)) as talk:
             long = await refused(talk, {"name": "echo_state", "arguments": {"state": "x" * (256 * 1024 + 1)}})
             asked = await talk.ask("tools/call", {"name": "echo_state", "arguments": {"state": "x"}})
@@ -207,7 +207,7 @@ async def test_the_state_of_an_upstream_is_bounded() -> None:
 
 async def test_a_state_ends_with_the_patience_of_the_gateway() -> None:
     call: Json = {"name": "echo_state", "arguments": {"state": "s"}}
-    with anyio.fail_after(60), upstream("stdio-modern") as config:
+    with upstream("stdio-modern") as config:
         async with talking(gateway_to(config, patience=0.001)) as talk:
             asked = await talk.ask("tools/call", call)
             ends = anyio.current_time() + 0.002
@@ -222,7 +222,7 @@ async def test_a_state_ends_with_the_patience_of_the_gateway() -> None:
 async def test_replicas_that_share_their_keys_open_each_others_states() -> None:
     call: Json = {"name": "echo_state", "arguments": {"state": "s"}}
     keys = ["k" * 32]
-    with anyio.fail_after(60), upstream("stdio-modern") as config:
+    with upstream("stdio-modern") as config:
         async with talking(gateway_to(config, state_keys=["n" * 32, *keys])) as one:
             asked = await one.ask("tools/call", call)
         async with talking(gateway_to(config, state_keys=["n" * 32])) as two:
@@ -234,7 +234,7 @@ async def test_replicas_that_share_their_keys_open_each_others_states() -> None:
 async def test_an_upstream_that_never_has_enough_is_given_up() -> None:
     call: Json = {"name": "insatiable", "arguments": {}}
     no_roots: Json = {"roots": []}
-    with anyio.fail_after(60), upstream("stdio-modern") as config:
+    with upstream("stdio-modern") as config:
         async with talking(gateway_to(config)) as talk:
             asked, rounds = await talk.ask("tools/call", call), 1
             with pytest.raises(RequestError, match="still asks for input") as refused:

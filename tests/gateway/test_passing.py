@@ -56,9 +56,8 @@ ODD: Json = {
 async def test_a_result_comes_as_it_is_with_all_its_members(version: str, era: str) -> None:
     server = offering()
     server.answer("tools/call", ODD)
-    with anyio.fail_after(60):
-        async with talking(through_gateway(server, protocol=era), version) as talk:
-            result = await talk.ask("tools/call", {"name": "f", "arguments": {}})
+    async with talking(through_gateway(server, protocol=era), version) as talk:
+        result = await talk.ask("tools/call", {"name": "f", "arguments": {}})
 
     meta = result.pop("_meta")
     if version == MODERN:
@@ -86,14 +85,13 @@ async def test_a_result_whose_metadata_is_not_an_object_comes_without_it(version
     server.answer("server/discover", {"resultType": "complete", "supportedVersions": [MODERN], **able})
     for method, result in results.items():
         server.answer(method, {**result, "_meta": meta})
-    with anyio.fail_after(60):
-        async with talking(through_gateway(server, protocol=era), version) as talk:
-            for method, result in results.items():
-                name = "greet" if method == "prompts/get" else "f"
-                argument = {"name": "who", "value": ""}
-                found = await talk.ask(method, {"name": name, "uri": "res://a", "ref": ref, "argument": argument})
-                assert found | result == found
-                assert set(found.get("_meta", {})) <= {"io.modelcontextprotocol/serverInfo"}
+    async with talking(through_gateway(server, protocol=era), version) as talk:
+        for method, result in results.items():
+            name = "greet" if method == "prompts/get" else "f"
+            argument = {"name": "who", "value": ""}
+            found = await talk.ask(method, {"name": name, "uri": "res://a", "ref": ref, "argument": argument})
+            assert found | result == found
+            assert set(found.get("_meta", {})) <= {"io.modelcontextprotocol/serverInfo"}
 
 
 @EACH_CALLER
@@ -102,10 +100,9 @@ async def test_a_result_whose_metadata_is_not_an_object_comes_without_it(version
 async def test_an_error_of_the_upstream_keeps_its_code_message_and_data(version: str, era: str, data: Any) -> None:
     server = offering()
     server.fail_next("tools/call", "app", code=42, data=data)
-    with anyio.fail_after(60):
-        async with connect_mcp({"server": through_gateway(server, protocol=era), "protocol": version}) as caller:
-            with pytest.raises(ProtocolError) as refused:
-                await caller.call_tool("f")
+    async with connect_mcp({"server": through_gateway(server, protocol=era), "protocol": version}) as caller:
+        with pytest.raises(ProtocolError) as refused:
+            await caller.call_tool("f")
 
     assert (refused.value.code, refused.value.message, refused.value.data) == (42, "app", data)
 
@@ -114,20 +111,18 @@ async def test_an_error_of_the_upstream_keeps_its_code_message_and_data(version:
 async def test_errors_of_prompts_and_resources_keep_theirs_too(method: str) -> None:
     server = offering()
     server.fail_next(method, "app", code=-32099, data={"k": 1})
-    with anyio.fail_after(60):
-        async with talking(through_gateway(server)) as talk:
-            with pytest.raises(RequestError) as refused:
-                await talk.ask(method, {"name": "greet", "uri": "res://a"})
+    async with talking(through_gateway(server)) as talk:
+        with pytest.raises(RequestError) as refused:
+            await talk.ask(method, {"name": "greet", "uri": "res://a"})
 
     assert (refused.value.code, refused.value.message, refused.value.data) == (-32099, "app", {"k": 1})
 
 
 @pytest.mark.parametrize(("era", "version"), [("legacy", MODERN), (MODERN, "2025-11-25"), (MODERN, MODERN)])
 async def test_the_code_of_an_unknown_resource_is_that_of_the_callers_era(era: str, version: str) -> None:
-    with anyio.fail_after(60):
-        async with talking(through_gateway(offering(), protocol=era), version) as talk:
-            with pytest.raises(RequestError) as refused:
-                await talk.ask("resources/read", {"uri": "res://none"})
+    async with talking(through_gateway(offering(), protocol=era), version) as talk:
+        with pytest.raises(RequestError) as refused:
+            await talk.ask("resources/read", {"uri": "res://none"})
 
     assert refused.value.code == (-32602 if version == MODERN else -32002)
 
@@ -138,10 +133,9 @@ async def test_what_a_legacy_revision_does_not_know_is_said_in_text_or_left_out(
     sound = {"type": "audio", "data": "AAAA", "mimeType": "audio/wav"}
     server.answer("tools/call", {"content": [link, sound]}, times=1)
     server.answer("tools/call", {"content": [], "structuredContent": [1, 2]}, times=1)
-    with anyio.fail_after(60):
-        async with talking(through_gateway(server), "2024-11-05") as talk:
-            blocks = (await talk.ask("tools/call", {"name": "f"}))["content"]
-            listed = await talk.ask("tools/call", {"name": "f"})
+    async with talking(through_gateway(server), "2024-11-05") as talk:
+        blocks = (await talk.ask("tools/call", {"name": "f"}))["content"]
+        listed = await talk.ask("tools/call", {"name": "f"})
 
     assert [block["type"] for block in blocks] == ["text", "text"]
     assert "res://a" in blocks[0]["text"]
@@ -155,9 +149,8 @@ async def test_members_of_a_request_go_up_and_those_of_the_hop_do_not(version: s
     params: Json = {"name": "f", "arguments": {"text": "t"}, "futureParam": [1], "task": {"ttl": 1}}
     if version != MODERN:
         params["_meta"] = own
-    with anyio.fail_after(60):
-        async with talking(through_gateway(server), version) as talk:
-            await talk.ask("tools/call", params, **own)
+    async with talking(through_gateway(server), version) as talk:
+        await talk.ask("tools/call", params, **own)
 
     got = sent(server, "tools/call")
     meta = got.pop("_meta")
@@ -175,9 +168,8 @@ async def test_a_modern_upstream_is_told_of_the_caller_and_not_of_the_gateway(ve
         "roots": {"listChanged": True},
         "experimental": {"x": 1},
     }
-    with anyio.fail_after(60):
-        async with talking(through_gateway(server, protocol=MODERN), version, able) as talk:
-            await talk.ask("tools/call", {"name": "f"})
+    async with talking(through_gateway(server, protocol=MODERN), version, able) as talk:
+        await talk.ask("tools/call", {"name": "f"})
 
     declared = sent(server, "tools/call")["_meta"]["io.modelcontextprotocol/clientCapabilities"]
     declared.pop("extensions", None)  # tasks, which the gateway follows for callers with a handshake
@@ -190,7 +182,7 @@ async def test_progress_comes_under_the_callers_own_token_and_before_the_answer(
     call: Json = {"name": "slow", "arguments": {"seconds": 0.2, "steps": 3}}
     if version != MODERN:
         call["_meta"] = {"progressToken": "mine"}
-    with anyio.fail_after(60), upstream(kind) as config:
+    with upstream(kind) as config:
         async with talking(gateway_to(config), version) as talk:
             await talk.ask("tools/call", call, progressToken="mine")
             told = talk.of("notifications/progress")
@@ -224,7 +216,7 @@ async def test_a_call_that_its_caller_cancels_is_cancelled_upstream(version: str
 
 @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
 async def test_log_messages_of_a_call_reach_its_caller_at_its_level(version: str) -> None:
-    with anyio.fail_after(60), upstream("http-modern") as config:
+    with upstream("http-modern") as config:
         async with talking(gateway_to(config), version) as talk:
             if version != MODERN:
                 await talk.ask("logging/setLevel", {"level": "error"})
@@ -247,19 +239,18 @@ async def test_completions_are_the_upstreams_own() -> None:
         return [place for place in ("paris", "park", "rome") if place.startswith(value)]
 
     gateway = create_gateway({"up": {"server": server}})
-    with anyio.fail_after(60):
-        async with connect_mcp(gateway) as caller:
-            assert "completions" in caller.capabilities
-            found = await caller.complete({"type": "ref/prompt", "name": "up_trip"}, "place", "pa")
-            with pytest.raises(ProtocolError) as refused:
-                await caller.complete({"type": "ref/prompt", "name": "up_none"}, "place", "pa")
+    async with connect_mcp(gateway) as caller:
+        assert "completions" in caller.capabilities
+        found = await caller.complete({"type": "ref/prompt", "name": "up_trip"}, "place", "pa")
+        with pytest.raises(ProtocolError) as refused:
+            await caller.complete({"type": "ref/prompt", "name": "up_none"}, "place", "pa")
 
     assert found.values == ("paris", "park")
     assert refused.value.code == -32602
 
 
 async def test_an_upstream_that_is_gone_is_an_error_result_of_a_call_and_an_error_of_the_rest() -> None:
-    with anyio.fail_after(60), upstream("stdio-legacy") as config:
+    with upstream("stdio-legacy") as config:
         hub = Hub({"up": {**config, "restart": "never"}})
         gateway = create_gateway(hub)
         async with connect_mcp(gateway, callbacks=Callbacks()) as caller:
@@ -280,11 +271,10 @@ async def test_resources_in_results_have_the_uris_under_which_callers_know_them(
         page = {"ui": {"resourceUri": "res://a"}}
         server.answer("tools/call", {"content": [link, inside, {"type": "text", "text": "res://a"}], "_meta": page})
     gateway = create_gateway({name: {"server": server} for name, server in servers.items()})
-    with anyio.fail_after(60):
-        async with talking(gateway) as talk:
-            listed = [one["uri"] for one in (await talk.ask("resources/list"))["resources"]]
-            results = [await talk.ask("tools/call", {"name": f"{name}_f"}) for name in servers]
-            read = await talk.ask("resources/read", {"uri": "b+res://a"})
+    async with talking(gateway) as talk:
+        listed = [one["uri"] for one in (await talk.ask("resources/list"))["resources"]]
+        results = [await talk.ask("tools/call", {"name": f"{name}_f"}) for name in servers]
+        read = await talk.ask("resources/read", {"uri": "b+res://a"})
 
     assert listed == ["res://a", "b+res://a"]
     for uri, result in zip(listed, results, strict=True):
@@ -295,16 +285,15 @@ async def test_resources_in_results_have_the_uris_under_which_callers_know_them(
 
 
 async def test_a_read_resource_keeps_its_lifetime_from_a_modern_upstream_alone() -> None:
-    with anyio.fail_after(60):
-        for era, lifetime in (("legacy", (0, "private")), (MODERN, (12345, "public"))):
-            server = offering()
-            contents = [{"uri": "res://a", "text": "one"}]
-            server.answer("resources/read", {"contents": contents, "ttlMs": 12345, "cacheScope": "public"})
-            if era == "legacy":
-                server.answer("resources/read", {"contents": contents})
-            async with talking(through_gateway(server, protocol=era)) as talk:
-                read = await talk.ask("resources/read", {"uri": "res://a"})
-            assert (read["ttlMs"], read["cacheScope"]) == lifetime
+    for era, lifetime in (("legacy", (0, "private")), (MODERN, (12345, "public"))):
+        server = offering()
+        contents = [{"uri": "res://a", "text": "one"}]
+        server.answer("resources/read", {"contents": contents, "ttlMs": 12345, "cacheScope": "public"})
+        if era == "legacy":
+            server.answer("resources/read", {"contents": contents})
+        async with talking(through_gateway(server, protocol=era)) as talk:
+            read = await talk.ask("resources/read", {"uri": "res://a"})
+        assert (read["ttlMs"], read["cacheScope"]) == lifetime
 
 
 async def test_completions_of_templates_and_of_servers_without_any() -> None:
@@ -319,19 +308,18 @@ async def test_completions_of_templates_and_of_servers_without_any() -> None:
         return ["paris"]
 
     gateway = create_gateway({"up": {"server": server}, "plain": {"server": offering()}})
-    with anyio.fail_after(60):
-        async with talking(gateway) as talk:
+    async with talking(gateway) as talk:
 
-            async def complete(**ref: str) -> Json:
-                params = {"ref": ref, "argument": {"name": "place", "value": ""}}
-                return (await talk.ask("completion/complete", params))["completion"]
+        async def complete(**ref: str) -> Json:
+            params = {"ref": ref, "argument": {"name": "place", "value": ""}}
+            return (await talk.ask("completion/complete", params))["completion"]
 
-            assert (await complete(type="ref/resource", uri="trip://{place}"))["values"] == ["paris"]
-            assert (await complete(type="ref/prompt", name="plain_greet"))["values"] == []
-            for ref in ({"type": "ref/none"}, {"type": "ref/resource", "uri": "none://"}):
-                with pytest.raises(RequestError) as refused:
-                    await complete(**ref)
-                assert refused.value.code == -32602
+        assert (await complete(type="ref/resource", uri="trip://{place}"))["values"] == ["paris"]
+        assert (await complete(type="ref/prompt", name="plain_greet"))["values"] == []
+        for ref in ({"type": "ref/none"}, {"type": "ref/resource", "uri": "none://"}):
+            with pytest.raises(RequestError) as refused:
+                await complete(**ref)
+            assert refused.value.code == -32602
 
 
 async def test_a_resource_that_nobody_lists_is_looked_for_at_every_upstream_and_stays_where_it_was_found() -> None:
@@ -342,13 +330,12 @@ async def test_a_resource_that_nobody_lists_is_looked_for_at_every_upstream_and_
         return name
 
     gateway = create_gateway({"a": {"server": first}, "b": {"server": second}})
-    with anyio.fail_after(60):
-        async with talking(gateway) as talk:
-            for _ in range(2):
-                assert (await talk.ask("resources/read", {"uri": "item://x"}))["contents"][0]["text"] == "x"
-            asked = [one for one in first.requests if one.method == "resources/read"]
-            with pytest.raises(RequestError) as refused:
-                await talk.ask("resources/read", {"uri": "nowhere://x"})
+    async with talking(gateway) as talk:
+        for _ in range(2):
+            assert (await talk.ask("resources/read", {"uri": "item://x"}))["contents"][0]["text"] == "x"
+        asked = [one for one in first.requests if one.method == "resources/read"]
+        with pytest.raises(RequestError) as refused:
+            await talk.ask("resources/read", {"uri": "nowhere://x"})
 
     assert len(asked) == 1
     assert (refused.value.code, refused.value.data) == (-32602, {"uri": "nowhere://x"})
@@ -356,7 +343,7 @@ async def test_a_resource_that_nobody_lists_is_looked_for_at_every_upstream_and_
 
 @pytest.mark.parametrize("kind", ["stdio-legacy", "stdio-modern", "http-modern"])
 async def test_requests_are_relayed_over_either_engine(kind: str) -> None:
-    with anyio.fail_after(60), upstream(kind) as config:
+    with upstream(kind) as config:
         async with talking(gateway_to({**config})) as talk:
             await talk.ask("tools/call", {"name": "slow", "arguments": {"seconds": 0.1, "steps": 2}}, progressToken=1)
             with pytest.raises(RequestError) as refused:
@@ -372,10 +359,9 @@ async def test_requests_are_relayed_over_either_engine(kind: str) -> None:
 async def test_an_error_of_the_hop_behind_the_gateway_is_not_the_callers_fault(code: int) -> None:
     server = offering()
     server.fail_next("tools/call", "odd", code=code, times=2)
-    with anyio.fail_after(60):
-        async with talking(through_gateway(server)) as talk:
-            with pytest.raises(RequestError) as refused:
-                await talk.ask("tools/call", {"name": "f"})
+    async with talking(through_gateway(server)) as talk:
+        with pytest.raises(RequestError) as refused:
+            await talk.ask("tools/call", {"name": "f"})
 
     assert refused.value.code == -32603
     assert "odd" in refused.value.message
@@ -386,11 +372,10 @@ async def test_a_legacy_caller_of_a_tool_that_needs_more_than_it_can_do_gets_an_
     needed: Json = {"requiredCapabilities": {"sampling": {"tools": {}}}}
     server.fail_next("tools/call", "no", code=-32021, data=needed)
     server.fail_next("prompts/get", "no", code=-32021, data=needed)
-    with anyio.fail_after(60):
-        async with talking(through_gateway(server), "2025-11-25") as talk:
-            result = await talk.ask("tools/call", {"name": "f"})
-            with pytest.raises(RequestError) as refused:
-                await talk.ask("prompts/get", {"name": "greet"})
+    async with talking(through_gateway(server), "2025-11-25") as talk:
+        result = await talk.ask("tools/call", {"name": "f"})
+        with pytest.raises(RequestError) as refused:
+            await talk.ask("prompts/get", {"name": "greet"})
 
     assert result["isError"]
     assert "sampling.tools" in result["content"][0]["text"]

@@ -24,6 +24,8 @@ from toolweave.gateway import Gateway, create_gateway
 from toolweave.middleware import AccessRule, AccessRules
 from toolweave.serve import ApiKey, ApiKeyAuth
 
+TEST_SECONDS = 60
+
 pytestmark = pytest.mark.slow
 
 SCRIPT = Path(__file__).with_name("growing_server.py")
@@ -87,22 +89,21 @@ async def grown(talk: Talk, name: str = "more") -> str:
 async def test_what_a_call_adds_is_announced_listed_and_used_by_its_caller(
     mode: str, able: Json, level: str | None
 ) -> None:
-    with anyio.fail_after(60):
-        async with talking(gateway_to(growing(mode)), HANDSHAKE, able) as talk:
-            await started(talk, level)
-            where = await grown(talk)
-            for method, (_, _, name) in LISTS.items():
-                assert name in await listed(talk, method)
-            assert await call(talk, "more") == f"more {where}"
-            filled = await talk.ask("prompts/get", {"name": "more"})
-            assert filled["messages"][0]["content"]["text"] == f"more {where}"
-            read = await talk.ask("resources/read", {"uri": "grown://more"})
-            assert read["contents"][0]["text"] == f"more {where}"
-            argument = {"name": "word", "value": ""}
-            completed = await talk.ask(
-                "completion/complete", {"ref": {"type": "ref/prompt", "name": "more"}, "argument": argument}
-            )
-            assert completed["completion"]["values"] == ["more"]
+    async with talking(gateway_to(growing(mode)), HANDSHAKE, able) as talk:
+        await started(talk, level)
+        where = await grown(talk)
+        for method, (_, _, name) in LISTS.items():
+            assert name in await listed(talk, method)
+        assert await call(talk, "more") == f"more {where}"
+        filled = await talk.ask("prompts/get", {"name": "more"})
+        assert filled["messages"][0]["content"]["text"] == f"more {where}"
+        read = await talk.ask("resources/read", {"uri": "grown://more"})
+        assert read["contents"][0]["text"] == f"more {where}"
+        argument = {"name": "word", "value": ""}
+        completed = await talk.ask(
+            "completion/complete", {"ref": {"type": "ref/prompt", "name": "more"}, "argument": argument}
+        )
+        assert completed["completion"]["values"] == ["more"]
 
 
 @asynccontextmanager
@@ -132,22 +133,21 @@ async def test_a_change_of_an_upstream_that_callers_share_is_announced_once_to_c
             reviewed.append(owner)
 
         gateway.perspectives.on_reviewed = note
-        with anyio.fail_after(60):
-            async with talking(gateway, HANDSHAKE, able) as talk, talking(gateway, MODERN) as modern:
-                await started(talk)
-                await started(modern)
-                await call(talk, "pid")  # opens the connection that the caller reaches apart
-                await eventually(lambda: bool(reviewed))
-                reviews = len(reviewed)
-                await call(modern, "s_grow", name="shared")
-                for method in CHANGED:
-                    await talk.received(method, 1)
-                await eventually(lambda: len(reviewed) > reviews)
-                await grown(talk)
+        async with talking(gateway, HANDSHAKE, able) as talk, talking(gateway, MODERN) as modern:
+            await started(talk)
+            await started(modern)
+            await call(talk, "pid")  # opens the connection that the caller reaches apart
+            await eventually(lambda: bool(reviewed))
+            reviews = len(reviewed)
+            await call(modern, "s_grow", name="shared")
+            for method in CHANGED:
+                await talk.received(method, 1)
+            await eventually(lambda: len(reviewed) > reviews)
+            await grown(talk)
 
-                # Resources and templates are two lists with one announcement.
-                assert [len(talk.of(method)) for method in CHANGED[:2]] == [2, 2]
-                assert "s_shared" in await listed(talk)
+            # Resources and templates are two lists with one announcement.
+            assert [len(talk.of(method)) for method in CHANGED[:2]] == [2, 2]
+            assert "s_shared" in await listed(talk)
 
 
 class Published:
@@ -173,21 +173,20 @@ async def test_a_change_is_announced_once_to_callers_that_read_their_lists_befor
     async def note(owner: object) -> None:
         reviewed.append(owner)
 
-    with anyio.fail_after(60):
-        async with gateway.running(), talking(gateway, HANDSHAKE, able) as talk:
-            await started(talk)
-            await call(talk, "pid")
-            seen = gateway.perspectives
-            mine = next(iter(seen._own.values()), seen.handshake)
-            await eventually(lambda: bool(mine.apart) and not mine.due and not mine.reviewing)
-            async with talking(gateway, MODERN) as modern:
-                await started(modern)
-                seen.on_reviewed = note
-                gateway.changes.passed_on.append(published)
-                await call(modern, "s_grow", name="shared")
-                for method in CHANGED:
-                    await talk.received(method, 1)
-                await eventually(lambda: bool(reviewed))
+    async with gateway.running(), talking(gateway, HANDSHAKE, able) as talk:
+        await started(talk)
+        await call(talk, "pid")
+        seen = gateway.perspectives
+        mine = next(iter(seen._own.values()), seen.handshake)
+        await eventually(lambda: bool(mine.apart) and not mine.due and not mine.reviewing)
+        async with talking(gateway, MODERN) as modern:
+            await started(modern)
+            seen.on_reviewed = note
+            gateway.changes.passed_on.append(published)
+            await call(modern, "s_grow", name="shared")
+            for method in CHANGED:
+                await talk.received(method, 1)
+            await eventually(lambda: bool(reviewed))
 
     assert set(published.names) == {""}  # that is to all callers, and to these not once more
 
@@ -195,20 +194,19 @@ async def test_a_change_is_announced_once_to_callers_that_read_their_lists_befor
 @pytest.mark.parametrize("mode", ["legacy", "both"])
 async def test_a_change_of_one_caller_is_neither_announced_to_others_nor_theirs(mode: str) -> None:
     gateway = gateway_to(growing(mode))
-    with anyio.fail_after(60):
-        async with three_callers(gateway) as (one, other, third):
-            for talk in (one, other, third):
-                await started(talk)
-            await grown(one)
-            await grown(other, "other")
-            for talk, name, hidden in ((one, "more", "other"), (other, "other", "more")):
-                assert name in await listed(talk)
-                assert hidden not in await listed(talk)
-                with pytest.raises(RequestError) as unknown:
-                    await call(talk, hidden)
-                assert unknown.value.code == -32602
-            assert not {"more", "other"} & {*await listed(third)}
-            assert [third.of(method) for method in CHANGED] == [[], [], []]
+    async with three_callers(gateway) as (one, other, third):
+        for talk in (one, other, third):
+            await started(talk)
+        await grown(one)
+        await grown(other, "other")
+        for talk, name, hidden in ((one, "more", "other"), (other, "other", "more")):
+            assert name in await listed(talk)
+            assert hidden not in await listed(talk)
+            with pytest.raises(RequestError) as unknown:
+                await call(talk, hidden)
+            assert unknown.value.code == -32602
+        assert not {"more", "other"} & {*await listed(third)}
+        assert [third.of(method) for method in CHANGED] == [[], [], []]
 
 
 @CALLERS
@@ -216,18 +214,17 @@ async def test_updates_of_a_resource_reach_the_caller_whose_call_made_them(
     mode: str, able: Json, level: str | None
 ) -> None:
     gateway = gateway_to(growing(mode))
-    with anyio.fail_after(60):
-        async with gateway.running(), talking(gateway, HANDSHAKE, able) as talk, talking(gateway, MODERN, {}) as other:
-            await started(talk, level)
-            await talk.ask("resources/subscribe", {"uri": "state://now"})
-            await other.send("subscriptions/listen", {"notifications": {"resourceSubscriptions": ["state://now"]}})
-            await other.received("notifications/subscriptions/acknowledged")
-            while not talk.of(UPDATED):  # its first call starts the process to which the subscription moves
-                await call(talk, "touch")
-            await talk.ask("resources/unsubscribe", {"uri": "state://now"})
-            count = len(talk.of(UPDATED))
+    async with gateway.running(), talking(gateway, HANDSHAKE, able) as talk, talking(gateway, MODERN, {}) as other:
+        await started(talk, level)
+        await talk.ask("resources/subscribe", {"uri": "state://now"})
+        await other.send("subscriptions/listen", {"notifications": {"resourceSubscriptions": ["state://now"]}})
+        await other.received("notifications/subscriptions/acknowledged")
+        while not talk.of(UPDATED):  # its first call starts the process to which the subscription moves
             await call(talk, "touch")
-            await talk.ask("ping")
+        await talk.ask("resources/unsubscribe", {"uri": "state://now"})
+        count = len(talk.of(UPDATED))
+        await call(talk, "touch")
+        await talk.ask("ping")
 
     assert {one["uri"] for one in talk.of(UPDATED)} == {"state://now"}
     assert len(talk.of(UPDATED)) == count
@@ -239,56 +236,52 @@ async def test_a_caller_whose_process_dies_sees_the_shared_lists_again_and_is_no
     mode: str, able: Json, level: str | None
 ) -> None:
     gateway = gateway_to(growing(mode))
-    with anyio.fail_after(60):
-        async with talking(gateway, HANDSHAKE, able) as talk:
-            await started(talk, level)
-            where = await grown(talk)
-            count = len(talk.of(CHANGED[0]))
-            assert (await talk.ask("tools/call", {"name": "die"}))["isError"]
-            await talk.received(CHANGED[0], count + 1)
-            for method, (_, _, name) in LISTS.items():
-                assert name not in await listed(talk, method)
-            assert (await call(talk, "pid")).removeprefix("pid ") != where
-            assert gateway.restarts("up") == 1
+    async with talking(gateway, HANDSHAKE, able) as talk:
+        await started(talk, level)
+        where = await grown(talk)
+        count = len(talk.of(CHANGED[0]))
+        assert (await talk.ask("tools/call", {"name": "die"}))["isError"]
+        await talk.received(CHANGED[0], count + 1)
+        for method, (_, _, name) in LISTS.items():
+            assert name not in await listed(talk, method)
+        assert (await call(talk, "pid")).removeprefix("pid ") != where
+        assert gateway.restarts("up") == 1
 
 
 async def test_a_process_without_calls_ends_and_its_caller_sees_the_shared_lists_again() -> None:
     gateway = gateway_to(growing("legacy"), idle_seconds=0.5)
-    with anyio.fail_after(60):
-        async with talking(gateway, HANDSHAKE, ABLE) as talk:
-            await started(talk)
-            await grown(talk)
-            count = len(talk.of(CHANGED[0]))
-            await talk.received(CHANGED[0], count + 1)
+    async with talking(gateway, HANDSHAKE, ABLE) as talk:
+        await started(talk)
+        await grown(talk)
+        count = len(talk.of(CHANGED[0]))
+        await talk.received(CHANGED[0], count + 1)
 
-            assert "more" not in await listed(talk)
+        assert "more" not in await listed(talk)
 
 
 async def test_a_process_that_a_caller_is_subscribed_to_is_not_idle() -> None:
     gateway = gateway_to(growing("legacy"), idle_seconds=0.5)
-    with anyio.fail_after(60):
-        async with talking(gateway, HANDSHAKE, ABLE) as talk:
-            await started(talk)
-            where = await grown(talk)
-            await talk.ask("resources/subscribe", {"uri": "grown://more"})
-            await anyio.sleep(2.5)
+    async with talking(gateway, HANDSHAKE, ABLE) as talk:
+        await started(talk)
+        where = await grown(talk)
+        await talk.ask("resources/subscribe", {"uri": "grown://more"})
+        await anyio.sleep(2.5)
 
-            assert await call(talk, "more") == f"more {where}"
+        assert await call(talk, "more") == f"more {where}"
 
 
 async def test_a_tool_that_only_one_process_of_a_caller_has_waits_for_that_process() -> None:
-    with anyio.fail_after(60):
-        async with talking(gateway_to(growing("legacy")), HANDSHAKE, ABLE) as talk:
-            await started(talk)
-            where = await grown(talk)
-            asking = await talk.send("tools/call", {"name": "ask"})
-            await talk.received("elicitation/create")
-            waiting = await talk.send("tools/call", {"name": "more"})
-            assert (await call(talk, "pid")) != f"pid {where}"  # another process
-            question = next(one for one in talk.notifications if one["method"] == "elicitation/create")
-            await talk.answer(question["id"], {"action": "accept", "content": {"name": "Ann"}})
-            assert "Ann" in (await talk.result(asking))["content"][0]["text"]
-            assert (await talk.result(waiting))["content"][0]["text"] == f"more {where}"
+    async with talking(gateway_to(growing("legacy")), HANDSHAKE, ABLE) as talk:
+        await started(talk)
+        where = await grown(talk)
+        asking = await talk.send("tools/call", {"name": "ask"})
+        await talk.received("elicitation/create")
+        waiting = await talk.send("tools/call", {"name": "more"})
+        assert (await call(talk, "pid")) != f"pid {where}"  # another process
+        question = next(one for one in talk.notifications if one["method"] == "elicitation/create")
+        await talk.answer(question["id"], {"action": "accept", "content": {"name": "Ann"}})
+        assert "Ann" in (await talk.result(asking))["content"][0]["text"]
+        assert (await talk.result(waiting))["content"][0]["text"] == f"more {where}"
 
 
 # what the owner says
@@ -299,19 +292,18 @@ async def test_a_tool_that_only_one_process_of_a_caller_has_waits_for_that_proce
 async def test_rules_judge_what_only_the_process_of_a_caller_offers(mode: str, able: Json) -> None:
     deny = AccessRule(effect="deny", annotations={"destructiveHint": True})
     rules = AccessRules(rules=[deny], default="allow")
-    with anyio.fail_after(60):
-        async with talking(gateway_to(growing(mode), middleware=[rules]), HANDSHAKE, able) as talk:
-            await started(talk)
-            await grown(talk)
-            assert "more" in await listed(talk)
-            assert "more in" in await call(talk, "more")
-            await call(talk, "grow", name="bad")
-            await call(talk, "grow", name="last")
-            while "last" not in await listed(talk):
-                await talk.received(CHANGED[0], len(talk.of(CHANGED[0])))
-            assert "bad" not in await listed(talk)
-            with pytest.raises(RequestError) as refused:
-                await call(talk, "bad")
+    async with talking(gateway_to(growing(mode), middleware=[rules]), HANDSHAKE, able) as talk:
+        await started(talk)
+        await grown(talk)
+        assert "more" in await listed(talk)
+        assert "more in" in await call(talk, "more")
+        await call(talk, "grow", name="bad")
+        await call(talk, "grow", name="last")
+        while "last" not in await listed(talk):
+            await talk.received(CHANGED[0], len(talk.of(CHANGED[0])))
+        assert "bad" not in await listed(talk)
+        with pytest.raises(RequestError) as refused:
+            await call(talk, "bad")
 
     assert refused.value.code == -32602
 
@@ -319,15 +311,14 @@ async def test_rules_judge_what_only_the_process_of_a_caller_offers(mode: str, a
 @CALLERS
 async def test_the_filter_of_a_config_holds_in_every_process(mode: str, able: Json, level: str | None) -> None:
     gateway = gateway_to(growing(mode, exclude=["hidden"]))
-    with anyio.fail_after(60):
-        async with talking(gateway, HANDSHAKE, able) as talk:
-            await started(talk, level)
-            await call(talk, "grow", name="hidden")
-            await grown(talk)
-            assert "more" in await listed(talk)
-            assert "hidden" not in await listed(talk)
-            with pytest.raises(RequestError) as refused:
-                await call(talk, "hidden")
+    async with talking(gateway, HANDSHAKE, able) as talk:
+        await started(talk, level)
+        await call(talk, "grow", name="hidden")
+        await grown(talk)
+        assert "more" in await listed(talk)
+        assert "hidden" not in await listed(talk)
+        with pytest.raises(RequestError) as refused:
+            await call(talk, "hidden")
 
     assert refused.value.code == -32602
 
@@ -338,17 +329,16 @@ async def test_a_view_of_the_tools_is_the_same_view_of_those_of_every_process(
 ) -> None:
     hub = Hub({"up": growing(mode)})
     gateway = create_gateway(hub, tools=hub.filtered(exclude=["hidden"]).prefixed("my"))
-    with anyio.fail_after(60):
-        async with talking(gateway, HANDSHAKE, able) as talk:
-            await started(talk, level)
-            await call(talk, "my_grow", name="hidden")
-            where = (await call(talk, "my_grow", name="more")).removeprefix("grown ")
-            while "my_more" not in await listed(talk):
-                await talk.received(CHANGED[0], len(talk.of(CHANGED[0])))
-            assert "my_hidden" not in await listed(talk)
-            assert await call(talk, "my_more") == f"more {where}"
-            with pytest.raises(RequestError):
-                await call(talk, "my_hidden")
+    async with talking(gateway, HANDSHAKE, able) as talk:
+        await started(talk, level)
+        await call(talk, "my_grow", name="hidden")
+        where = (await call(talk, "my_grow", name="more")).removeprefix("grown ")
+        while "my_more" not in await listed(talk):
+            await talk.received(CHANGED[0], len(talk.of(CHANGED[0])))
+        assert "my_hidden" not in await listed(talk)
+        assert await call(talk, "my_more") == f"more {where}"
+        with pytest.raises(RequestError):
+            await call(talk, "my_hidden")
 
 
 # other ways to the gateway
@@ -358,15 +348,14 @@ async def test_a_view_of_the_tools_is_the_same_view_of_those_of_every_process(
 async def test_a_caller_over_http_is_notified_of_what_its_call_added(mode: str, able: bool) -> None:
     callbacks = Callbacks(elicitation=lambda request: {}) if able else Callbacks()
     gateway = gateway_to(growing(mode))
-    with anyio.fail_after(60):
-        async with calling(gateway, HANDSHAKE, callbacks=callbacks, carrier="http") as one:
-            tools, prompts = anyio.Event(), anyio.Event()
-            one.on("tools_changed", lambda change: tools.set() if _adds(change) else None)
-            one.on("prompts_changed", lambda change: prompts.set() if _adds(change) else None)
-            await one.list_prompts()
-            await one.call_tool("grow", {"name": "more"})
-            await tools.wait()
-            await prompts.wait()
+    async with calling(gateway, HANDSHAKE, callbacks=callbacks, carrier="http") as one:
+        tools, prompts = anyio.Event(), anyio.Event()
+        one.on("tools_changed", lambda change: tools.set() if _adds(change) else None)
+        one.on("prompts_changed", lambda change: prompts.set() if _adds(change) else None)
+        await one.list_prompts()
+        await one.call_tool("grow", {"name": "more"})
+        await tools.wait()
+        await prompts.wait()
 
 
 def _adds(change: ToolsChanged | ListChanged) -> bool:
@@ -377,40 +366,38 @@ async def test_requests_of_a_modern_caller_who_can_be_asked_see_the_process_of_t
     gateway = gateway_to(growing("legacy"))
     keys = ApiKeyAuth([ApiKey(name=name, key=f"a-key-of-{name}-that-is-long-enough") for name in ("ann", "bob")])
     able = Callbacks(elicitation=lambda request: {})
-    with anyio.fail_after(60):
-        async with gateway.running(), served_http(gateway, auth=keys) as url:
+    async with gateway.running(), served_http(gateway, auth=keys) as url:
 
-            def entry(name: str) -> Json:
-                return {"url": url, "headers": {"Authorization": f"Bearer a-key-of-{name}-that-is-long-enough"}}
+        def entry(name: str) -> Json:
+            return {"url": url, "headers": {"Authorization": f"Bearer a-key-of-{name}-that-is-long-enough"}}
 
-            async with (
-                connect_mcp(entry("ann"), callbacks=able) as ann,
-                connect_mcp(entry("bob"), callbacks=able) as bob,
-            ):
-                added = anyio.Event()
-                ann.on("tools_changed", lambda change: added.set() if _adds(change) else None)
-                where = (await ann.call_tool("grow", {"name": "more"})).text.removeprefix("grown ")
-                await added.wait()
-                assert (await ann.call_tool("more")).text == f"more {where}"
-                assert "more" not in (await bob.list_tools()).names
+        async with (
+            connect_mcp(entry("ann"), callbacks=able) as ann,
+            connect_mcp(entry("bob"), callbacks=able) as bob,
+        ):
+            added = anyio.Event()
+            ann.on("tools_changed", lambda change: added.set() if _adds(change) else None)
+            where = (await ann.call_tool("grow", {"name": "more"})).text.removeprefix("grown ")
+            await added.wait()
+            assert (await ann.call_tool("more")).text == f"more {where}"
+            assert "more" not in (await bob.list_tools()).names
 
 
 async def test_a_plain_call_of_a_modern_principal_reaches_its_own_process() -> None:
     gateway = gateway_to(growing("modern"))
     key = "a-key-of-ann-that-is-long-enough"
     leveled = {**META, "io.modelcontextprotocol/logLevel": "info"}
-    with anyio.fail_after(60):
-        async with (
-            gateway.running(),
-            served_http(gateway, auth=ApiKeyAuth([ApiKey(name="ann", key=key)])) as url,
-            plain(url, MODERN, token=key) as ann,
-        ):
-            texts: list[str] = []
-            for meta in (leveled, META):
-                _, kind, said = await ann.ask(*ann.call("pid", {}, _meta=meta))
-                if kind is not None and kind.startswith("text/event-stream"):
-                    said = json.loads([line for line in said.splitlines() if line.startswith(b"data: {")][-1][6:])
-                texts.append(said["result"]["content"][0]["text"])
+    async with (
+        gateway.running(),
+        served_http(gateway, auth=ApiKeyAuth([ApiKey(name="ann", key=key)])) as url,
+        plain(url, MODERN, token=key) as ann,
+    ):
+        texts: list[str] = []
+        for meta in (leveled, META):
+            _, kind, said = await ann.ask(*ann.call("pid", {}, _meta=meta))
+            if kind is not None and kind.startswith("text/event-stream"):
+                said = json.loads([line for line in said.splitlines() if line.startswith(b"data: {")][-1][6:])
+            texts.append(said["result"]["content"][0]["text"])
 
     own, then = texts
     assert then == own

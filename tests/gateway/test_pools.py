@@ -25,6 +25,8 @@ from toolweave.gateway._tasks.kept_tasks import NO_REPLY_CHANNEL
 from toolweave.serve import Client, Request
 from toolweave.testing import MemoryServer
 
+TEST_SECONDS = 60
+
 LEGACY = "2025-11-25"
 ABLE: Json = {"elicitation": {}}
 
@@ -48,113 +50,105 @@ async def used(pool: AskingConnections, config: Any, caller: str | None) -> obje
 
 async def test_calls_that_follow_one_another_get_the_same_connection() -> None:
     pool, config = AskingConnections(), server_config({"server": server()}, name="up")
-    with anyio.fail_after(60):
-        assert await used(pool, config, "ada") is await used(pool, config, "ada")
-        assert await used(pool, config, "bob") is not await used(pool, config, "ada")
-        await pool.close()
+    assert await used(pool, config, "ada") is await used(pool, config, "ada")
+    assert await used(pool, config, "bob") is not await used(pool, config, "ada")
+    await pool.close()
 
     assert len(pool) == 0
 
 
 async def test_a_connection_of_nobody_is_used_again_only_when_its_call_was_answered() -> None:
     pool, config = AskingConnections(), server_config({"server": server()}, name="up")
-    with anyio.fail_after(60):
-        first = await used(pool, config, None)
-        assert await used(pool, config, None) is first
-        with anyio.CancelScope() as given_up:
-            async with pool.lease(config, LEGACY, ABLE, None) as broken:
-                assert broken is first
-                given_up.cancel()
-                await anyio.lowlevel.checkpoint()
-        assert await used(pool, config, None) is not first
-        await pool.close()
+    first = await used(pool, config, None)
+    assert await used(pool, config, None) is first
+    with anyio.CancelScope() as given_up:
+        async with pool.lease(config, LEGACY, ABLE, None) as broken:
+            assert broken is first
+            given_up.cancel()
+            await anyio.lowlevel.checkpoint()
+    assert await used(pool, config, None) is not first
+    await pool.close()
 
 
 async def test_an_idle_connection_makes_room_and_one_in_use_is_waited_for() -> None:
     config = server_config({"server": server(), "timeout": {"call": 0.2}}, name="up")
     pool = AskingConnections(max_connections=1)
-    with anyio.fail_after(60):
-        await used(pool, config, "ada")
-        async with pool.lease(config, LEGACY, ABLE, "bob"):
-            assert len(pool) == 1
-            with pytest.raises(ToolError, match="not sent") as refused:
-                await used(pool, config, "ada")
-            assert refused.value.retryable
-        await pool.close()
+    await used(pool, config, "ada")
+    async with pool.lease(config, LEGACY, ABLE, "bob"):
+        assert len(pool) == 1
+        with pytest.raises(ToolError, match="not sent") as refused:
+            await used(pool, config, "ada")
+        assert refused.value.retryable
+    await pool.close()
 
 
 async def test_a_caller_has_no_more_connections_at_once_than_it_may() -> None:
     config = server_config({"server": server(), "timeout": {"call": 0.2}}, name="up")
     pool = AskingConnections(max_per_caller=1)
-    with anyio.fail_after(60):
-        async with pool.lease(config, LEGACY, ABLE, "ada") as hers:
-            with pytest.raises(ToolError, match="not sent"):
-                await used(pool, config, "ada")
-            await used(pool, config, "bob")
-        assert await used(pool, config, "ada") is hers
-        await pool.close()
+    async with pool.lease(config, LEGACY, ABLE, "ada") as hers:
+        with pytest.raises(ToolError, match="not sent"):
+            await used(pool, config, "ada")
+        await used(pool, config, "bob")
+    assert await used(pool, config, "ada") is hers
+    await pool.close()
 
 
 @pytest.mark.slow
 async def test_callers_whose_principal_is_not_known_share_a_bound_of_processes() -> None:
     pool = AskingConnections(max_unnamed=1)
-    with anyio.fail_after(60):
-        async with strange("legacy", "stdio") as entry:
-            config = server_config({**entry, "timeout": {"call": 0.2}}, name="up")
-            await used(pool, config, None)
-            async with pool.lease(config, LEGACY, ABLE, "|made up"):
-                assert len(pool) == 1  # the idle one made room
-                for caller in (None, "|made up", "|another"):
-                    with pytest.raises(ToolError, match="not sent"):
-                        await used(pool, config, caller)
-                async with pool.lease(config, LEGACY, ABLE, "ada|", principal="ada"):
-                    assert len(pool) == 2
-            await pool.close()
+    async with strange("legacy", "stdio") as entry:
+        config = server_config({**entry, "timeout": {"call": 0.2}}, name="up")
+        await used(pool, config, None)
+        async with pool.lease(config, LEGACY, ABLE, "|made up"):
+            assert len(pool) == 1  # the idle one made room
+            for caller in (None, "|made up", "|another"):
+                with pytest.raises(ToolError, match="not sent"):
+                    await used(pool, config, caller)
+            async with pool.lease(config, LEGACY, ABLE, "ada|", principal="ada"):
+                assert len(pool) == 2
+        await pool.close()
 
 
 @pytest.mark.slow
 async def test_a_connection_without_calls_is_closed_after_a_while() -> None:
     upstream = server()
     gateway = create_gateway({"up": {"server": upstream, "tool_prefix": ""}}, idle_seconds=0.2)
-    with anyio.fail_after(60):
-        async with connect_mcp(gateway, callbacks=Callbacks(elicitation=lambda request: {})) as caller:
-            for _ in range(2):
-                await caller.call_tool("f")
-            assert upstream.conversations == 2  # that of the hub, and the caller's
-            await eventually(lambda: "1 clients" in repr(upstream), 30)
+    async with connect_mcp(gateway, callbacks=Callbacks(elicitation=lambda request: {})) as caller:
+        for _ in range(2):
             await caller.call_tool("f")
+        assert upstream.conversations == 2  # that of the hub, and the caller's
+        await eventually(lambda: "1 clients" in repr(upstream), 30)
+        await caller.call_tool("f")
 
     assert upstream.conversations == 3
 
 
 async def test_no_more_calls_wait_than_may_in_all_and_for_one_caller() -> None:
     parking = Parking(max_parked=3, max_per_caller=1, kept_seconds=0)
-    with anyio.fail_after(60):
-        async with anyio.create_task_group() as tasks:
-            handles = [parking.park(LiveCall(), caller, tasks) for caller in ("ada", None, None)]
-            with pytest.raises(ParkingFull, match="3 calls wait"):
-                parking.park(LiveCall(), "bob", tasks)
-            assert isinstance(parking.take(handles[1]), LiveCall)
-            with pytest.raises(ParkingFull, match="of this caller"):
-                parking.park(LiveCall(), "ada", tasks)
-            with pytest.raises(RequestError, match="not waiting any more") as refused:
-                parking.take(handles[1])
-            assert refused.value.code == -32602
-            tasks.cancel_scope.cancel()
+    async with anyio.create_task_group() as tasks:
+        handles = [parking.park(LiveCall(), caller, tasks) for caller in ("ada", None, None)]
+        with pytest.raises(ParkingFull, match="3 calls wait"):
+            parking.park(LiveCall(), "bob", tasks)
+        assert isinstance(parking.take(handles[1]), LiveCall)
+        with pytest.raises(ParkingFull, match="of this caller"):
+            parking.park(LiveCall(), "ada", tasks)
+        with pytest.raises(RequestError, match="not waiting any more") as refused:
+            parking.take(handles[1])
+        assert refused.value.code == -32602
+        tasks.cancel_scope.cancel()
 
     assert len(parking) == 0
 
 
 async def test_a_round_is_answered_by_one_request_at_a_time() -> None:
     parking = Parking()
-    with anyio.fail_after(60):
-        async with anyio.create_task_group() as tasks:
-            handle = parking.park(LiveCall(), "ada", tasks)
+    async with anyio.create_task_group() as tasks:
+        handle = parking.park(LiveCall(), "ada", tasks)
+        parking.take(handle)
+        with pytest.raises(RequestError, match="another request"):
             parking.take(handle)
-            with pytest.raises(RequestError, match="another request"):
-                parking.take(handle)
-            parking.keep(handle, ParkedRound(result={"content": []}))
-            assert parking.take(handle) == ParkedRound(result={"content": []})
+        parking.keep(handle, ParkedRound(result={"content": []}))
+        assert parking.take(handle) == ParkedRound(result={"content": []})
 
 
 @pytest.mark.parametrize(
@@ -168,12 +162,11 @@ async def test_a_question_whose_caller_does_not_come_back_is_answered_as_its_met
     async def work(call: LiveCall) -> Json:
         return await call.ask(method, {})
 
-    with anyio.fail_after(60):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(live.run, work)
-            await live.settled()
-            parking.park(live, "ada", tasks)
-            await live.ended()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(live.run, work)
+        await live.settled()
+        parking.park(live, "ada", tasks)
+        await live.ended()
 
     if code is None:
         assert live.outcome() == {"action": "cancel"}
@@ -196,14 +189,13 @@ async def test_a_call_that_does_not_end_when_its_caller_is_gone_is_cancelled_and
             cancelled.set()
         return {}
 
-    with anyio.fail_after(60):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(live.run, work)
-            await live.settled()
-            parking.park(live, "ada", tasks)
-            await cancelled.wait()
-            for _ in range(16):
-                parking.take(parking.park(LiveCall(), "ada", tasks))
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(live.run, work)
+        await live.settled()
+        parking.park(live, "ada", tasks)
+        await cancelled.wait()
+        for _ in range(16):
+            parking.take(parking.park(LiveCall(), "ada", tasks))
 
 
 async def test_a_call_for_which_there_is_no_room_to_wait_is_cancelled() -> None:
@@ -219,12 +211,11 @@ async def test_a_call_for_which_there_is_no_room_to_wait_is_cancelled() -> None:
         finally:
             cancelled.set()
 
-    with anyio.fail_after(60):
-        async with anyio.create_task_group() as tasks:
-            with groups.within(tasks):
-                with pytest.raises(ParkingFull, match="0 calls wait"):
-                    await parked.begin(work, CallerStream(request, parts.logs), "ada")
-                await cancelled.wait()
+    async with anyio.create_task_group() as tasks:
+        with groups.within(tasks):
+            with pytest.raises(ParkingFull, match="0 calls wait"):
+                await parked.begin(work, CallerStream(request, parts.logs), "ada")
+            await cancelled.wait()
 
 
 async def test_a_call_that_fails_in_an_unexpected_way_is_an_internal_error() -> None:
@@ -252,10 +243,9 @@ async def test_a_caller_that_does_not_read_gets_the_newest_progress() -> None:
         return call.params["_meta"]["progressToken"]
 
     gateway = create_gateway({"up": {"server": upstream, "tool_prefix": ""}})
-    with anyio.fail_after(60):
-        async with talking(gateway, MODERN) as talk:
-            await talk.ask("tools/call", {"name": "count"}, progressToken=7)
-            told = talk.of("notifications/progress")
+    async with talking(gateway, MODERN) as talk:
+        await talk.ask("tools/call", {"name": "count"}, progressToken=7)
+        told = talk.of("notifications/progress")
 
     assert [one["progress"] for one in told] == sorted(one["progress"] for one in told)
     assert told[-1] == {"progressToken": 7, "progress": 999}
@@ -279,9 +269,8 @@ async def test_notifications_that_a_caller_does_not_read_are_bounded_and_the_new
     client = Client(version=MODERN, capabilities={})
     request = Request("tools/call", {"name": "f", "_meta": {"progressToken": 7}}, client, Reader(), 1)
     stream = CallerStream(request, create_gateway({})._parts.logs)
-    with anyio.fail_after(60):
-        async with stream.delivered():
-            for number in range(1000):  # without a turn of the event loop, in which they would be sent
-                stream.progress({"progress": number})
+    async with stream.delivered():
+        for number in range(1000):  # without a turn of the event loop, in which they would be sent
+            stream.progress({"progress": number})
 
     assert sent == [*range(255), 999]

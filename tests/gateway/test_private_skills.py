@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import anyio
 import pytest
 
 from tests.gateway.plain_callers import plain
@@ -16,6 +15,8 @@ from tests.serve.talking import Talk, talking
 from toolweave.errors import RequestError
 from toolweave.gateway import Gateway
 from toolweave.serve import ApiKey, ApiKeyAuth
+
+TEST_SECONDS = 60
 
 pytestmark = pytest.mark.slow
 
@@ -45,16 +46,15 @@ async def grown(talk: Talk, name: str = "more") -> str:
 async def test_a_caller_finds_and_reads_the_skills_of_the_connection_that_it_reaches(
     mode: str, able: Json, level: str | None
 ) -> None:
-    with anyio.fail_after(60):
-        async with talking(skilled(mode), HANDSHAKE, able) as talk:
-            if level is not None:
-                await talk.ask("logging/setLevel", {"level": level})
-            assert await skills_of(talk) == {}
-            where = await grown(talk)
-            listed = await skills_of(talk)
-            skill = (await talk.ask("skills/get", {"uri": SKILL}))["skill"]
-            folder = (await talk.ask("resources/directory/read", {"uri": "skill://more"}))["resources"]
-            read = (await talk.ask("resources/read", {"uri": SKILL}))["contents"][0]["text"]
+    async with talking(skilled(mode), HANDSHAKE, able) as talk:
+        if level is not None:
+            await talk.ask("logging/setLevel", {"level": level})
+        assert await skills_of(talk) == {}
+        where = await grown(talk)
+        listed = await skills_of(talk)
+        skill = (await talk.ask("skills/get", {"uri": SKILL}))["skill"]
+        folder = (await talk.ask("resources/directory/read", {"uri": "skill://more"}))["resources"]
+        read = (await talk.ask("resources/read", {"uri": SKILL}))["contents"][0]["text"]
 
     assert listed == {SKILL: f"of {where}"}
     assert skill["frontmatter"]["description"] == f"of {where}"
@@ -65,16 +65,15 @@ async def test_a_caller_finds_and_reads_the_skills_of_the_connection_that_it_rea
 @pytest.mark.parametrize("mode", ["legacy", "both"])
 async def test_skills_of_one_caller_are_not_those_of_others(mode: str) -> None:
     gateway = skilled(mode)
-    with anyio.fail_after(60):
-        async with three_callers(gateway) as (one, other, third):
-            first, second = await grown(one), await grown(other)
-            assert await skills_of(one) == {SKILL: f"of {first}"}
-            assert await skills_of(other) == {SKILL: f"of {second}"}
-            assert await skills_of(third) == {}
-            for method, uri in (("skills/get", SKILL), ("resources/directory/read", "skill://more")):
-                with pytest.raises(RequestError) as unknown:
-                    await third.ask(method, {"uri": uri})
-                assert unknown.value.code == -32602
+    async with three_callers(gateway) as (one, other, third):
+        first, second = await grown(one), await grown(other)
+        assert await skills_of(one) == {SKILL: f"of {first}"}
+        assert await skills_of(other) == {SKILL: f"of {second}"}
+        assert await skills_of(third) == {}
+        for method, uri in (("skills/get", SKILL), ("resources/directory/read", "skill://more")):
+            with pytest.raises(RequestError) as unknown:
+                await third.ask(method, {"uri": uri})
+            assert unknown.value.code == -32602
 
     assert first != second
 
@@ -82,19 +81,18 @@ async def test_skills_of_one_caller_are_not_those_of_others(mode: str) -> None:
 async def test_requests_of_a_modern_principal_find_the_skills_of_its_process() -> None:
     gateway = skilled("legacy")
     keys = ApiKeyAuth([ApiKey(name=name, key=key_of(name)) for name in ("ann", "bob")])
-    with anyio.fail_after(60):
-        async with (
-            gateway.running(),
-            served_http(gateway, auth=keys) as url,
-            plain(url, MODERN, token=key_of("ann")) as one,
-            plain(url, MODERN, token=key_of("bob")) as other,
-        ):
-            ann, bob = Voice(one), Voice(other)
-            where = (await ann.grown("more")).removeprefix("in ")
-            await bob.grown("less")
-            listed = (await ann.ask("skills/list"))["skills"]
-            skill = (await ann.ask("skills/get", uri=SKILL))["skill"]
-            refused = await bob.answer("skills/get", uri=SKILL)
+    async with (
+        gateway.running(),
+        served_http(gateway, auth=keys) as url,
+        plain(url, MODERN, token=key_of("ann")) as one,
+        plain(url, MODERN, token=key_of("bob")) as other,
+    ):
+        ann, bob = Voice(one), Voice(other)
+        where = (await ann.grown("more")).removeprefix("in ")
+        await bob.grown("less")
+        listed = (await ann.ask("skills/list"))["skills"]
+        skill = (await ann.ask("skills/get", uri=SKILL))["skill"]
+        refused = await bob.answer("skills/get", uri=SKILL)
 
     assert [one["uri"] for one in listed] == [SKILL]
     assert skill["frontmatter"]["description"] == f"of {where}"

@@ -20,6 +20,8 @@ from toolweave.gateway import Gateway, Replicas
 from toolweave.serve import ApiKey, ApiKeyAuth
 from toolweave.state import MemoryStore
 
+TEST_SECONDS = 60
+
 pytestmark = pytest.mark.slow
 
 HANDSHAKE = "2025-11-25"
@@ -55,15 +57,14 @@ async def begun(talk: Talk, name: str = "long") -> str:
 async def test_a_tool_that_only_the_connection_of_a_caller_lists_is_called_as_a_task(
     mode: str, able: Json, level: str | None
 ) -> None:
-    with anyio.fail_after(60):
-        async with talking(tasks_of(mode), HANDSHAKE, able) as talk:
-            where = await grown(talk, level=level)
-            name = await begun(talk)
-            running = await talk.ask("tasks/get", {"taskId": name})
-            waiting = await talk.send("tasks/result", {"taskId": name})
-            await talk.ask("tools/call", {"name": "finish", "arguments": {}})
-            result = await talk.result(waiting)
-            found = await talk.ask("tasks/get", {"taskId": name})
+    async with talking(tasks_of(mode), HANDSHAKE, able) as talk:
+        where = await grown(talk, level=level)
+        name = await begun(talk)
+        running = await talk.ask("tasks/get", {"taskId": name})
+        waiting = await talk.send("tasks/result", {"taskId": name})
+        await talk.ask("tools/call", {"name": "finish", "arguments": {}})
+        result = await talk.result(waiting)
+        found = await talk.ask("tasks/get", {"taskId": name})
 
     assert (running["status"], found["status"]) == ("working", "completed")
     assert running["taskId"] == found["taskId"] == name
@@ -73,78 +74,73 @@ async def test_a_tool_that_only_the_connection_of_a_caller_lists_is_called_as_a_
 
 @CALLERS_OF_EACH_ERA
 async def test_such_a_task_is_cancelled_where_it_runs(mode: str, able: Json, level: str | None) -> None:
-    with anyio.fail_after(60):
-        async with talking(tasks_of(mode), HANDSHAKE, able) as talk:
-            await grown(talk, level=level)
-            name = await begun(talk)
-            cancelled = await talk.ask("tasks/cancel", {"taskId": name})
-            found = await talk.ask("tasks/get", {"taskId": name})
-            with pytest.raises(RequestError):
-                await talk.ask("tasks/result", {"taskId": name})
+    async with talking(tasks_of(mode), HANDSHAKE, able) as talk:
+        await grown(talk, level=level)
+        name = await begun(talk)
+        cancelled = await talk.ask("tasks/cancel", {"taskId": name})
+        found = await talk.ask("tasks/get", {"taskId": name})
+        with pytest.raises(RequestError):
+            await talk.ask("tasks/result", {"taskId": name})
 
     assert cancelled["status"] == found["status"] == "cancelled"
 
 
 async def test_tasks_with_the_same_id_at_their_servers_are_kept_apart_and_no_other_caller_reaches_them() -> None:
     gateway = tasks_of("legacy")
-    with anyio.fail_after(60):
-        async with (
-            gateway.running(),
-            talking(gateway, HANDSHAKE, ABLE) as one,
-            talking(gateway, HANDSHAKE, ABLE) as other,
-        ):
-            places = {talk: await grown(talk) for talk in (one, other)}
-            names = {talk: await begun(talk) for talk in (one, other)}
-            for talk in (one, other):
-                await talk.ask("tools/call", {"name": "finish", "arguments": {}})
-                result = await talk.ask("tasks/result", {"taskId": names[talk]})
-                assert result["content"][0]["text"] == f"long {places[talk]}"
-            for talk, foreign in ((one, names[other]), (other, names[one])):
-                for method in ("tasks/get", "tasks/result", "tasks/cancel"):
-                    with pytest.raises(RequestError) as refused:
-                        await talk.ask(method, {"taskId": foreign})
-                    assert refused.value.code == -32602
+    async with (
+        gateway.running(),
+        talking(gateway, HANDSHAKE, ABLE) as one,
+        talking(gateway, HANDSHAKE, ABLE) as other,
+    ):
+        places = {talk: await grown(talk) for talk in (one, other)}
+        names = {talk: await begun(talk) for talk in (one, other)}
+        for talk in (one, other):
+            await talk.ask("tools/call", {"name": "finish", "arguments": {}})
+            result = await talk.ask("tasks/result", {"taskId": names[talk]})
+            assert result["content"][0]["text"] == f"long {places[talk]}"
+        for talk, foreign in ((one, names[other]), (other, names[one])):
+            for method in ("tasks/get", "tasks/result", "tasks/cancel"):
+                with pytest.raises(RequestError) as refused:
+                    await talk.ask(method, {"taskId": foreign})
+                assert refused.value.code == -32602
 
     assert places[one] != places[other]
     assert names[one] != names[other]
 
 
 async def test_a_question_of_such_a_task_reaches_the_caller_that_waits_for_its_result() -> None:
-    with anyio.fail_after(60):
-        async with talking(tasks_of("legacy"), HANDSHAKE, ABLE) as talk:
-            await grown(talk)
-            await grown(talk, "asks")
-            name = await begun(talk)
-            waiting = await talk.send("tasks/result", {"taskId": name})
-            await talk.received("elicitation/create")
-            question = next(one for one in talk.notifications if one["method"] == "elicitation/create")
-            await talk.answer(question["id"], {"action": "accept", "content": {"name": "Ann"}})
-            result = await talk.result(waiting)
+    async with talking(tasks_of("legacy"), HANDSHAKE, ABLE) as talk:
+        await grown(talk)
+        await grown(talk, "asks")
+        name = await begun(talk)
+        waiting = await talk.send("tasks/result", {"taskId": name})
+        await talk.received("elicitation/create")
+        question = next(one for one in talk.notifications if one["method"] == "elicitation/create")
+        await talk.answer(question["id"], {"action": "accept", "content": {"name": "Ann"}})
+        result = await talk.result(waiting)
 
     assert question["params"]["_meta"]["io.modelcontextprotocol/related-task"] == {"taskId": name}
     assert "Ann" in result["content"][0]["text"]
 
 
 async def test_a_connection_with_a_task_is_not_idle() -> None:
-    with anyio.fail_after(60):
-        async with talking(tasks_of("legacy", idle_seconds=0.5), HANDSHAKE, ABLE) as talk:
-            where = await grown(talk)
-            name = await begun(talk)
-            await anyio.sleep(2.5)
-            await talk.ask("tools/call", {"name": "finish", "arguments": {}})
-            result = await talk.ask("tasks/result", {"taskId": name})
+    async with talking(tasks_of("legacy", idle_seconds=0.5), HANDSHAKE, ABLE) as talk:
+        where = await grown(talk)
+        name = await begun(talk)
+        await anyio.sleep(2.5)
+        await talk.ask("tools/call", {"name": "finish", "arguments": {}})
+        result = await talk.ask("tasks/result", {"taskId": name})
 
     assert result["content"][0]["text"] == f"long {where}"
 
 
 async def test_a_task_whose_connection_has_ended_is_unknown() -> None:
-    with anyio.fail_after(60):
-        async with talking(tasks_of("legacy"), HANDSHAKE, ABLE) as talk:
-            await grown(talk)
-            name = await begun(talk)
-            assert (await talk.ask("tools/call", {"name": "die"}))["isError"]
-            with pytest.raises(RequestError) as unknown:
-                await talk.ask("tasks/get", {"taskId": name})
+    async with talking(tasks_of("legacy"), HANDSHAKE, ABLE) as talk:
+        await grown(talk)
+        name = await begun(talk)
+        assert (await talk.ask("tools/call", {"name": "die"}))["isError"]
+        with pytest.raises(RequestError) as unknown:
+            await talk.ask("tasks/get", {"taskId": name})
 
     assert unknown.value.code == -32602
 
@@ -223,49 +219,46 @@ async def served(**options: Any) -> AsyncGenerator[str]:
 
 @pytest.mark.parametrize("era", [HANDSHAKE, MODERN])
 async def test_a_caller_that_comes_back_has_its_task_and_no_other_principal_does(era: str) -> None:
-    with anyio.fail_after(60):
-        async with served() as url:
-            async with voice(url, era, "ann") as ann:
-                where = await ann.grown("long_always")
-                name = await ann.begun("long_always")
-                assert (await ann.ask("tasks/get", taskId=name))["status"] == "working"
-                await ann.ask("tools/call", name="finish", arguments={})
-            async with voice(url, era, "ann") as back, voice(url, era, "bob") as bob:
-                refused = [(await bob.answer(one, taskId=name))["error"] for one in ("tasks/get", "tasks/cancel")]
-                assert await back.outcome(name) == f"long_always {where}"
+    async with served() as url:
+        async with voice(url, era, "ann") as ann:
+            where = await ann.grown("long_always")
+            name = await ann.begun("long_always")
+            assert (await ann.ask("tasks/get", taskId=name))["status"] == "working"
+            await ann.ask("tools/call", name="finish", arguments={})
+        async with voice(url, era, "ann") as back, voice(url, era, "bob") as bob:
+            refused = [(await bob.answer(one, taskId=name))["error"] for one in ("tasks/get", "tasks/cancel")]
+            assert await back.outcome(name) == f"long_always {where}"
 
     assert [error["code"] for error in refused] == [-32602, -32602]
 
 
 @pytest.mark.parametrize("era", [HANDSHAKE, MODERN])
 async def test_a_caller_that_comes_back_cancels_its_task(era: str) -> None:
-    with anyio.fail_after(60):
-        async with served() as url:
-            async with voice(url, era, "ann") as ann:
-                await ann.grown("long_always")
-                name = await ann.begun("long_always")
-            async with voice(url, era, "ann") as back:
-                await back.ask("tasks/cancel", taskId=name)
-                assert (await back.ask("tasks/get", taskId=name))["status"] == "cancelled"
+    async with served() as url:
+        async with voice(url, era, "ann") as ann:
+            await ann.grown("long_always")
+            name = await ann.begun("long_always")
+        async with voice(url, era, "ann") as back:
+            await back.ask("tasks/cancel", taskId=name)
+            assert (await back.ask("tasks/get", taskId=name))["status"] == "cancelled"
 
 
 @pytest.mark.parametrize("era", [HANDSHAKE, MODERN])
 async def test_such_a_task_is_known_to_another_replica_while_it_runs_and_when_it_has_ended(era: str) -> None:
     store = MemoryStore()
     shared = [{"state_keys": KEYS, "replicas": Replicas(store, KEYS)} for _ in range(2)]
-    with anyio.fail_after(60):
-        async with (
-            served(**shared[0]) as here,
-            served(**shared[1]) as there,
-            voice(here, era, "ann") as ann,
-            voice(there, era, "ann") as other,
-            voice(there, era, "bob") as bob,
-        ):
-            where = await ann.grown("long_always")
-            name, second = await ann.begun("long_always"), await ann.begun("long_always")
-            assert (await other.ask("tasks/get", taskId=name))["status"] == "working"
-            assert (await bob.answer("tasks/get", taskId=name))["error"]["code"] == -32602
-            await other.ask("tasks/cancel", taskId=second)
-            assert (await ann.ask("tasks/get", taskId=second))["status"] == "cancelled"
-            await ann.ask("tools/call", name="finish", arguments={})
-            assert await other.outcome(name) == f"long_always {where}"
+    async with (
+        served(**shared[0]) as here,
+        served(**shared[1]) as there,
+        voice(here, era, "ann") as ann,
+        voice(there, era, "ann") as other,
+        voice(there, era, "bob") as bob,
+    ):
+        where = await ann.grown("long_always")
+        name, second = await ann.begun("long_always"), await ann.begun("long_always")
+        assert (await other.ask("tasks/get", taskId=name))["status"] == "working"
+        assert (await bob.answer("tasks/get", taskId=name))["error"]["code"] == -32602
+        await other.ask("tasks/cancel", taskId=second)
+        assert (await ann.ask("tasks/get", taskId=second))["status"] == "cancelled"
+        await ann.ask("tools/call", name="finish", arguments={})
+        assert await other.outcome(name) == f"long_always {where}"

@@ -33,9 +33,8 @@ async def test_a_form_is_filled_in_by_the_caller(version: str, kind: str) -> Non
         asked.append(request)
         return {"name": "Ada", "color": "red"}
 
-    with anyio.fail_after(60):
-        async with through(kind, version, Callbacks(elicitation=elicitation)) as caller:
-            said = answer_of(await caller.call_tool("elicit"))
+    async with through(kind, version, Callbacks(elicitation=elicitation)) as caller:
+        said = answer_of(await caller.call_tool("elicit"))
 
     assert [(request.message, request.schema["required"]) for request in asked] == [("Who are you?", ["name"])]
     assert said["result"] == {"action": "accept", "content": {"name": "Ada", "color": "red", "size": 3}}
@@ -49,9 +48,8 @@ async def test_the_callers_model_completes(version: str, kind: str) -> None:
         asked.append(request)
         return SamplingResult(content="Fine.", model="tiny-1", stop_reason="maxTokens")
 
-    with anyio.fail_after(60):
-        async with through(kind, version, Callbacks(sampling=sampling)) as caller:
-            said = answer_of(await caller.call_tool("sample"))
+    async with through(kind, version, Callbacks(sampling=sampling)) as caller:
+        said = answer_of(await caller.call_tool("sample"))
 
     assert [request.system_prompt for request in asked] == ["Be brief."]
     content = {"type": "text", "text": "Fine."}
@@ -60,9 +58,8 @@ async def test_the_callers_model_completes(version: str, kind: str) -> None:
 
 @EACH_PAIR
 async def test_the_callers_roots_are_told(version: str, kind: str) -> None:
-    with anyio.fail_after(60):
-        async with through(kind, version, Callbacks(roots=["file:///srv/data"])) as caller:
-            said = answer_of(await caller.call_tool("list_roots"))
+    async with through(kind, version, Callbacks(roots=["file:///srv/data"])) as caller:
+        said = answer_of(await caller.call_tool("list_roots"))
 
     assert said["result"] == {"roots": [{"uri": "file:///srv/data"}]}
 
@@ -76,9 +73,8 @@ async def test_an_interview_of_several_rounds_and_parallel_questions_comes_to_it
         return {"name": request.message}
 
     callbacks = Callbacks(elicitation=elicitation, sampling=lambda request: "Fine.", roots=["file:///srv"])
-    with anyio.fail_after(60):
-        async with through(kind, version, callbacks) as caller:
-            said = answer_of(await caller.call_tool("interview"))
+    async with through(kind, version, callbacks) as caller:
+        said = answer_of(await caller.call_tool("interview"))
 
     assert asked == ["Who are you?", "And who else?"]
     assert said["first"]["result"]["content"]["name"] == "Who are you?"
@@ -96,9 +92,8 @@ async def test_the_user_is_led_to_a_page(version: str, kind: str) -> None:
         asked.append((request.url, request.elicitation_id is not None))
         return {}
 
-    with anyio.fail_after(60):
-        async with through(kind, version, Callbacks(elicitation=elicitation)) as caller:
-            said = answer_of(await caller.call_tool("elicit_url"))
+    async with through(kind, version, Callbacks(elicitation=elicitation)) as caller:
+        said = answer_of(await caller.call_tool("elicit_url"))
 
     # only 2025-11-25 has an id of the visit; what a modern upstream says is passed on
     named = version != MODERN or kind.endswith("modern")
@@ -123,10 +118,9 @@ async def test_prompts_and_resources_ask_as_tools_do(version: str, era: str) -> 
 
     gateway = create_gateway({"up": {"server": server, "protocol": era, "tool_prefix": ""}})
     callbacks = Callbacks(elicitation=lambda request: {"city": "Oslo"})
-    with anyio.fail_after(60):
-        async with connect_mcp({"server": gateway, "protocol": version}, callbacks=callbacks) as caller:
-            prompt = await caller.get_prompt("trip")
-            (resource,) = await caller.read_resource("trip://plan")
+    async with connect_mcp({"server": gateway, "protocol": version}, callbacks=callbacks) as caller:
+        prompt = await caller.get_prompt("trip")
+        (resource,) = await caller.read_resource("trip://plan")
 
     assert prompt.messages[0].content.render() == "Oslo"
     assert resource.text == "Oslo"
@@ -135,18 +129,17 @@ async def test_prompts_and_resources_ask_as_tools_do(version: str, era: str) -> 
 @pytest.mark.parametrize("version", CALLERS)
 @pytest.mark.parametrize("kind", ["stdio-legacy", "http-modern"])
 async def test_a_caller_that_can_answer_nothing_is_not_asked(version: str, kind: str) -> None:
-    with anyio.fail_after(60):
-        async with through(kind, version, Callbacks()) as caller:
-            if kind == "stdio-legacy":
-                assert answer_of(await caller.call_tool("elicit"))["error"]["code"] == -32601
-                return
-            if version == MODERN:
-                with pytest.raises(ProtocolError) as refused:
-                    await caller.call_tool("elicit")
-                assert refused.value.code == -32021
-            else:
-                result = await caller.call_tool("elicit")
-                assert result.is_error
+    async with through(kind, version, Callbacks()) as caller:
+        if kind == "stdio-legacy":
+            assert answer_of(await caller.call_tool("elicit"))["error"]["code"] == -32601
+            return
+        if version == MODERN:
+            with pytest.raises(ProtocolError) as refused:
+                await caller.call_tool("elicit")
+            assert refused.value.code == -32021
+        else:
+            result = await caller.call_tool("elicit")
+            assert result.is_error
 
 
 @pytest.mark.slow
@@ -181,9 +174,8 @@ async def test_questions_of_calls_at_once_reach_each_caller_its_own(version: str
 
 @pytest.mark.parametrize("version", CALLERS)
 async def test_a_question_on_the_stream_of_a_session_belongs_to_the_one_call_of_its_connection(version: str) -> None:
-    with anyio.fail_after(60):
-        async with through("http-legacy", version, ANYTHING) as caller:
-            said = answer_of(await caller.call_tool("elicit", {"on": "session"}))
+    async with through("http-legacy", version, ANYTHING) as caller:
+        said = answer_of(await caller.call_tool("elicit", {"on": "session"}))
 
     assert said["result"]["action"] == "accept"
 
@@ -215,9 +207,8 @@ async def test_servers_of_this_process_are_relayed_like_any_other(version: str, 
 
     gateway = create_gateway({"up": {"server": server, "protocol": era, "tool_prefix": ""}})
     callbacks = Callbacks(elicitation=lambda request: {"city": "Oslo"})
-    with anyio.fail_after(60):
-        async with connect_mcp({"server": gateway, "protocol": version}, callbacks=callbacks) as caller:
-            assert (await caller.call_tool("plan")).text == "Oslo"
+    async with connect_mcp({"server": gateway, "protocol": version}, callbacks=callbacks) as caller:
+        assert (await caller.call_tool("plan")).text == "Oslo"
 
 
 @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
@@ -228,18 +219,16 @@ async def test_a_page_that_has_to_be_visited_first_is_visited_and_the_call_made_
         visited.append(request.url)
         return {}
 
-    with anyio.fail_after(60):
-        async with through("http-legacy", version, Callbacks(elicitation=elicitation)) as caller:
-            assert (await caller.call_tool("needs_visit")).text == "visited"
+    async with through("http-legacy", version, Callbacks(elicitation=elicitation)) as caller:
+        assert (await caller.call_tool("needs_visit")).text == "visited"
 
     assert visited == ["https://example.com/consent"]
 
 
 async def test_a_caller_that_cannot_visit_a_page_is_told_what_it_lacks() -> None:
-    with anyio.fail_after(60):
-        async with through("http-legacy", MODERN, Callbacks(roots=[])) as caller:
-            with pytest.raises(ProtocolError) as refused:
-                await caller.call_tool("needs_visit")
+    async with through("http-legacy", MODERN, Callbacks(roots=[])) as caller:
+        with pytest.raises(ProtocolError) as refused:
+            await caller.call_tool("needs_visit")
 
     assert refused.value.code == -32021
     assert refused.value.data == {"requiredCapabilities": {"elicitation": {"url": {}}}}

@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 from urllib.parse import quote
 
-import anyio
 import pytest
 
 from tests.gateway.running import upstream
@@ -17,7 +16,8 @@ from tests.serve.serving import served_app
 from toolweave import ProtocolError, connect_mcp
 from toolweave.gateway import GatewayManager
 
-BOUND = 60
+TEST_SECONDS = 60
+
 KEY = "key-of-ci-0123456789"
 ADMIN = "an-admin-token-of-the-tests"
 
@@ -27,25 +27,22 @@ ADMIN = "an-admin-token-of-the-tests"
 async def test_a_call_is_kept_with_its_caller_and_the_types_of_its_arguments(era: str, tmp_path: Path) -> None:
     config = {"mcpServers": {"a": upstream(tmp_path, "a")}, "gateway": {"auth": {"api_keys": {"ci": KEY}}}}
     manager = GatewayManager(config)
-    with anyio.fail_after(BOUND):
-        async with (
-            served_app(manager.asgi_app(admin_token=ADMIN)) as base,
-            connect_mcp({"url": f"{base}/mcp", "auth": KEY, "protocol": era}) as caller,
-        ):
-            await caller.call_tool("a_add", {"a": 1, "b": 2})
-            await caller.call_tool("a_fail")
-            await caller.request(
-                "tools/call", {"name": "a_who", "arguments": {"text": "four", "none": None, "yes": True, "share": 0.5}}
-            )
-            await caller.request(
-                "tools/call", {"name": "a_who", "arguments": {"list": [1, 2], "inside": {"text": "one"}}}
-            )
-            await caller.request(
-                "tools/call", {"name": "a_who", "arguments": {f"n{number}": number for number in range(40)}}
-            )
-            with pytest.raises(ProtocolError):
-                await caller.request("tools/call", {"name": "nothing", "arguments": {}})
-            await caller.read_resource("state://a")
+    async with (
+        served_app(manager.asgi_app(admin_token=ADMIN)) as base,
+        connect_mcp({"url": f"{base}/mcp", "auth": KEY, "protocol": era}) as caller,
+    ):
+        await caller.call_tool("a_add", {"a": 1, "b": 2})
+        await caller.call_tool("a_fail")
+        await caller.request(
+            "tools/call", {"name": "a_who", "arguments": {"text": "four", "none": None, "yes": True, "share": 0.5}}
+        )
+        await caller.request("tools/call", {"name": "a_who", "arguments": {"list": [1, 2], "inside": {"text": "one"}}})
+        await caller.request(
+            "tools/call", {"name": "a_who", "arguments": {f"n{number}": number for number in range(40)}}
+        )
+        with pytest.raises(ProtocolError):
+            await caller.request("tools/call", {"name": "nothing", "arguments": {}})
+        await caller.read_resource("state://a")
 
     assert manager.recent_calls is not None
     # and not the stream that was left
@@ -101,12 +98,11 @@ async def test_a_secret_that_a_server_repeats_is_in_no_log_and_on_no_page(form: 
     entry = {"command": sys.executable, "args": [str(file)], "env": {"API_KEY": secret}}
     log = {"name": "audit_log", "path": str(audit)}
     manager = GatewayManager({"mcpServers": {"up": entry}, "gateway": {"middleware": [log]}})
-    with anyio.fail_after(BOUND):
-        async with (
-            served_app(manager.asgi_app(admin_token=ADMIN)) as base,
-            connect_mcp({"url": f"{base}/mcp"}) as caller,
-        ):
-            assert (await caller.call_tool("up_fail", {"form": form})).is_error
+    async with (
+        served_app(manager.asgi_app(admin_token=ADMIN)) as base,
+        connect_mcp({"url": f"{base}/mcp"}) as caller,
+    ):
+        assert (await caller.call_tool("up_fail", {"form": form})).is_error
 
     assert manager.recent_calls is not None
     kept = [one.error for one in manager.recent_calls.newest_first if one.name == "up_fail"]

@@ -42,6 +42,8 @@ from toolweave.serve import BearerAuth, Client, Request
 from toolweave.state import MemoryStore
 from toolweave.tools import ToolResult
 
+TEST_SECONDS = 60
+
 pytestmark = pytest.mark.anyio
 
 KEYS = ("k" * 32,)
@@ -212,7 +214,7 @@ def test_a_token_that_was_exchanged_is_not_kept_in_the_store_of_sign_ins() -> No
 @pytest.mark.slow
 async def test_the_answers_to_the_questions_of_one_upstream_do_not_go_to_another() -> None:
     call: Json = {"name": "echo_state", "arguments": {"state": "s"}}
-    with anyio.fail_after(60), upstream("stdio-modern") as config:
+    with upstream("stdio-modern") as config:
         gateway = create_gateway({"one": config, "other": {**config, "tool_prefix": "other_"}})
         async with talking(gateway) as talk:
             asked = await talk.ask("tools/call", call)
@@ -239,10 +241,9 @@ async def test_a_resource_that_was_read_is_asked_for_where_it_was() -> None:
         read["second"].append(part)
         return f"note {part}"
 
-    with anyio.fail_after(60):
-        async with talking(create_gateway({name: {"server": server} for name, server in servers.items()})) as talk:
-            for _ in range(2):
-                await talk.ask("resources/read", {"uri": "note://a"})
+    async with talking(create_gateway({name: {"server": server} for name, server in servers.items()})) as talk:
+        for _ in range(2):
+            await talk.ask("resources/read", {"uri": "note://a"})
 
     assert read == {"first": ["a"], "second": ["a", "a"]}
 
@@ -257,17 +258,16 @@ async def test_a_resource_that_is_renamed_later_is_named_in_results_as_it_is_lis
         return ToolResult(content=(ResourceLink(uri="note://2", name="two"),), structured_content=None)
 
     entries = {name: {"server": server, "tool_prefix": f"{name}_"} for name, server in servers.items()}
-    with anyio.fail_after(60):
-        async with talking(create_gateway(entries)) as talk:
-            await talk.ask("resources/list")
-            before = await talk.ask("tools/call", {"name": "second_link", "arguments": {}})
-            for server in servers.values():
-                server.resource("note://2", name="two")(lambda: "two")
-            listed: list[str] = []
-            while len(listed) < 4:
-                listed = [one["uri"] for one in (await talk.ask("resources/list"))["resources"]]
-                await anyio.sleep(0.02)
-            after = await talk.ask("tools/call", {"name": "second_link", "arguments": {}})
+    async with talking(create_gateway(entries)) as talk:
+        await talk.ask("resources/list")
+        before = await talk.ask("tools/call", {"name": "second_link", "arguments": {}})
+        for server in servers.values():
+            server.resource("note://2", name="two")(lambda: "two")
+        listed: list[str] = []
+        while len(listed) < 4:
+            listed = [one["uri"] for one in (await talk.ask("resources/list"))["resources"]]
+            await anyio.sleep(0.02)
+        after = await talk.ask("tools/call", {"name": "second_link", "arguments": {}})
 
     assert before["content"][0]["uri"] == "note://2"
     assert after["content"][0]["uri"] == "second+note://2"
@@ -277,7 +277,7 @@ async def test_a_resource_that_is_renamed_later_is_named_in_results_as_it_is_lis
 @pytest.mark.slow
 async def test_an_upstream_that_refused_the_other_era_is_asked_again_after_a_restart() -> None:
     handshakes = HandshakeConnections()
-    with anyio.fail_after(60), upstream("stdio-modern") as config:
+    with upstream("stdio-modern") as config:
         async with connect_mcp(config) as shared:
             assert handshakes.may_speak(shared)
             handshakes.refused(shared)
@@ -298,18 +298,17 @@ async def test_connections_to_upstreams_that_are_gone_are_closed_however_lately_
         """Return that the server is not there any more."""
         return False
 
-    with anyio.fail_after(60):
-        async with anyio.create_task_group() as tasks:
-            async with connect_mcp({"server": server}) as shared:
-                assert await handshakes.opened(shared) is not None
-                async with pool.lease(config, LEGACY, {"elicitation": {}}, "ann"):
-                    pass
-                tasks.start_soon(pool.sweep, is_current)
-                tasks.start_soon(handshakes.sweep)
-                await eventually(lambda: not len(pool))
-                assert len(list(handshakes)) == 1
-            await eventually(lambda: not list(handshakes))
-            tasks.cancel_scope.cancel()
+    async with anyio.create_task_group() as tasks:
+        async with connect_mcp({"server": server}) as shared:
+            assert await handshakes.opened(shared) is not None
+            async with pool.lease(config, LEGACY, {"elicitation": {}}, "ann"):
+                pass
+            tasks.start_soon(pool.sweep, is_current)
+            tasks.start_soon(handshakes.sweep)
+            await eventually(lambda: not len(pool))
+            assert len(list(handshakes)) == 1
+        await eventually(lambda: not list(handshakes))
+        tasks.cancel_scope.cancel()
 
 
 async def test_visits_of_pages_are_reported_to_handshake_callers_and_the_oldest_are_forgotten() -> None:
@@ -331,8 +330,7 @@ async def test_visits_of_pages_are_reported_to_handshake_callers_and_the_oldest_
     visits.note_required("up", modern, required("of a modern caller"))
     for page in ("of a modern caller", "0", "1"):
         visits.note_notification("up", ("notifications/elicitation/complete", {"elicitationId": page}))
-    with anyio.fail_after(30):
-        await eventually(lambda: bool(pushed))
+    await eventually(lambda: bool(pushed))
     leave()
 
     assert pushed == ["1"]
@@ -357,24 +355,23 @@ async def test_the_calls_of_a_caller_that_has_its_own_process_go_there_and_those
     ann, bob = "token-of-ann" + "a" * 20, "token-of-bob" + "b" * 20
     ways = Ways()
     config = {"command": sys.executable, "args": ["-c", LOGS_AND_PID], "tool_prefix": ""}
-    with anyio.fail_after(60):
-        gateway = create_gateway({"up": config}, middleware=[ways])
-        auth = BearerAuth(tokens={ann: "ann", bob: "bob"})
-        async with (
-            served_http(gateway, auth=auth) as url,
-            plain(url, MODERN, token=ann) as owner,
-            plain(url, MODERN, token=bob) as other,
-        ):
+    gateway = create_gateway({"up": config}, middleware=[ways])
+    auth = BearerAuth(tokens={ann: "ann", bob: "bob"})
+    async with (
+        served_http(gateway, auth=auth) as url,
+        plain(url, MODERN, token=ann) as owner,
+        plain(url, MODERN, token=bob) as other,
+    ):
 
-            async def process_of(caller: Any, **meta: Any) -> str:
-                _, _, answer = await caller.ask(*caller.call("pid", {}, _meta={**META, **meta}))
-                if isinstance(answer, bytes):  # an event stream
-                    answer = json.loads(answer.rpartition(b"data: ")[2])
-                return answer["result"]["content"][0]["text"]
+        async def process_of(caller: Any, **meta: Any) -> str:
+            _, _, answer = await caller.ask(*caller.call("pid", {}, _meta={**META, **meta}))
+            if isinstance(answer, bytes):  # an event stream
+                answer = json.loads(answer.rpartition(b"data: ")[2])
+            return answer["result"]["content"][0]["text"]
 
-            own = await process_of(owner, **{"io.modelcontextprotocol/logLevel": "info"})
-            shared = await process_of(other)
-            found = [await process_of(owner), await process_of(other), await process_of(owner)]
+        own = await process_of(owner, **{"io.modelcontextprotocol/logLevel": "info"})
+        shared = await process_of(other)
+        found = [await process_of(owner), await process_of(other), await process_of(owner)]
 
     assert own != shared
     assert found == [own, shared, own]
@@ -386,12 +383,11 @@ async def test_plain_calls_reach_an_upstream_of_both_eras_in_that_of_their_calle
     ways = Ways()
     eras: list[str] = []
     config = {"command": sys.executable, "args": [str(ERA_SERVER)], "tool_prefix": ""}
-    with anyio.fail_after(60):
-        gateway = create_gateway({"up": config}, middleware=[ways])
-        async with served_http(gateway) as url, plain(url, MODERN) as new, plain(url, LEGACY) as old:
-            for caller in (old, new, old, old, new, new, old):
-                _, _, answer = await caller.ask(*caller.call("era", {}))
-                eras.append(answer["result"]["content"][0]["text"])
+    gateway = create_gateway({"up": config}, middleware=[ways])
+    async with served_http(gateway) as url, plain(url, MODERN) as new, plain(url, LEGACY) as old:
+        for caller in (old, new, old, old, new, new, old):
+            _, _, answer = await caller.ask(*caller.call("era", {}))
+            eras.append(answer["result"]["content"][0]["text"])
 
     assert eras == [LEGACY, MODERN, LEGACY, LEGACY, MODERN, MODERN, LEGACY]
     assert ways.fast == ["era"] * 7
@@ -402,14 +398,13 @@ async def test_a_plain_call_that_is_lost_is_repeated_in_the_era_of_its_caller(tm
     eras: list[str] = []
     crash = tmp_path / "crash"
     config = {"command": sys.executable, "args": ["-c", BOTH_ERAS, str(crash)], "tool_prefix": ""}
-    with anyio.fail_after(60):
-        gateway = create_gateway({"up": config}, middleware=[ways])
-        async with served_http(gateway) as url, plain(url, MODERN) as new, plain(url, LEGACY) as old:
-            for caller in (new, old, old):
-                if len(eras) == 2:
-                    crash.touch()
-                _, _, answer = await caller.ask(*caller.call("era", {}))
-                eras.append(answer["result"]["content"][0]["text"])
+    gateway = create_gateway({"up": config}, middleware=[ways])
+    async with served_http(gateway) as url, plain(url, MODERN) as new, plain(url, LEGACY) as old:
+        for caller in (new, old, old):
+            if len(eras) == 2:
+                crash.touch()
+            _, _, answer = await caller.ask(*caller.call("era", {}))
+            eras.append(answer["result"]["content"][0]["text"])
 
     assert not crash.exists()
     assert eras == ["modern", "handshake", "handshake"]
@@ -427,12 +422,11 @@ async def test_an_upstream_sees_the_client_that_middleware_names_and_not_the_one
             request = request.replace(client=dataclasses.replace(request.client, info=info))
         return await call_next(request)
 
-    with anyio.fail_after(60):
-        gateway = create_gateway({"up": MODERN_ENTRY}, middleware=[renamed])
-        async with served_http(gateway) as url, plain(url, LEGACY) as client:
-            for _ in names:
-                _, _, answer = await client.ask(*client.call("who", {}))
-                seen.append(answer["result"]["content"][0]["text"])
+    gateway = create_gateway({"up": MODERN_ENTRY}, middleware=[renamed])
+    async with served_http(gateway) as url, plain(url, LEGACY) as client:
+        for _ in names:
+            _, _, answer = await client.ask(*client.call("who", {}))
+            seen.append(answer["result"]["content"][0]["text"])
 
     assert seen == names
 
@@ -440,17 +434,14 @@ async def test_an_upstream_sees_the_client_that_middleware_names_and_not_the_one
 async def test_a_caller_of_an_older_revision_gets_results_in_its_form_on_the_short_way_or_not_at_all_there() -> None:
     ways = Ways()
     found: list[Json] = []
-    with anyio.fail_after(60):
-        gateway = create_gateway({"up": MODERN_ENTRY}, middleware=[ways])
-        async with served_http(gateway) as url:
-            for version in ("2025-03-26", "2025-06-18", MODERN):
-                async with plain(url, version) as client:
-                    answers = [
-                        (await client.ask(*client.call(name, {})))[2]["result"] for name in ("link", "node", "list")
-                    ]
-                    link, node, listed = answers
-                    structured = listed.get("structuredContent", listed["content"])
-                    found.append({"block": link["content"][0], "node": node["structuredContent"], "list": structured})
+    gateway = create_gateway({"up": MODERN_ENTRY}, middleware=[ways])
+    async with served_http(gateway) as url:
+        for version in ("2025-03-26", "2025-06-18", MODERN):
+            async with plain(url, version) as client:
+                answers = [(await client.ask(*client.call(name, {})))[2]["result"] for name in ("link", "node", "list")]
+                link, node, listed = answers
+                structured = listed.get("structuredContent", listed["content"])
+                found.append({"block": link["content"][0], "node": node["structuredContent"], "list": structured})
 
     link = {"type": "resource_link", "uri": "https://one.example", "name": "one"}
     text = [{"type": "text", "text": "[1]"}]
@@ -466,36 +457,35 @@ async def test_a_caller_of_an_older_revision_gets_results_in_its_form_on_the_sho
 async def test_names_clients_and_metadata_that_callers_and_servers_make_up_are_forgotten() -> None:
     loop = asyncio.get_running_loop()
     done: Json = {"content": msgspec.Raw(b"[]")}
-    with anyio.fail_after(60):
-        async with strange("modern", "stdio") as config:
-            gateway = create_gateway({"up": config})
-            calls = FastCalls(gateway.tools, gateway.routes, gateway.relay, gateway.endpoint, fitter=ArgumentFitter())
-            async with gateway.running():
+    async with strange("modern", "stdio") as config:
+        gateway = create_gateway({"up": config})
+        calls = FastCalls(gateway.tools, gateway.routes, gateway.relay, gateway.endpoint, fitter=ArgumentFitter())
+        async with gateway.running():
 
-                async def meet(capabilities: Json) -> None:
-                    sent = calls.send(PlainToolCall(1, "echo"), Client(MODERN, capabilities), loop)
-                    assert sent is not None
-                    await sent.answer
+            async def meet(capabilities: Json) -> None:
+                sent = calls.send(PlainToolCall(1, "echo"), Client(MODERN, capabilities), loop)
+                assert sent is not None
+                await sent.answer
 
-                def pass_on(version: str, meta: bytes) -> None:
-                    assert calls.passed_on({**done, "_meta": msgspec.Raw(meta)}, version) is not None
+            def pass_on(version: str, meta: bytes) -> None:
+                assert calls.passed_on({**done, "_meta": msgspec.Raw(meta)}, version) is not None
 
-                name, capabilities = Text("made up"), Members()
-                version, other_version = Text(LEGACY), Text(LEGACY)
-                made_up = [weakref.ref(one) for one in (name, capabilities, version)]
-                long = weakref.ref(other_version)
-                assert not calls.takes(name)
-                await meet(capabilities)
-                pass_on(version, b'{"number":-1}')
-                pass_on(other_version, b'{"text":"%b"}' % (b"x" * 1024))
-                del name, capabilities, version, other_version
-                cached = [one() is not None for one in (*made_up, long)]
-                for number in range(20_000):
-                    calls.takes(f"made up {number}")
-                for number in range(2_048):
-                    await meet({"experimental": {str(number): {}}})
-                for number in range(256):
-                    pass_on(LEGACY, b'{"number":%d}' % number)
+            name, capabilities = Text("made up"), Members()
+            version, other_version = Text(LEGACY), Text(LEGACY)
+            made_up = [weakref.ref(one) for one in (name, capabilities, version)]
+            long = weakref.ref(other_version)
+            assert not calls.takes(name)
+            await meet(capabilities)
+            pass_on(version, b'{"number":-1}')
+            pass_on(other_version, b'{"text":"%b"}' % (b"x" * 1024))
+            del name, capabilities, version, other_version
+            cached = [one() is not None for one in (*made_up, long)]
+            for number in range(20_000):
+                calls.takes(f"made up {number}")
+            for number in range(2_048):
+                await meet({"experimental": {str(number): {}}})
+            for number in range(256):
+                pass_on(LEGACY, b'{"number":%d}' % number)
 
     assert cached == [True, True, True, False]
     assert [one() for one in made_up] == [None, None, None]
@@ -504,17 +494,16 @@ async def test_names_clients_and_metadata_that_callers_and_servers_make_up_are_f
 async def test_a_client_that_continues_in_another_revision_is_known_by_the_new_one() -> None:
     loop = asyncio.get_running_loop()
     capabilities: Json = {}
-    with anyio.fail_after(60):
-        async with strange("modern", "stdio") as config:
-            gateway = create_gateway({"up": {**config, "protocol": MODERN}})
-            gateway.speak("legacy")
-            calls = FastCalls(gateway.tools, gateway.routes, gateway.relay, gateway.endpoint, fitter=ArgumentFitter())
-            async with gateway.running():
-                await eventually(lambda: calls.takes("echo"))
-                sent = calls.send(PlainToolCall(1, "echo"), Client("2025-11-25", capabilities), loop)
-                refused = calls.send(PlainToolCall(2, "echo"), Client(MODERN, capabilities), loop)
-                assert sent is not None
-                await sent.answer
+    async with strange("modern", "stdio") as config:
+        gateway = create_gateway({"up": {**config, "protocol": MODERN}})
+        gateway.speak("legacy")
+        calls = FastCalls(gateway.tools, gateway.routes, gateway.relay, gateway.endpoint, fitter=ArgumentFitter())
+        async with gateway.running():
+            await eventually(lambda: calls.takes("echo"))
+            sent = calls.send(PlainToolCall(1, "echo"), Client("2025-11-25", capabilities), loop)
+            refused = calls.send(PlainToolCall(2, "echo"), Client(MODERN, capabilities), loop)
+            assert sent is not None
+            await sent.answer
 
     assert refused is None
 
@@ -522,11 +511,10 @@ async def test_a_client_that_continues_in_another_revision_is_known_by_the_new_o
 @pytest.mark.parametrize("era", ["modern", "legacy"])
 @pytest.mark.parametrize("version", [MODERN, "2025-11-25"])
 async def test_a_task_that_an_upstream_begins_unasked_has_an_id_of_the_gateway(version: str, era: str) -> None:
-    with anyio.fail_after(60):
-        async with strange(era, "stdio") as config:
-            gateway = create_gateway({"up": config})
-            async with served_http(gateway) as url, plain(url, version) as client:
-                _, _, answer = await client.ask(*client.call("tasked", {}))
+    async with strange(era, "stdio") as config:
+        gateway = create_gateway({"up": config})
+        async with served_http(gateway) as url, plain(url, version) as client:
+            _, _, answer = await client.ask(*client.call("tasked", {}))
 
     result = answer["result"]
     task = result if version == MODERN else result["task"]
@@ -538,8 +526,7 @@ async def test_a_task_that_an_upstream_begins_unasked_has_an_id_of_the_gateway(v
 @pytest.mark.parametrize("version", [MODERN, LEGACY])
 async def test_a_plain_call_of_a_tool_that_runs_as_a_task_alone_is_made_as_one(version: str) -> None:
     config = {"command": sys.executable, "args": ["-c", TASKS_ALONE], "tool_prefix": ""}
-    with anyio.fail_after(60):
-        async with served_http(create_gateway({"up": config})) as url, plain(url, version) as client:
-            _, _, answer = await client.ask(*client.call("long", {}))
+    async with served_http(create_gateway({"up": config})) as url, plain(url, version) as client:
+        _, _, answer = await client.ask(*client.call("long", {}))
 
     assert answer["result"]["content"][0]["text"] == "done"

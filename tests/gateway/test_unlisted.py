@@ -6,7 +6,6 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-import anyio
 import pytest
 
 from tests.serve.carriers import EACH_ERA
@@ -15,8 +14,6 @@ from toolweave import McpConnection, ProtocolError, connect_mcp, create_mcp_serv
 from toolweave.gateway import create_gateway
 from toolweave.middleware import AccessRule, AccessRules
 from toolweave.serve import ApiKey, ApiKeyAuth, CallNext, Request, ScopeRules
-
-BOUND = 30
 
 
 def hidden(text: str) -> str:
@@ -62,10 +59,9 @@ async def through(
 
 @EACH_ERA
 async def test_a_tool_and_a_prompt_that_the_only_upstream_does_not_list_can_be_used(era: str) -> None:
-    with anyio.fail_after(BOUND):
-        async with through(era) as connection:
-            called = await connection.request("tools/call", {"name": "hidden", "arguments": {"text": "it"}})
-            got = await connection.request("prompts/get", {"name": "hidden", "arguments": {"about": "it"}})
+    async with through(era) as connection:
+        called = await connection.request("tools/call", {"name": "hidden", "arguments": {"text": "it"}})
+        got = await connection.request("prompts/get", {"name": "hidden", "arguments": {"about": "it"}})
 
     assert called["content"][0]["text"] == "hidden it"
     assert got["messages"][0]["content"]["text"] == "about it"
@@ -74,13 +70,12 @@ async def test_a_tool_and_a_prompt_that_the_only_upstream_does_not_list_can_be_u
 @EACH_ERA
 async def test_the_error_of_an_unknown_name_is_that_of_the_upstream(era: str) -> None:
     server = create_mcp_server("one", tools=[hidden])
-    with anyio.fail_after(BOUND):
-        async with served_http(server) as upstream, connect_mcp({"url": upstream, "protocol": era}) as connection:
-            with pytest.raises(ProtocolError) as own:
-                await connection.request("tools/call", {"name": "zz", "arguments": {}})
-        async with through(era) as connection:
-            with pytest.raises(ProtocolError) as relayed:
-                await connection.request("tools/call", {"name": "zz", "arguments": {}})
+    async with served_http(server) as upstream, connect_mcp({"url": upstream, "protocol": era}) as connection:
+        with pytest.raises(ProtocolError) as own:
+            await connection.request("tools/call", {"name": "zz", "arguments": {}})
+    async with through(era) as connection:
+        with pytest.raises(ProtocolError) as relayed:
+            await connection.request("tools/call", {"name": "zz", "arguments": {}})
 
     assert (relayed.value.code, relayed.value.data) == (own.value.code, own.value.data)
 
@@ -92,30 +87,27 @@ async def test_the_error_of_an_unknown_name_is_that_of_the_upstream(era: str) ->
     ids=["exclude", "include", "prefix"],
 )
 async def test_where_the_owner_chooses_tools_an_unlisted_one_stays_unknown(era: str, settings: Any) -> None:
-    with anyio.fail_after(BOUND):
-        async with through(era, **settings) as connection:
-            with pytest.raises(ProtocolError, match="Unknown tool"):
-                await connection.request("tools/call", {"name": "hidden", "arguments": {"text": "it"}})
+    async with through(era, **settings) as connection:
+        with pytest.raises(ProtocolError, match="Unknown tool"):
+            await connection.request("tools/call", {"name": "hidden", "arguments": {"text": "it"}})
 
 
 async def test_where_rules_judge_tools_an_unlisted_one_stays_unknown() -> None:
     rules = AccessRules(
         rules=[AccessRule(effect="deny", annotations={"destructiveHint": True}), AccessRule(effect="allow")]
     )
-    with anyio.fail_after(BOUND):
-        async with through("2026-07-28", [rules]) as connection:
-            with pytest.raises(ProtocolError, match="Unknown tool"):
-                await connection.request("tools/call", {"name": "hidden", "arguments": {"text": "it"}})
+    async with through("2026-07-28", [rules]) as connection:
+        with pytest.raises(ProtocolError, match="Unknown tool"):
+            await connection.request("tools/call", {"name": "hidden", "arguments": {"text": "it"}})
 
 
 @EACH_ERA
 async def test_an_unlisted_tool_needs_the_scopes_of_its_name(era: str) -> None:
     keys = [ApiKey(name="ada", key="key-of-ada-0123456789", scopes=("read",))]
     auth = ApiKeyAuth(keys, scopes=ScopeRules(tools={"hid*": ["admin"]}))
-    with anyio.fail_after(BOUND):
-        async with through(era, auth=auth) as connection:
-            with pytest.raises(Exception, match=r"(?i)scope|403|admin"):
-                await connection.request("tools/call", {"name": "hidden", "arguments": {"text": "it"}})
+    async with through(era, auth=auth) as connection:
+        with pytest.raises(Exception, match=r"(?i)scope|403|admin"):
+            await connection.request("tools/call", {"name": "hidden", "arguments": {"text": "it"}})
 
 
 @EACH_ERA
@@ -133,13 +125,12 @@ async def test_what_no_upstream_declares_is_a_method_that_the_gateway_does_not_h
     era: str, upstreams: int, method: str, params: dict[str, Any]
 ) -> None:
     server = create_mcp_server("one", tools=[shown])
-    with anyio.fail_after(BOUND):
-        async with served_http(server) as upstream:
-            entry = {"url": upstream, "tool_prefix": ""} if upstreams == 1 else {"url": upstream}
-            gateway = create_gateway({f"server{number}": entry for number in range(upstreams)})
-            async with served_http(gateway) as url, connect_mcp({"url": url, "protocol": era}) as connection:
-                with pytest.raises(ProtocolError) as refused:
-                    await connection.request(method, params)
+    async with served_http(server) as upstream:
+        entry = {"url": upstream, "tool_prefix": ""} if upstreams == 1 else {"url": upstream}
+        gateway = create_gateway({f"server{number}": entry for number in range(upstreams)})
+        async with served_http(gateway) as url, connect_mcp({"url": url, "protocol": era}) as connection:
+            with pytest.raises(ProtocolError) as refused:
+                await connection.request(method, params)
 
     assert (refused.value.code, refused.value.data) == (-32601, method)
 
@@ -158,11 +149,10 @@ async def test_a_completion_is_a_method_that_a_gateway_of_a_server_without_compl
 
     name = "ask" if settings else "one_ask"
     params = {"ref": {"type": "ref/prompt", "name": name}, "argument": {"name": "about", "value": ""}}
-    with anyio.fail_after(BOUND):
-        async with served_http(server) as upstream:
-            gateway = create_gateway({"one": {"url": upstream, **settings}})
-            async with served_http(gateway) as url, connect_mcp({"url": url, "protocol": era}) as connection:
-                with pytest.raises(ProtocolError) as refused:
-                    await connection.request("completion/complete", params)
+    async with served_http(server) as upstream:
+        gateway = create_gateway({"one": {"url": upstream, **settings}})
+        async with served_http(gateway) as url, connect_mcp({"url": url, "protocol": era}) as connection:
+            with pytest.raises(ProtocolError) as refused:
+                await connection.request("completion/complete", params)
 
     assert (refused.value.code, refused.value.data) == (-32601, "completion/complete")

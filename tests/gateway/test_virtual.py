@@ -15,7 +15,8 @@ from toolweave import ProtocolError, connect_mcp
 from toolweave.errors import ConfigError
 from toolweave.gateway import load_gateway_config
 
-BOUND = 120
+TEST_SECONDS = 120
+
 ERAS = ["legacy", "2026-07-28"]
 
 VIEWS: dict[str, Any] = {
@@ -36,7 +37,7 @@ VIEWS: dict[str, Any] = {
 @pytest.mark.parametrize("era", ERAS)
 async def test_each_virtual_server_offers_its_own_view(tmp_path: Path, era: str) -> None:
     config = write_gateway_config(tmp_path, {"a": upstream(tmp_path, "a"), "b": upstream(tmp_path, "b")}, VIEWS)
-    with anyio.fail_after(BOUND), gateway(tmp_path, config) as running:
+    with gateway(tmp_path, config) as running:
         assert running.said["virtual"] == {name: f"{running.base}/mcp/{name}" for name in VIEWS["virtual"]}
         async with (
             connect_mcp(running.entry("/mcp/readers", protocol=era), name="r") as readers,
@@ -90,7 +91,7 @@ def test_what_is_no_virtual_server_is_not_found(tmp_path: Path) -> None:
 async def test_virtual_servers_come_change_and_go_with_the_config(tmp_path: Path) -> None:
     servers = {"a": upstream(tmp_path, "a")}
     config = write_gateway_config(tmp_path, servers, {"virtual": {"v": {"include": ["who", "hold"]}}})
-    with anyio.fail_after(BOUND), gateway(tmp_path, config) as running:
+    with gateway(tmp_path, config) as running:
         async with connect_mcp(running.entry("/mcp/v"), name="v") as before, anyio.create_task_group() as tasks:
             held: list[Any] = []
 
@@ -155,7 +156,7 @@ async def test_rules_of_the_config_hold_for_the_gateway_and_for_each_virtual_ser
     no_fail = [{"name": "access_rules", "rules": [{"effect": "deny", "names": ["a_fail"]}, {"effect": "allow"}]}]
     section = {"middleware": no_hold, "virtual": {"v": {"middleware": no_fail}}}
     config = write_gateway_config(tmp_path, servers, section)
-    with anyio.fail_after(BOUND), gateway(tmp_path, config) as running:
+    with gateway(tmp_path, config) as running:
         async with (
             connect_mcp(running.entry(), name="g") as everything,
             connect_mcp(running.entry("/mcp/v"), name="v") as view,
@@ -185,7 +186,7 @@ def test_the_example_of_the_documentation_is_a_config() -> None:
 async def test_a_virtual_server_has_the_prompts_and_resources_of_its_servers_alone(tmp_path: Path, era: str) -> None:
     servers = {"a": upstream(tmp_path, "a"), "b": upstream(tmp_path, "b")}
     config = write_gateway_config(tmp_path, servers, {"virtual": {"v": {"servers": ["b"]}}})
-    with anyio.fail_after(BOUND), gateway(tmp_path, config) as running:
+    with gateway(tmp_path, config) as running:
         async with (
             connect_mcp(running.entry("/mcp/v", protocol=era), name="v") as view,
             connect_mcp(running.entry(protocol=era), name="g") as everything,

@@ -58,10 +58,9 @@ async def test_many_at_once_in_two_processes_get_no_more_than_there_is(stores: S
     async def take(number: int) -> None:
         taken.append(await limits[number % 2].spend("k", limit=25, period=86_400 * 1_000))
 
-    with anyio.fail_after(60):
-        async with anyio.create_task_group() as tasks:
-            for number in range(60):
-                tasks.start_soon(take, number)
+    async with anyio.create_task_group() as tasks:
+        for number in range(60):
+            tasks.start_soon(take, number)
 
     assert sum(one == 0 for one in taken) == 25
 

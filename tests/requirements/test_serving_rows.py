@@ -173,17 +173,16 @@ async def test_limits_and_authorization_are_hooks_and_no_policy_is_built_in() ->
 
     server = served(add)
     options: HttpOptions = {"middleware": [limiter]}
-    with anyio.fail_after(BOUND):
-        async with anyio.create_task_group() as tasks:
+    async with anyio.create_task_group() as tasks:
 
-            async def serve() -> None:
-                await server.serve_http("127.0.0.1", 0, on_started=on_started, **options)
+        async def serve() -> None:
+            await server.serve_http("127.0.0.1", 0, on_started=on_started, **options)
 
-            tasks.start_soon(serve)
-            await started.wait()
-            async with connect_mcp(f"{urls[0]}/mcp", name="s") as connection:
-                assert (await connection.call_tool("add", {"a": 1})).structured_content == {"sum": 3}
-            tasks.cancel_scope.cancel()
+        tasks.start_soon(serve)
+        await started.wait()
+        async with connect_mcp(f"{urls[0]}/mcp", name="s") as connection:
+            assert (await connection.call_tool("add", {"a": 1})).structured_content == {"sum": 3}
+        tasks.cancel_scope.cancel()
     assert seen
     assert set(seen) == {"/mcp"}
 

@@ -29,6 +29,8 @@ from toolweave.serve._changes import PROMPTS, RESOURCES, TOOLS
 from toolweave.serve._http.app import HttpLimits
 from toolweave.serve._http.asgi import read_body
 
+TEST_SECONDS = 60
+
 HOUSEHOLD = {"shutdown_seconds": 2}
 
 
@@ -38,10 +40,9 @@ async def alive(url: str) -> bool:
 
 async def test_a_body_that_declares_to_be_too_long_is_refused_before_it_is_sent() -> None:
     async with served_http(doing_server()) as url:
-        with anyio.fail_after(30):
-            async with connected(url) as stream:
-                await stream.send(head(url, headers={**modern_headers("add"), "Content-Length": "100000000"}))
-                answer = await read_answer(stream)
+        async with connected(url) as stream:
+            await stream.send(head(url, headers={**modern_headers("add"), "Content-Length": "100000000"}))
+            answer = await read_answer(stream)
         assert await alive(url)
 
     assert answer.status == 413
@@ -57,22 +58,21 @@ async def test_a_body_without_a_length_is_read_to_the_limit_only(era: str) -> No
     sent = 0
     answer = None
     async with served_http(doing_server(), limits=limits) as url:
-        with anyio.fail_after(60):
-            async with connected(url) as stream, anyio.create_task_group() as tasks:
+        async with connected(url) as stream, anyio.create_task_group() as tasks:
 
-                async def pour() -> None:
-                    nonlocal sent
-                    try:
-                        while sent < 100_000_000:
-                            await stream.send(chunk)
-                            sent += len(chunk)
-                    except anyio.BrokenResourceError:
-                        pass
+            async def pour() -> None:
+                nonlocal sent
+                try:
+                    while sent < 100_000_000:
+                        await stream.send(chunk)
+                        sent += len(chunk)
+                except anyio.BrokenResourceError:
+                    pass
 
-                await stream.send(head(url, headers=headers))
-                tasks.start_soon(pour)
-                answer = await read_answer(stream)
-                tasks.cancel_scope.cancel()
+            await stream.send(head(url, headers=headers))
+            tasks.start_soon(pour)
+            answer = await read_answer(stream)
+            tasks.cancel_scope.cancel()
         assert await alive(url)
 
     assert answer is not None
@@ -85,11 +85,9 @@ async def test_a_body_without_a_length_that_comes_in_one_piece_is_bounded_as_wel
     headers = {**modern_headers("echo"), "Transfer-Encoding": "chunked"}
     body = call_body("echo", {"text": "x" * 2_000})
     doings = Doings()
-    async with served_http(doing_server(doings), limits=limits) as url:
-        with anyio.fail_after(30):
-            async with connected(url) as stream:
-                await stream.send(head(url, headers=headers) + b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body))
-                answer = await read_answer(stream)
+    async with served_http(doing_server(doings), limits=limits) as url, connected(url) as stream:
+        await stream.send(head(url, headers=headers) + b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body))
+        answer = await read_answer(stream)
 
     assert answer.status == 413
     assert doings.calls == 0
@@ -192,10 +190,9 @@ async def test_what_follows_a_request_that_is_refused_for_its_size_is_not_read_a
         sent = {**modern_headers("add"), "Connection": "keep-alive", "Content-Length": "0"}
         first = head(url, headers={**sent, **large})
         second = head(url, headers={**sent, "Content-Length": str(len(body))}) + body
-        with anyio.fail_after(30):
-            async with connected(url) as stream:
-                await stream.send(first + second)
-                answer = await read_answer(stream)  # to the end of the connection
+        async with connected(url) as stream:
+            await stream.send(first + second)
+            answer = await read_answer(stream)  # to the end of the connection
 
     assert (answer.status, answer.headers["connection"]) == (status, "close")
     assert doings.calls == 0
@@ -261,9 +258,8 @@ async def dropped(streams: list[SocketStream]) -> list[bytes]:
 async def test_clients_that_never_finish_their_headers_are_dropped_while_others_are_served(said: bytes) -> None:
     limits = HttpLimits(header_seconds=1, **HOUSEHOLD)
     async with served_http(doing_server(), limits=limits) as url, slow_clients(url, 300, said) as streams:
-        with anyio.fail_after(60):
-            assert await alive(url)
-            answers = await dropped(streams)
+        assert await alive(url)
+        answers = await dropped(streams)
 
     assert len(answers) == 300
     assert {answer.split(b"\r\n")[0] for answer in answers} <= {b"HTTP/1.1 408 Request Timeout", b""}
@@ -273,29 +269,27 @@ async def test_clients_that_never_finish_their_headers_are_dropped_while_others_
 async def test_a_client_that_drips_its_headers_is_dropped_all_the_same() -> None:
     limits = HttpLimits(header_seconds=0.5, **HOUSEHOLD)
     async with served_http(doing_server(), limits=limits) as url, connected(url) as stream:
-        with anyio.fail_after(60):
-            await stream.send(b"POST /mcp HTTP/1.1\r\nHost: localhost\r\n")
-            with pytest.raises((anyio.BrokenResourceError, anyio.EndOfStream)):
-                while True:
-                    await stream.send(b"X-A: b\r\n")
-                    with anyio.move_on_after(0.05):
-                        await stream.receive()
+        await stream.send(b"POST /mcp HTTP/1.1\r\nHost: localhost\r\n")
+        with pytest.raises((anyio.BrokenResourceError, anyio.EndOfStream)):
+            while True:
+                await stream.send(b"X-A: b\r\n")
+                with anyio.move_on_after(0.05):
+                    await stream.receive()
 
 
 @pytest.mark.slow
 async def test_headers_that_never_end_are_refused_once_they_are_too_large() -> None:
     limits = HttpLimits(header_seconds=300, **HOUSEHOLD)
     async with served_http(doing_server(), limits=limits) as url, connected(url) as stream:
-        with anyio.fail_after(60):
-            sent = 0
-            try:
-                await stream.send(b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nX-A: ")
-                while sent < 10_000_000:
-                    await stream.send(b"x" * 10_000)
-                    sent += 10_000
-            except anyio.BrokenResourceError:
-                pass
-            assert await alive(url)
+        sent = 0
+        try:
+            await stream.send(b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nX-A: ")
+            while sent < 10_000_000:
+                await stream.send(b"x" * 10_000)
+                sent += 10_000
+        except anyio.BrokenResourceError:
+            pass
+        assert await alive(url)
 
     assert sent < 10_000_000
 
@@ -321,9 +315,8 @@ async def test_clients_that_never_finish_their_body_are_dropped(era: str) -> Non
         kind = {"Content-Type": "application/json", "Accept": "*/*", "Content-Length": "500"}
         request = head(url, headers={**modern_headers("add"), **kind} if era == "modern" else kind) + b'{"jsonrpc":'
         async with slow_clients(url, 50, request) as streams:
-            with anyio.fail_after(60):
-                assert await alive(url)
-                answers = await dropped(streams)
+            assert await alive(url)
+            answers = await dropped(streams)
 
     assert {answer.split(b"\r\n")[0] for answer in answers} == {b"HTTP/1.1 408 Request Timeout"}
 
@@ -333,9 +326,8 @@ async def test_an_idle_connection_is_closed() -> None:
     body = call_body("add", {"a": 1, "b": 2})
     headers = {**modern_headers("add"), "Content-Length": str(len(body)), "Connection": "keep-alive"}
     async with served_http(doing_server(), limits=limits) as url, connected(url) as stream:
-        with anyio.fail_after(30):
-            await stream.send(head(url, headers=headers) + body)
-            (said,) = await dropped([stream])
+        await stream.send(head(url, headers=headers) + body)
+        (said,) = await dropped([stream])
 
     assert said.startswith(b"HTTP/1.1 200")
 
@@ -345,13 +337,12 @@ async def test_a_second_request_that_never_comes_whole_is_dropped_too() -> None:
     body = call_body("add", {"a": 1, "b": 2})
     headers = {**modern_headers("add"), "Content-Length": str(len(body)), "Connection": "keep-alive"}
     async with served_http(doing_server(), limits=limits) as url, connected(url) as stream:
-        with anyio.fail_after(30):
-            await stream.send(head(url, headers=headers) + body)
-            said = b""
-            while b'"result"' not in said:
-                said += await stream.receive()
-            await stream.send(b"POST /mcp HTTP/1.1\r\n")
-            (rest,) = await dropped([stream])
+        await stream.send(head(url, headers=headers) + body)
+        said = b""
+        while b'"result"' not in said:
+            said += await stream.receive()
+        await stream.send(b"POST /mcp HTTP/1.1\r\n")
+        (rest,) = await dropped([stream])
 
     assert b" 408 " in rest
 
@@ -432,9 +423,8 @@ async def test_changes_that_a_client_does_not_read_do_not_pile_up() -> None:
 async def test_a_stream_of_changes_that_nobody_reads_is_ended(caplog: pytest.LogCaptureFixture) -> None:
     async with unread_changes(HttpLimits(shutdown_seconds=2, stalled_seconds=0.5)) as (stream, _):
         await eventually(lambda: "left its stream unread" in caplog.text)
-        with anyio.fail_after(60):
-            async for _ in stream:
-                pass
+        async for _ in stream:
+            pass
 
 
 async def test_a_progress_token_that_is_too_long_to_be_repeated_is_refused() -> None:
@@ -456,9 +446,8 @@ async def test_the_host_of_an_absolute_target_counts_and_not_the_header(target: 
         host = url.split("/")[2]
         headers = {"Host": host, "Content-Length": str(len(body)), **modern_headers("add")}
         lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
-        with anyio.fail_after(30):
-            async with connected(url) as stream:
-                await stream.send(f"POST {target.format(url=url)} HTTP/1.1\r\n{lines}\r\n".encode() + body)
-                answer = await read_answer(stream)
+        async with connected(url) as stream:
+            await stream.send(f"POST {target.format(url=url)} HTTP/1.1\r\n{lines}\r\n".encode() + body)
+            answer = await read_answer(stream)
 
     assert answer.status == status

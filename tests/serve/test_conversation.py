@@ -121,9 +121,8 @@ async def test_a_server_speaks_the_revisions_that_it_was_told_to(protocol: str, 
     server = serve()
     server.speak(protocol)
 
-    with anyio.fail_after(30):
-        async with connect_mcp(server) as connection:
-            assert connection.protocol_version == agreed
+    async with connect_mcp(server) as connection:
+        assert connection.protocol_version == agreed
 
 
 async def test_a_server_of_handshakes_only_takes_an_envelope_for_nothing() -> None:
@@ -392,17 +391,16 @@ async def test_more_requests_at_once_than_the_bound_are_refused() -> None:
     desk = Desk()
     kept = Kept()
     kept.open.set()
-    with anyio.fail_after(30):
-        endpoint = Endpoint({"name": "desk", "version": "1"}, features=[desk])
-        async with Conversation(endpoint, kept, max_requests=3) as conversation:
-            raw = Raw(conversation.take, nothing)
-            raw.version = MODERN
-            for number in range(5):
-                await raw.send(raw.request("desk/wait", id=number))
-            assert [(one["id"], one["error"]["code"]) for one in kept.written] == [(3, -32603), (4, -32603)]
-            assert kept.written[0]["error"]["data"] == {"retryable": True}
-            desk.let_go.set()
-            await conversation.drain()
+    endpoint = Endpoint({"name": "desk", "version": "1"}, features=[desk])
+    async with Conversation(endpoint, kept, max_requests=3) as conversation:
+        raw = Raw(conversation.take, nothing)
+        raw.version = MODERN
+        for number in range(5):
+            await raw.send(raw.request("desk/wait", id=number))
+        assert [(one["id"], one["error"]["code"]) for one in kept.written] == [(3, -32603), (4, -32603)]
+        assert kept.written[0]["error"]["data"] == {"retryable": True}
+        desk.let_go.set()
+        await conversation.drain()
 
     assert [one["id"] for one in kept.written[2:]] == [0, 1, 2]
 
@@ -412,18 +410,17 @@ async def test_pings_are_answered_however_many_requests_run() -> None:
     kept = Kept()
     kept.open.set()
     hello = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": {"name": "raw", "version": "0"}}
-    with anyio.fail_after(30):
-        endpoint = Endpoint({"name": "desk", "version": "1"}, features=[desk])
-        async with Conversation(endpoint, kept, max_requests=1) as conversation:
-            raw = Raw(conversation.take, nothing)
-            await raw.send(raw.request("initialize", hello, id="hello"))
-            await raw.send(raw.request("desk/wait", id="waits"))
-            for number in range(3):
-                await raw.send(raw.request("ping", id=number))
-            await anyio.wait_all_tasks_blocked()
-            assert [(one["id"], one["result"]) for one in kept.written[1:]] == [(0, {}), (1, {}), (2, {})]
-            desk.let_go.set()
-            await conversation.drain()
+    endpoint = Endpoint({"name": "desk", "version": "1"}, features=[desk])
+    async with Conversation(endpoint, kept, max_requests=1) as conversation:
+        raw = Raw(conversation.take, nothing)
+        await raw.send(raw.request("initialize", hello, id="hello"))
+        await raw.send(raw.request("desk/wait", id="waits"))
+        for number in range(3):
+            await raw.send(raw.request("ping", id=number))
+        await anyio.wait_all_tasks_blocked()
+        assert [(one["id"], one["result"]) for one in kept.written[1:]] == [(0, {}), (1, {}), (2, {})]
+        desk.let_go.set()
+        await conversation.drain()
 
 
 async def test_a_client_of_ours_reads_that_a_refusal_is_worth_another_try() -> None:
@@ -445,20 +442,19 @@ async def test_a_client_of_ours_reads_that_a_refusal_is_worth_another_try() -> N
 async def test_nothing_more_is_read_of_a_client_that_does_not_read(text: bytes) -> None:
     kept = Kept()
     taken = anyio.Event()
-    with anyio.fail_after(30):
-        conversation = Conversation(Endpoint({"name": "desk", "version": "1"}), kept)
-        async with conversation, anyio.create_task_group() as tasks:
+    conversation = Conversation(Endpoint({"name": "desk", "version": "1"}), kept)
+    async with conversation, anyio.create_task_group() as tasks:
 
-            async def read() -> None:
-                await conversation.take(text)
-                taken.set()
+        async def read() -> None:
+            await conversation.take(text)
+            taken.set()
 
-            tasks.start_soon(read)
-            await anyio.wait_all_tasks_blocked()
-            assert len(kept.written) == 1
-            assert not taken.is_set()
-            kept.open.set()
-            await taken.wait()
+        tasks.start_soon(read)
+        await anyio.wait_all_tasks_blocked()
+        assert len(kept.written) == 1
+        assert not taken.is_set()
+        kept.open.set()
+        await taken.wait()
 
 
 async def test_a_question_to_a_client_that_is_gone_fails_and_nothing_more_is_written() -> None:

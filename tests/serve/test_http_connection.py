@@ -78,13 +78,11 @@ def answering(answer: Callable[[Any, Any, Any], Awaitable[None]]) -> Any:
 
 
 async def test_many_pipelined_requests_are_answered_in_order() -> None:
-    async with served_http(doing_server()) as url:
-        with anyio.fail_after(30):
-            async with connected(url) as stream:
-                await stream.send(b"".join(call_of(url, a=number, b=0) for number in range(100)))
-                received = b""
-                while received.count(b"HTTP/1.1 200 OK") < 100 or not received.endswith(b"}"):
-                    received += await stream.receive()
+    async with served_http(doing_server()) as url, connected(url) as stream:
+        await stream.send(b"".join(call_of(url, a=number, b=0) for number in range(100)))
+        received = b""
+        while received.count(b"HTTP/1.1 200 OK") < 100 or not received.endswith(b"}"):
+            received += await stream.receive()
 
     sums = [int(part.partition(b'"')[0]) for part in received.split(b'"text":"')[1:]]
     assert sums == list(range(100))
@@ -123,10 +121,9 @@ async def test_an_offer_of_another_protocol_is_ignored_and_the_body_behind_it_is
         offer = call_of(url, headers={"Connection": "Upgrade", "Upgrade": protocol})
         chunked = call_of(url, a=20, b=1, headers={"Connection": "Upgrade", "Upgrade": protocol}, is_chunked=True)
         sent = offer + chunked + call_of(url, a=20, b=3)
-        with anyio.fail_after(30):
-            for begin in range(0, len(sent), size):
-                await stream.send(sent[begin : begin + size])
-            received = [await one_response(stream) for _ in range(3)]
+        for begin in range(0, len(sent), size):
+            await stream.send(sent[begin : begin + size])
+        received = [await one_response(stream) for _ in range(3)]
 
     assert [b"HTTP/1.1 200 OK" in one for one in received] == [True] * 3
     assert [text in one for one, text in zip(received, (b'"3"', b'"21"', b'"23"'), strict=True)] == [True] * 3
@@ -151,26 +148,22 @@ async def test_a_trailer_does_not_become_a_header() -> None:
 
 
 async def test_an_empty_line_before_a_request_is_ignored() -> None:
-    async with served_http(doing_server()) as url:
-        with anyio.fail_after(30):
-            async with connected(url) as stream:
-                await stream.send(b"\r\n")
-                await anyio.wait_all_tasks_blocked()
-                await stream.send(call_of(url))
-                received = await one_response(stream)
+    async with served_http(doing_server()) as url, connected(url) as stream:
+        await stream.send(b"\r\n")
+        await anyio.wait_all_tasks_blocked()
+        await stream.send(call_of(url))
+        received = await one_response(stream)
 
     assert received.startswith(b"HTTP/1.1 200 OK")
 
 
 async def test_a_client_that_waits_for_continue_gets_it_before_the_response() -> None:
-    async with served_http(doing_server()) as url:
-        with anyio.fail_after(30):
-            async with connected(url) as stream:
-                start, _, body = call_of(url, headers={"Expect": "100-continue"}).partition(b"\r\n\r\n")
-                await stream.send(start + b"\r\n\r\n")
-                assert await stream.receive() == b"HTTP/1.1 100 Continue\r\n\r\n"
-                await stream.send(body)
-                received = await one_response(stream)
+    async with served_http(doing_server()) as url, connected(url) as stream:
+        start, _, body = call_of(url, headers={"Expect": "100-continue"}).partition(b"\r\n\r\n")
+        await stream.send(start + b"\r\n\r\n")
+        assert await stream.receive() == b"HTTP/1.1 100 Continue\r\n\r\n"
+        await stream.send(body)
+        received = await one_response(stream)
 
     assert received.startswith(b"HTTP/1.1 200 OK")
 
@@ -317,11 +310,10 @@ async def test_a_response_has_the_date_and_an_unknown_status_no_phrase() -> None
 async def test_an_exchange_with_a_server_is_the_same_for_every_size_of_its_pieces() -> None:
     async with served_http(doing_server()) as url:
         whole = await exchange(url, headers=modern_headers("add"), body=call_body("add", {"a": 1, "b": 2}))
-        with anyio.fail_after(30):
-            async with connected(url) as stream:
-                for byte in call_of(url):
-                    await stream.send(bytes([byte]))
-                received = await one_response(stream)
+        async with connected(url) as stream:
+            for byte in call_of(url):
+                await stream.send(bytes([byte]))
+            received = await one_response(stream)
 
     assert isinstance(whole, Answer)
     assert received.partition(b"\r\n\r\n")[2] == whole.body

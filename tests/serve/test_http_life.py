@@ -33,6 +33,8 @@ from toolweave.serve._http.app import HttpLimits
 from toolweave.serve._http.http_server import serve_http
 from toolweave.tools import ToolRegistry
 
+TEST_SECONDS = 60
+
 PROGRAM = Path(__file__).with_name("http_process.py")
 
 
@@ -99,8 +101,7 @@ async def test_an_app_answers_the_lifespan_protocol_of_any_asgi_server() -> None
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(app, {"type": "lifespan"}, receive, send)
-        with anyio.fail_after(30):
-            await started.wait()
+        await started.wait()
         assert registry.open == 1
         told_to_stop.set()
 
@@ -191,12 +192,11 @@ async def test_a_server_that_is_cancelled_cancels_its_calls_and_frees_its_port()
     async def serve(*, task_status: anyio.abc.TaskStatus[str]) -> None:
         await serve_http(app, port=0, on_started=task_status.started)
 
-    with anyio.fail_after(60):
-        async with anyio.create_task_group() as tasks:
-            url = await tasks.start(serve)
-            tasks.start_soon(ignored_call, url + "/mcp")
-            await doings.started.wait()
-            tasks.cancel_scope.cancel()
+    async with anyio.create_task_group() as tasks:
+        url = await tasks.start(serve)
+        tasks.start_soon(ignored_call, url + "/mcp")
+        await doings.started.wait()
+        tasks.cancel_scope.cancel()
 
     assert doings.cancelled.is_set()
     with socket.create_server(("127.0.0.1", int(url.rpartition(":")[2])), reuse_port=False):
@@ -245,13 +245,12 @@ def refuses(url: str) -> bool:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 async def test_a_signal_lets_running_calls_finish_and_takes_no_new_ones(number: signal.Signals, tmp_path: Path) -> None:
     async with process(tmp_path) as (url, server), connected(url) as stream:
-        with anyio.fail_after(60):
-            await begin_hold(stream, url)
-            server.send_signal(number)
-            await eventually(lambda: refuses(url), 30)
-            (tmp_path / "release").touch()
-            said = await rest(stream)
-            code = await server.wait()
+        await begin_hold(stream, url)
+        server.send_signal(number)
+        await eventually(lambda: refuses(url), 30)
+        (tmp_path / "release").touch()
+        said = await rest(stream)
+        code = await server.wait()
 
     assert b"held" in said
     assert code == 0
@@ -262,14 +261,13 @@ async def test_a_signal_ends_listening_streams_with_their_result(tmp_path: Path)
     body = call_body("", method="subscriptions/listen", notifications={"toolsListChanged": True})
     headers = {**modern_headers("", "subscriptions/listen"), "Content-Length": str(len(body))}
     async with process(tmp_path, limits={"shutdown_seconds": 300}) as (url, server), connected(url) as stream:
-        with anyio.fail_after(60):
-            await stream.send(head(url, headers=headers) + body)
-            said = b""
-            while b"acknowledged" not in said:
-                said += await stream.receive()
-            server.send_signal(signal.SIGTERM)
-            said = await rest(stream)
-            code = await server.wait()
+        await stream.send(head(url, headers=headers) + body)
+        said = b""
+        while b"acknowledged" not in said:
+            said += await stream.receive()
+        server.send_signal(signal.SIGTERM)
+        said = await rest(stream)
+        code = await server.wait()
 
     assert b'"result"' in said
     assert said.endswith(b"0\r\n\r\n")
@@ -279,15 +277,14 @@ async def test_a_signal_ends_listening_streams_with_their_result(tmp_path: Path)
 @pytest.mark.slow
 async def test_a_signal_ends_the_streams_of_handshake_era_sessions_properly(tmp_path: Path) -> None:
     async with process(tmp_path, limits={"shutdown_seconds": 300}) as (url, server), connected(url) as stream:
-        with anyio.fail_after(60):
-            _, session = await handshake(url)
-            await stream.send(head(url, "GET", session))
-            said = b""
-            while b"text/event-stream" not in said:
-                said += await stream.receive()
-            server.send_signal(signal.SIGTERM)
-            said = await rest(stream)
-            code = await server.wait()
+        _, session = await handshake(url)
+        await stream.send(head(url, "GET", session))
+        said = b""
+        while b"text/event-stream" not in said:
+            said += await stream.receive()
+        server.send_signal(signal.SIGTERM)
+        said = await rest(stream)
+        code = await server.wait()
 
     assert said.endswith(b"0\r\n\r\n")
     assert code == 0
@@ -296,11 +293,10 @@ async def test_a_signal_ends_the_streams_of_handshake_era_sessions_properly(tmp_
 @pytest.mark.slow
 async def test_calls_that_do_not_finish_in_time_are_broken_off(tmp_path: Path) -> None:
     async with process(tmp_path, limits={"shutdown_seconds": 0.2}) as (url, server), connected(url) as stream:
-        with anyio.fail_after(60):
-            await begin_hold(stream, url)
-            server.send_signal(signal.SIGTERM)
-            said = await rest(stream)
-            code = await server.wait()
+        await begin_hold(stream, url)
+        server.send_signal(signal.SIGTERM)
+        said = await rest(stream)
+        code = await server.wait()
 
     assert b"held" not in said
     assert said.endswith(b"0\r\n\r\n"), "a stream ends as streams do"
@@ -310,13 +306,12 @@ async def test_calls_that_do_not_finish_in_time_are_broken_off(tmp_path: Path) -
 @pytest.mark.slow
 async def test_a_second_signal_does_not_wait(tmp_path: Path) -> None:
     async with process(tmp_path, limits={"shutdown_seconds": 300}) as (url, server), connected(url) as stream:
-        with anyio.fail_after(60):
-            await begin_hold(stream, url)
-            server.send_signal(signal.SIGINT)
-            await eventually(lambda: refuses(url), 30)
-            server.send_signal(signal.SIGINT)
-            said = await rest(stream)
-            code = await server.wait()
+        await begin_hold(stream, url)
+        server.send_signal(signal.SIGINT)
+        await eventually(lambda: refuses(url), 30)
+        server.send_signal(signal.SIGINT)
+        said = await rest(stream)
+        code = await server.wait()
 
     assert said.endswith(b"0\r\n\r\n")
     assert code == 0
@@ -356,9 +351,8 @@ async def test_a_replica_with_other_keys_does_not(tmp_path: Path) -> None:
 async def test_the_limits_of_the_app_hold_below_any_server() -> None:
     limits = HttpLimits(body_seconds=0.2)
     async with running(doing_server().asgi_app(limits=limits)) as url, connected(url) as stream:
-        with anyio.fail_after(30):
-            await stream.send(head(url + "/mcp", headers={**modern_headers("add"), "Content-Length": "100"}) + b"{")
-            said = await rest(stream)
+        await stream.send(head(url + "/mcp", headers={**modern_headers("add"), "Content-Length": "100"}) + b"{")
+        said = await rest(stream)
 
     assert b" 408 " in said
     assert not events(said)
@@ -375,9 +369,8 @@ async def test_a_client_whose_body_was_late_gets_the_error_though_sending_takes_
         await app(scope, receive, send_later)
 
     async with running(slow) as url, connected(url) as stream:
-        with anyio.fail_after(30):
-            await stream.send(head(url + "/mcp", headers={**modern_headers("add"), "Content-Length": "100"}))
-            said = await rest(stream)
+        await stream.send(head(url + "/mcp", headers={**modern_headers("add"), "Content-Length": "100"}))
+        said = await rest(stream)
 
     assert b" 408 " in said
 
@@ -418,9 +411,8 @@ async def test_a_late_body_leaves_the_task_of_the_asgi_server_as_it_was(method: 
     """Else `asyncio.TaskGroup` around the app would take an error in it for a cancellation from outside."""
     app = doing_server().asgi_app(limits=HttpLimits(body_seconds=0.1))
     late = Unsent(method)
-    with anyio.fail_after(30):
-        async with app.lifespan():
-            await late.run(app)
+    async with app.lifespan():
+        await late.run(app)
 
     assert late.status == 408
     assert late.cancelling == 0
@@ -430,11 +422,10 @@ async def test_a_late_body_leaves_the_task_of_the_asgi_server_as_it_was(method: 
 async def test_a_request_whose_body_has_not_come_when_the_server_ends_is_not_called_late(method: str) -> None:
     app = doing_server().asgi_app()
     unsent = Unsent(method)
-    with anyio.fail_after(30):
-        async with app.lifespan(), anyio.create_task_group() as tasks:
-            tasks.start_soon(unsent.run, app)
-            await unsent.awaited.wait()
-            app.abort()
+    async with app.lifespan(), anyio.create_task_group() as tasks:
+        tasks.start_soon(unsent.run, app)
+        await unsent.awaited.wait()
+        app.abort()
 
     assert unsent.status == 503
 
@@ -447,8 +438,7 @@ async def test_an_open_endpoint_that_others_can_reach_is_warned_of(
         await doing_server().serve_http(host, 0, on_started=task_status.started)
 
     async with anyio.create_task_group() as tasks:
-        with anyio.fail_after(30):
-            await tasks.start(serve)
+        await tasks.start(serve)
         tasks.cancel_scope.cancel()
 
     assert ("open to everyone" in caplog.text) is warned

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import anyio
 import pytest
 
 from tests.serve.carriers import ERAS, connected
@@ -289,15 +288,14 @@ async def test_a_call_in_a_batch_may_ask_its_client() -> None:
 
         body = json.dumps([request(5, "tools/call", name="ask", arguments={})]).encode()
         reply = {"jsonrpc": "2.0", "id": 1, "result": {"roots": [{"uri": "file:///a"}]}}
-        with anyio.fail_after(30):
-            async with streaming(url) as stream:
-                await stream.send(headed(url, headers={**head, "Content-Length": str(len(body))}) + body)
-                seen = b""
-                while b"roots/list" not in seen:
-                    seen += await stream.receive()
-                taken = await exchange(url, headers=head, body=json.dumps(reply).encode())
-                async for chunk in stream:
-                    seen += chunk
+        async with streaming(url) as stream:
+            await stream.send(headed(url, headers={**head, "Content-Length": str(len(body))}) + body)
+            seen = b""
+            while b"roots/list" not in seen:
+                seen += await stream.receive()
+            taken = await exchange(url, headers=head, body=json.dumps(reply).encode())
+            async for chunk in stream:
+                seen += chunk
 
     assert taken.status == 202
     assert b"['file:///a']" in seen

@@ -49,12 +49,11 @@ async def test_progress_makes_the_answer_a_stream_that_ends_with_the_result() ->
 async def test_an_event_reaches_the_client_while_the_call_still_runs() -> None:
     doings = Doings()
     async with served_http(doing_server(doings)) as url, connected(url) as stream:
-        with anyio.fail_after(30):
-            await begin(stream, url, "report", meta={"progressToken": 1})
-            first = await read_until(stream, b"begun")
-            assert not doings.finished.is_set()
-            doings.release.set()
-            last = await read_until(stream, b"released")
+        await begin(stream, url, "report", meta={"progressToken": 1})
+        first = await read_until(stream, b"begun")
+        assert not doings.finished.is_set()
+        doings.release.set()
+        last = await read_until(stream, b"released")
 
     assert b"notifications/progress" in first
     assert b'"result"' in last
@@ -64,12 +63,11 @@ async def test_an_event_reaches_the_client_while_the_call_still_runs() -> None:
 async def test_a_client_that_goes_away_cancels_its_modern_call(tool: str) -> None:
     doings = Doings()
     async with served_http(doing_server(doings)) as url:
-        with anyio.fail_after(30):
-            async with connected(url) as stream:
-                await begin(stream, url, tool, meta={"progressToken": 1})
-                await doings.started.wait()
-            await doings.cancelled.wait()
-            assert (await call(url, "add", {"a": 1, "b": 1})).status == 200
+        async with connected(url) as stream:
+            await begin(stream, url, tool, meta={"progressToken": 1})
+            await doings.started.wait()
+        await doings.cancelled.wait()
+        assert (await call(url, "add", {"a": 1, "b": 1})).status == 200
 
     assert not doings.finished.is_set()
 
@@ -77,11 +75,10 @@ async def test_a_client_that_goes_away_cancels_its_modern_call(tool: str) -> Non
 async def test_with_json_response_too_a_client_that_goes_away_cancels_its_call() -> None:
     doings = Doings()
     async with served_http(doing_server(doings), json_response=True) as url:
-        with anyio.fail_after(30):
-            async with connected(url) as stream:
-                await begin(stream, url, "wait")
-                await doings.started.wait()
-            await doings.cancelled.wait()
+        async with connected(url) as stream:
+            await begin(stream, url, "wait")
+            await doings.started.wait()
+        await doings.cancelled.wait()
 
 
 async def test_a_client_that_goes_away_does_not_cancel_its_handshake_era_call() -> None:
@@ -95,13 +92,12 @@ async def test_a_client_that_goes_away_does_not_cancel_its_handshake_era_call() 
     body = json.dumps(message).encode()
     async with served_http(doing_server(doings)) as url:
         _, session = await handshake(url)
-        with anyio.fail_after(30):
-            async with connected(url) as stream:
-                await stream.send(head(url, headers={**session, "Content-Length": str(len(body))}) + body)
-                await doings.started.wait()
-            assert (await call(url, "add", {"a": 1, "b": 1})).status == 200
-            doings.release.set()
-            await doings.finished.wait()
+        async with connected(url) as stream:
+            await stream.send(head(url, headers={**session, "Content-Length": str(len(body))}) + body)
+            await doings.started.wait()
+        assert (await call(url, "add", {"a": 1, "b": 1})).status == 200
+        doings.release.set()
+        await doings.finished.wait()
 
     assert not doings.cancelled.is_set()
 
@@ -110,11 +106,10 @@ async def test_a_silent_call_keeps_its_connection_alive_with_comments() -> None:
     doings = Doings()
     limits = HttpLimits(ping_seconds=0.05, shutdown_seconds=2)
     async with served_http(doing_server(doings), limits=limits) as url, connected(url) as stream:
-        with anyio.fail_after(30):
-            await begin(stream, url, "wait")
-            said = await read_until(stream, b"\r\n: ")
-            doings.release.set()
-            last = await read_until(stream, b"released")
+        await begin(stream, url, "wait")
+        said = await read_until(stream, b"\r\n: ")
+        doings.release.set()
+        last = await read_until(stream, b"released")
 
     assert b"text/event-stream" in said
     assert b'"result"' in last
@@ -152,7 +147,7 @@ async def test_a_client_that_does_not_read_is_given_up() -> None:
 
     work = anyio.CancelScope()
     async with anyio.create_task_group() as tasks:
-        with anyio.fail_after(30), work:
+        with work:
             bounds = ResponseLimits(body_bytes=1, stalled=0.01)
             exchange_ = PostResponse(receive, full, work, tasks, bounds, streams=True)
             try:
@@ -220,9 +215,8 @@ async def test_a_stream_of_another_method_is_the_sdks_and_works_beside() -> None
     body = call_body("", method="subscriptions/listen", notifications={"toolsListChanged": True})
     async with served_http(doing_server()) as url, connected(url) as stream:
         headers = {**modern_headers("", "subscriptions/listen"), "Content-Length": str(len(body))}
-        with anyio.fail_after(30):
-            await stream.send(head(url, headers=headers) + body)
-            received = await read_until(stream, b"acknowledged")
-            assert (await exchange(url, headers=modern_headers("add"), body=call_body("add", {"a": 1, "b": 2}))).status
+        await stream.send(head(url, headers=headers) + body)
+        received = await read_until(stream, b"acknowledged")
+        assert (await exchange(url, headers=modern_headers("add"), body=call_body("add", {"a": 1, "b": 2}))).status
 
     assert b"text/event-stream" in received

@@ -70,34 +70,32 @@ def main(*mounted: McpServer, **options: Any) -> McpServer:
 @pytest.mark.requirement("R83")
 @EACH_CARRIER
 async def test_a_mounted_server_offers_all_that_it_has_below_its_namespace(carrier: str, era: str) -> None:
-    with anyio.fail_after(60):
-        async with connected(main(weather()), carrier, era) as client:
-            assert (await client.list_tools()).names == ("echo", "weather_now", "weather_ask")
-            assert (await client.list_tools())["weather_now"].spec.tags == {"sky"}
-            assert (await client.call_tool("weather_now", {"city": "Oslo"})).text == "Oslo: blue"
-            assert (await client.call_tool("echo", {"text": "hi"})).text == "hi"
-            assert [one.name for one in await client.list_prompts()] == ["weather_report"]
-            found = await client.get_prompt("weather_report", {"city": "Rome"})
-            assert found.messages[0].content.render() == "Report from Rome."
-            ref = {"type": "ref/prompt", "name": "weather_report"}
-            assert (await client.complete(ref, "city", "O")).values == ("Oslo",)
-            assert [one.uri for one in await client.list_resources()] == ["sky://colour"]
-            assert (await client.read_resource("sky://colour"))[0].text == "blue"
+    async with connected(main(weather()), carrier, era) as client:
+        assert (await client.list_tools()).names == ("echo", "weather_now", "weather_ask")
+        assert (await client.list_tools())["weather_now"].spec.tags == {"sky"}
+        assert (await client.call_tool("weather_now", {"city": "Oslo"})).text == "Oslo: blue"
+        assert (await client.call_tool("echo", {"text": "hi"})).text == "hi"
+        assert [one.name for one in await client.list_prompts()] == ["weather_report"]
+        found = await client.get_prompt("weather_report", {"city": "Rome"})
+        assert found.messages[0].content.render() == "Report from Rome."
+        ref = {"type": "ref/prompt", "name": "weather_report"}
+        assert (await client.complete(ref, "city", "O")).values == ("Oslo",)
+        assert [one.uri for one in await client.list_resources()] == ["sky://colour"]
+        assert (await client.read_resource("sky://colour"))[0].text == "blue"
 
 
 @EACH_ERA
 async def test_a_uri_that_both_have_is_qualified_by_the_namespace(era: str) -> None:
-    with anyio.fail_after(60):
-        async with connected(main(weather()), era=era) as client:
-            templates = [one.uri_template for one in await client.list_resource_templates()]
-            assert templates == ["notes://{number}", "weather+notes://{number}"]
-            assert (await client.read_resource("notes://3"))[0].text == "main note 3"
-            (theirs,) = await client.read_resource("weather+notes://3")
-            assert (theirs.uri, theirs.text) == ("weather+notes://3", "weather note 3")
-            with pytest.raises(ProtocolError, match="Resource not found: nowhere://"):
-                await client.read_resource("nowhere://x")
-            with pytest.raises(ProtocolError, match="Unknown prompt"):
-                await client.get_prompt("weather_nothing")
+    async with connected(main(weather()), era=era) as client:
+        templates = [one.uri_template for one in await client.list_resource_templates()]
+        assert templates == ["notes://{number}", "weather+notes://{number}"]
+        assert (await client.read_resource("notes://3"))[0].text == "main note 3"
+        (theirs,) = await client.read_resource("weather+notes://3")
+        assert (theirs.uri, theirs.text) == ("weather+notes://3", "weather note 3")
+        with pytest.raises(ProtocolError, match="Resource not found: nowhere://"):
+            await client.read_resource("nowhere://x")
+        with pytest.raises(ProtocolError, match="Unknown prompt"):
+            await client.get_prompt("weather_nothing")
 
 
 @EACH_ERA
@@ -112,66 +110,62 @@ async def test_the_middleware_and_what_a_mounted_server_hides_hold_there(era: st
 
     inner = weather(middleware=[watch])
     server = main(inner)
-    with anyio.fail_after(60):
-        async with connected(server, era=era) as client:
-            assert (await client.call_tool("weather_now", {"city": "Oslo"})).text == "Oslo: blue"
-            assert ("tools/call", "now") in seen
-            with pytest.raises(ProtocolError, match="no such city"):
-                await client.call_tool("weather_now", {"city": "Nowhere"})
-            inner.disable("now", "report", "sky://colour")
-            await client.refresh()
-            assert (await client.list_tools()).names == ("echo", "weather_ask")
-            with pytest.raises(ProtocolError, match="Unknown tool"):
-                await client.call_tool("weather_now", {"city": "Oslo"})
-            with pytest.raises(ProtocolError, match="Unknown prompt"):
-                await client.get_prompt("weather_report", {"city": "Rome"})
-            with pytest.raises(ProtocolError, match="Resource not found"):
-                await client.read_resource("sky://colour")
-        async with connected(server, era=era) as client:
-            assert await client.list_prompts() == ()
-            assert await client.list_resources() == ()
+    async with connected(server, era=era) as client:
+        assert (await client.call_tool("weather_now", {"city": "Oslo"})).text == "Oslo: blue"
+        assert ("tools/call", "now") in seen
+        with pytest.raises(ProtocolError, match="no such city"):
+            await client.call_tool("weather_now", {"city": "Nowhere"})
+        inner.disable("now", "report", "sky://colour")
+        await client.refresh()
+        assert (await client.list_tools()).names == ("echo", "weather_ask")
+        with pytest.raises(ProtocolError, match="Unknown tool"):
+            await client.call_tool("weather_now", {"city": "Oslo"})
+        with pytest.raises(ProtocolError, match="Unknown prompt"):
+            await client.get_prompt("weather_report", {"city": "Rome"})
+        with pytest.raises(ProtocolError, match="Resource not found"):
+            await client.read_resource("sky://colour")
+    async with connected(server, era=era) as client:
+        assert await client.list_prompts() == ()
+        assert await client.list_resources() == ()
 
 
 @EACH_ERA
 async def test_a_mounted_handler_asks_the_client(era: str) -> None:
     callbacks = Callbacks(elicitation=lambda question: {})
-    with anyio.fail_after(60):
-        async with connected(main(weather()), era=era, callbacks=callbacks) as client:
-            assert (await client.call_tool("weather_ask")).text == "accept"
+    async with connected(main(weather()), era=era, callbacks=callbacks) as client:
+        assert (await client.call_tool("weather_ask")).text == "accept"
 
 
 @EACH_ERA
 async def test_what_a_mounted_server_offers_later_is_there_too(era: str) -> None:
     inner = weather()
     server = main(inner)
-    with anyio.fail_after(60):
-        async with connected(server, era=era) as client:
-            changed = anyio.Event()
-            client.on("tools_changed", lambda change: changed.set())
-            await client.list_tools()
-            changed = anyio.Event()
-            inner.tool(tool(lambda: "later", name="later"))
-            await changed.wait()
-            assert "weather_later" in (await client.list_tools()).names
-            assert (await client.call_tool("weather_later")).text == "later"
-            server.mount(create_mcp_server("more", tools=[tool(lambda: "more", name="more")]), "more")
-            assert (await client.call_tool("more_more")).text == "more"
+    async with connected(server, era=era) as client:
+        changed = anyio.Event()
+        client.on("tools_changed", lambda change: changed.set())
+        await client.list_tools()
+        changed = anyio.Event()
+        inner.tool(tool(lambda: "later", name="later"))
+        await changed.wait()
+        assert "weather_later" in (await client.list_tools()).names
+        assert (await client.call_tool("weather_later")).text == "later"
+        server.mount(create_mcp_server("more", tools=[tool(lambda: "more", name="more")]), "more")
+        assert (await client.call_tool("more_more")).text == "more"
 
 
 async def test_servers_are_mounted_in_mounted_ones_and_toolsets_too() -> None:
     registry = ToolRegistry([tool(lambda: "deep", name="deep")])
     middle = main(weather())
     middle.mount(registry, "tools")
-    with anyio.fail_after(60):
-        outer = create_mcp_server("outer")
-        outer.mount(middle, "m")
-        async with connected(outer) as client:
-            assert (await client.list_tools()).names == (*("m_echo", "m_weather_now", "m_weather_ask", "m_tools_deep"),)
-            assert (await client.call_tool("m_weather_now", {"city": "Oslo"})).text == "Oslo: blue"
-            assert (await client.call_tool("m_tools_deep")).text == "deep"
-            assert (await client.read_resource("sky://colour"))[0].text == "blue"
-            found = await client.get_prompt("m_weather_report", {"city": "Rome"})
-            assert found.messages[0].content.render() == "Report from Rome."
+    outer = create_mcp_server("outer")
+    outer.mount(middle, "m")
+    async with connected(outer) as client:
+        assert (await client.list_tools()).names == (*("m_echo", "m_weather_now", "m_weather_ask", "m_tools_deep"),)
+        assert (await client.call_tool("m_weather_now", {"city": "Oslo"})).text == "Oslo: blue"
+        assert (await client.call_tool("m_tools_deep")).text == "deep"
+        assert (await client.read_resource("sky://colour"))[0].text == "blue"
+        found = await client.get_prompt("m_weather_report", {"city": "Rome"})
+        assert found.messages[0].content.render() == "Report from Rome."
 
 
 async def test_what_cannot_be_mounted_is_refused_with_what_to_do() -> None:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-import anyio
 import pytest
 from pydantic import Field
 
-from tests.gateway.plain_callers import META, SECONDS, Plain, again, long_way, plain
+from tests.gateway.plain_callers import META, Plain, again, long_way, plain
 from tests.gateway.relayed import MODERN, Json
 from tests.gateway.test_fast_calls import passing, probes
 from tests.serve.serving import served_http
@@ -114,15 +113,14 @@ async def test_the_short_way_answers_as_the_long_one(version: str, monkeypatch: 
     answers: list[Json] = []
     short_replies: list[int] = []  # so far, after each round
     made = short_replies_in(monkeypatch)
-    with anyio.fail_after(SECONDS):
-        for middleware, wraps in ([], []), ([passing], []), ([], [long_way]), ([passing], [long_way]):
-            found: Json = {}
-            async with served_http(server(middleware), middleware=wraps) as url, plain(url, version) as first:
-                for name, (body, sent, twice) in probes(first).items():
-                    async with again(first, url) as client:
-                        found[name] = await client.ask(body, sent, twice)
-            answers.append(found)
-            short_replies.append(len(made))
+    for middleware, wraps in ([], []), ([passing], []), ([], [long_way]), ([passing], [long_way]):
+        found: Json = {}
+        async with served_http(server(middleware), middleware=wraps) as url, plain(url, version) as first:
+            for name, (body, sent, twice) in probes(first).items():
+                async with again(first, url) as client:
+                    found[name] = await client.ask(body, sent, twice)
+        answers.append(found)
+        short_replies.append(len(made))
 
     short, layered, long, long_and_layered = answers
     first, second, *others = short_replies
@@ -176,15 +174,14 @@ async def test_calls_with_metadata_take_the_short_way_and_get_the_same_answers(
     made = short_replies_in(monkeypatch)
     found: list[Json] = []
     short: list[int] = []
-    with anyio.fail_after(SECONDS):
-        for wraps in ([], [long_way]):
-            answers: Json = {}
-            async with served_http(server(), middleware=wraps) as url, plain(url, version) as first:
-                for name, (body, sent) in calls_with_metadata(first).items():
-                    async with again(first, url) as client:
-                        answers[name] = await client.ask(body, sent)
-            found.append(answers)
-            short.append(len(made))
+    for wraps in ([], [long_way]):
+        answers: Json = {}
+        async with served_http(server(), middleware=wraps) as url, plain(url, version) as first:
+            for name, (body, sent) in calls_with_metadata(first).items():
+                async with again(first, url) as client:
+                    answers[name] = await client.ask(body, sent)
+        found.append(answers)
+        short.append(len(made))
 
     assert found[0] == found[1]
     assert short[0] >= 9, "calls with metadata took the short way"
@@ -203,17 +200,16 @@ async def test_members_beside_the_envelope_are_those_of_their_own_call() -> None
         return await call_next(request)
 
     wanted: list[Any] = []
-    with anyio.fail_after(SECONDS):
-        async with served_http(server([noting])) as url, plain(url, MODERN) as client:
-            for number in range(24):
-                name = f"caller {number % 3}"
-                has_token = bool(number % 2)
-                has_trace = bool(number % 5)
-                more: Json = {"io.modelcontextprotocol/clientInfo": {"name": name, "version": "1"}}
-                more |= {"progressToken": f"of {number}"} if has_token else {}
-                more |= {"traceparent": "x"} if has_trace else {}
-                wanted.append((name, f"of {number}" if has_token else None, has_trace))
-                status, _, _ = await client.ask(*client.call("empty", {}, _meta={**META, **more}))
-                assert status == 200
+    async with served_http(server([noting])) as url, plain(url, MODERN) as client:
+        for number in range(24):
+            name = f"caller {number % 3}"
+            has_token = bool(number % 2)
+            has_trace = bool(number % 5)
+            more: Json = {"io.modelcontextprotocol/clientInfo": {"name": name, "version": "1"}}
+            more |= {"progressToken": f"of {number}"} if has_token else {}
+            more |= {"traceparent": "x"} if has_trace else {}
+            wanted.append((name, f"of {number}" if has_token else None, has_trace))
+            status, _, _ = await client.ask(*client.call("empty", {}, _meta={**META, **more}))
+            assert status == 200
 
     assert seen == wanted

@@ -218,11 +218,10 @@ async def test_nothing_follows_a_cancelled_call_with_delayed_progress() -> None:
 
     peer = Peer()
     server = serve(flood)
-    with anyio.fail_after(30):
-        async with server.running(), anyio.create_task_group() as callers:
-            callers.start_soon(partial(peer.call, server, "flood", _meta={"progressToken": 0}))
-            await full.wait()
-            callers.cancel_scope.cancel()
+    async with server.running(), anyio.create_task_group() as callers:
+        callers.start_soon(partial(peer.call, server, "flood", _meta={"progressToken": 0}))
+        await full.wait()
+        callers.cancel_scope.cancel()
 
     assert amounts(peer) == list(range(BURST))
 
@@ -242,11 +241,10 @@ async def test_a_client_that_takes_no_delayed_progress_does_not_hold_a_call_that
         return "done"
 
     server = serve(flood)
-    with anyio.fail_after(30):
-        async with server.running(), anyio.create_task_group() as callers:
-            callers.start_soon(partial(Slow().call, server, "flood", _meta={"progressToken": 0}))
-            await stuck.wait()
-            callers.cancel_scope.cancel()
+    async with server.running(), anyio.create_task_group() as callers:
+        callers.start_soon(partial(Slow().call, server, "flood", _meta={"progressToken": 0}))
+        await stuck.wait()
+        callers.cancel_scope.cancel()
 
 
 async def test_what_is_held_back_goes_out_in_its_time_though_the_handler_is_silent() -> None:
@@ -265,9 +263,8 @@ async def test_what_is_held_back_goes_out_in_its_time_though_the_handler_is_sile
         return "done"
 
     server = serve(quiet)
-    with anyio.fail_after(30):
-        async with server.running():
-            result = await Watching().call(server, "quiet", _meta={"progressToken": 0})
+    async with server.running():
+        result = await Watching().call(server, "quiet", _meta={"progressToken": 0})
 
     assert result["content"][0]["text"] == "done"
 

@@ -83,9 +83,8 @@ async def test_a_server_in_memory_does_not_write_to_a_registry_either() -> None:
 async def test_names_of_tools_say_nothing_about_agents() -> None:
     server = create_mcp_server(name="u", version="1", tools=[a, b], include=["a"], agents=[agent()])
     assert await offered(server) == ("a", "agent_general")
-    with anyio.fail_after(60):
-        async with connect_mcp(server) as client:
-            assert (await client.call_tool("agent_general", {"message": "hi"})).text == "said"
+    async with connect_mcp(server) as client:
+        assert (await client.call_tool("agent_general", {"message": "hi"})).text == "said"
     assert await offered(create_mcp_server(name="u", version="1", tools=[a, b], include=["a"])) == ("a",)
 
 
@@ -132,10 +131,9 @@ async def test_a_handler_beside_a_schema_is_refused_when_it_takes_one_of_the_pro
     def look(arguments: Any) -> str:
         return arguments["query"]
 
-    with anyio.fail_after(60):
-        async with connect_mcp(server) as client:
-            for name in ("find", "look"):
-                assert (await client.call_tool(name, {"query": "x"})).text == "x"
+    async with connect_mcp(server) as client:
+        for name in ("find", "look"):
+            assert (await client.call_tool(name, {"query": "x"})).text == "x"
 
 
 @pytest.mark.requirement("R33")

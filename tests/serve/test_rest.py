@@ -107,12 +107,13 @@ async def test_what_goes_wrong_has_a_status_and_a_word() -> None:
 
 
 async def test_a_body_that_does_not_come_is_not_waited_for() -> None:
-    async with served_http(server()[0], rest=True, limits=HttpLimits(body_seconds=0.2)) as url:
-        with anyio.fail_after(30):
-            async with connected(url) as stream:
-                headers = {"content-type": "application/json", "content-length": "10"}
-                await stream.send(head(url, headers=headers, path="/tools/locate"))
-                assert b" 408 " in await stream.receive()
+    async with (
+        served_http(server()[0], rest=True, limits=HttpLimits(body_seconds=0.2)) as url,
+        connected(url) as stream,
+    ):
+        headers = {"content-type": "application/json", "content-length": "10"}
+        await stream.send(head(url, headers=headers, path="/tools/locate"))
+        assert b" 408 " in await stream.receive()
 
 
 async def test_a_web_page_of_another_origin_cannot_call() -> None:
@@ -128,50 +129,48 @@ async def test_a_web_page_of_another_origin_cannot_call() -> None:
 async def test_a_client_that_leaves_cancels_its_call() -> None:
     made, doings = server()
     async with served_http(made, rest=True) as url:
-        with anyio.fail_after(30):
-            async with connected(url) as stream:
-                headers = {"content-type": "application/json", "content-length": "0"}
-                await stream.send(head(url, headers=headers, path="/tools/wait"))
-                await doings.started.wait()
-            await doings.cancelled.wait()
+        async with connected(url) as stream:
+            headers = {"content-type": "application/json", "content-length": "0"}
+            await stream.send(head(url, headers=headers, path="/tools/wait"))
+            await doings.started.wait()
+        await doings.cancelled.wait()
 
 
 async def test_a_call_that_runs_at_the_end_is_answered() -> None:
     made, doings = server()
     answers: list[Answer] = []
-    with anyio.fail_after(30):
-        async with anyio.create_task_group() as tasks:
-            app = made.asgi_app(rest=True)
-            async with app.lifespan():
-                sent: list[Any] = []
+    async with anyio.create_task_group() as tasks:
+        app = made.asgi_app(rest=True)
+        async with app.lifespan():
+            sent: list[Any] = []
 
-                async def call() -> None:
-                    scope: dict[str, Any] = {
-                        "type": "http",
-                        "method": "POST",
-                        "path": "/tools/wait",
-                        "headers": [(b"host", b"localhost"), (b"content-type", b"application/json")],
-                    }
-                    arrived = False
+            async def call() -> None:
+                scope: dict[str, Any] = {
+                    "type": "http",
+                    "method": "POST",
+                    "path": "/tools/wait",
+                    "headers": [(b"host", b"localhost"), (b"content-type", b"application/json")],
+                }
+                arrived = False
 
-                    async def receive() -> dict[str, Any]:
-                        nonlocal arrived
-                        if arrived:
-                            await anyio.sleep_forever()
-                        arrived = True
-                        return {"type": "http.request", "body": b"", "more_body": False}
+                async def receive() -> dict[str, Any]:
+                    nonlocal arrived
+                    if arrived:
+                        await anyio.sleep_forever()
+                    arrived = True
+                    return {"type": "http.request", "body": b"", "more_body": False}
 
-                    async def send(message: Any) -> None:
-                        sent.append(message)
+                async def send(message: Any) -> None:
+                    sent.append(message)
 
-                    await app(scope, receive, send)
+                await app(scope, receive, send)
 
-                tasks.start_soon(call)
-                await doings.started.wait()
-                await app.drain()
-                app.abort()
-                await eventually(lambda: sent)
-                assert sent[0]["status"] == 503
+            tasks.start_soon(call)
+            await doings.started.wait()
+            await app.drain()
+            app.abort()
+            await eventually(lambda: sent)
+            assert sent[0]["status"] == 503
     assert answers == []
 
 

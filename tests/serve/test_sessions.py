@@ -65,55 +65,50 @@ def as_caller(url: str, era: str, token: str) -> Any:
 @pytest.mark.parametrize("era", ERAS)
 async def test_values_are_kept_between_the_calls_of_one_caller(era: str) -> None:
     auth = BearerAuth(tokens={FIRST: "one", SECOND: "other"})
-    with anyio.fail_after(60):
-        async with served_http(shop(), auth=auth) as url, as_caller(url, era, FIRST) as one:
-            assert (await one.call_tool("put", {"item": "milk"})).text == '["milk"]'
-            async with as_caller(url, era, SECOND) as other:
-                assert (await other.call_tool("put", {"item": "tea"})).text == '["tea"]'
-                assert (await other.call_tool("clear")).text == "true"
-                assert (await other.call_tool("clear")).text == "false"
-                assert (await one.call_tool("note", {"text": "mine"})).text == "mine"
-                assert (await other.call_tool("note", {"text": "yours"})).text == "yours"
-            assert (await one.call_tool("put", {"item": "tea"})).text == '["milk", "tea"]'
-            assert (await one.call_tool("note", {"text": "!"})).text == "mine!"
+    async with served_http(shop(), auth=auth) as url, as_caller(url, era, FIRST) as one:
+        assert (await one.call_tool("put", {"item": "milk"})).text == '["milk"]'
+        async with as_caller(url, era, SECOND) as other:
+            assert (await other.call_tool("put", {"item": "tea"})).text == '["tea"]'
+            assert (await other.call_tool("clear")).text == "true"
+            assert (await other.call_tool("clear")).text == "false"
+            assert (await one.call_tool("note", {"text": "mine"})).text == "mine"
+            assert (await other.call_tool("note", {"text": "yours"})).text == "yours"
+        assert (await one.call_tool("put", {"item": "tea"})).text == '["milk", "tea"]'
+        assert (await one.call_tool("note", {"text": "!"})).text == "mine!"
 
 
 async def test_a_conversation_has_a_session_of_its_own() -> None:
     server = shop()
-    with anyio.fail_after(60):
-        async with connected(server, era=ERAS[0]) as one, connected(server, era=ERAS[0]) as other:
-            assert (await one.call_tool("put", {"item": "milk"})).text == '["milk"]'
-            assert (await other.call_tool("put", {"item": "tea"})).text == '["tea"]'
+    async with connected(server, era=ERAS[0]) as one, connected(server, era=ERAS[0]) as other:
+        assert (await one.call_tool("put", {"item": "milk"})).text == '["milk"]'
+        assert (await other.call_tool("put", {"item": "tea"})).text == '["tea"]'
 
 
 async def test_without_conversation_and_principal_a_key_that_the_caller_passes_on_is_left() -> None:
-    with anyio.fail_after(60):
-        async with connected(shop()) as client:
-            refused = await client.call_tool("put", {"item": "milk"})
-            assert refused.is_error
-            assert "ctx.session_under(key)" in refused.text
-            assert (await client.call_tool("note", {"text": "a", "number": "x81"})).text == "a"
-            assert (await client.call_tool("note", {"text": "b", "number": "x81"})).text == "ab"
-            assert (await client.call_tool("note", {"text": "c", "number": "x82"})).text == "c"
+    async with connected(shop()) as client:
+        refused = await client.call_tool("put", {"item": "milk"})
+        assert refused.is_error
+        assert "ctx.session_under(key)" in refused.text
+        assert (await client.call_tool("note", {"text": "a", "number": "x81"})).text == "a"
+        assert (await client.call_tool("note", {"text": "b", "number": "x81"})).text == "ab"
+        assert (await client.call_tool("note", {"text": "c", "number": "x82"})).text == "c"
 
 
 async def test_replicas_that_share_a_store_share_the_sessions(tmp_path: Path) -> None:
     auth = BearerAuth(tokens={FIRST: "one"})
-    with anyio.fail_after(60):
-        for expected in ('["milk"]', '["milk", "milk"]'):
-            server = shop(SqliteStore(tmp_path / "sessions.db"))
-            async with served_http(server, auth=auth) as url, as_caller(url, ERAS[1], FIRST) as client:
-                assert (await client.call_tool("put", {"item": "milk"})).text == expected
+    for expected in ('["milk"]', '["milk", "milk"]'):
+        server = shop(SqliteStore(tmp_path / "sessions.db"))
+        async with served_http(server, auth=auth) as url, as_caller(url, ERAS[1], FIRST) as client:
+            assert (await client.call_tool("put", {"item": "milk"})).text == expected
 
 
 async def test_a_session_that_grows_too_large_is_refused_and_stays_as_it_was() -> None:
-    with anyio.fail_after(60):
-        async with connected(shop(sessions=SessionRules(max_bytes=200)), era=ERAS[0]) as client:
-            assert (await client.call_tool("put", {"item": "milk"})).text == '["milk"]'
-            refused = await client.call_tool("put", {"item": "x" * 200})
-            assert refused.is_error
-            assert "at most 200 bytes" in refused.text
-            assert (await client.call_tool("put", {"item": "tea"})).text == '["milk", "tea"]'
+    async with connected(shop(sessions=SessionRules(max_bytes=200)), era=ERAS[0]) as client:
+        assert (await client.call_tool("put", {"item": "milk"})).text == '["milk"]'
+        refused = await client.call_tool("put", {"item": "x" * 200})
+        assert refused.is_error
+        assert "at most 200 bytes" in refused.text
+        assert (await client.call_tool("put", {"item": "tea"})).text == '["milk", "tea"]'
     with pytest.raises(ValueError, match="more than 0"):
         SessionRules(ttl_seconds=0)
 
@@ -159,15 +154,14 @@ class MeetingStore(MemoryStore):
 async def test_changes_of_one_session_at_once_lose_nothing() -> None:
     store = MeetingStore()
     names = [f"value {number}" for number in range(6)]
-    with anyio.fail_after(60):
-        async with connected(create_mcp_server("shop", tools=[pin, pinned], store=store), era=ERAS[0]) as client:
-            for pair in (names[:2], names[2:4], names[4:]):  # the first two make the session, the others change it
-                store.meet()
-                async with anyio.create_task_group() as tasks:
-                    for name in pair:
-                        tasks.start_soon(client.call_tool, "pin", {"name": name})
-                assert store.awaited == 0
-            assert (await client.call_tool("pinned", {"names": names})).structured_content == {"result": names}
+    async with connected(create_mcp_server("shop", tools=[pin, pinned], store=store), era=ERAS[0]) as client:
+        for pair in (names[:2], names[2:4], names[4:]):  # the first two make the session, the others change it
+            store.meet()
+            async with anyio.create_task_group() as tasks:
+                for name in pair:
+                    tasks.start_soon(client.call_tool, "pin", {"name": name})
+            assert store.awaited == 0
+        assert (await client.call_tool("pinned", {"names": names})).structured_content == {"result": names}
 
 
 async def test_a_session_that_always_changes_meanwhile_is_given_up() -> None:
@@ -184,7 +178,6 @@ async def test_a_session_that_always_changes_meanwhile_is_given_up() -> None:
 
 async def test_a_tool_that_runs_as_a_task_has_the_session_of_its_caller() -> None:
     server = create_mcp_server("shop", tools=[put], tasks={"put": "optional"})
-    with anyio.fail_after(60):
-        async with connected(server, era=ERAS[0]) as client:
-            for expected in ('["milk"]', '["milk", "milk"]'):
-                assert (await client.call_tool("put", {"item": "milk"})).text == expected
+    async with connected(server, era=ERAS[0]) as client:
+        for expected in ('["milk"]', '["milk", "milk"]'):
+            assert (await client.call_tool("put", {"item": "milk"})).text == expected

@@ -10,11 +10,13 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from tests.gateway.plain_callers import SECONDS, Plain, again, long_way, plain
+from tests.gateway.plain_callers import Plain, again, long_way, plain
 from tests.serve.serving import served_http
 from tests.serve.test_http_life import running
 from toolweave import tool
 from toolweave.serve import HttpLimits, McpServer, create_mcp_server
+
+TEST_SECONDS = 60
 
 pytestmark = pytest.mark.slow
 
@@ -81,20 +83,19 @@ async def test_a_session_can_be_replaced_once_its_request_has_ended(
 ) -> None:
     held = Held()
     limits = HttpLimits(sessions=1, shutdown_seconds=2)
-    with anyio.fail_after(SECONDS):
-        async with (
-            served_http(held.server(), middleware=wraps, limits=limits) as url,
-            plain(url, REVISION) as client,
-        ):
-            await anyio.to_thread.run_sync(lambda: client.send(*client.call("hold", {"fails": fails}, key=7)))
-            await held.running.wait()
-            assert await anyio.to_thread.run_sync(status_of_another_session, url) == 503
+    async with (
+        served_http(held.server(), middleware=wraps, limits=limits) as url,
+        plain(url, REVISION) as client,
+    ):
+        await anyio.to_thread.run_sync(lambda: client.send(*client.call("hold", {"fails": fails}, key=7)))
+        await held.running.wait()
+        assert await anyio.to_thread.run_sync(status_of_another_session, url) == 503
 
-            await end(held, client, url)
-            while (status := await anyio.to_thread.run_sync(status_of_another_session, url)) != 200:
-                assert status == 503
-                await anyio.sleep(0.05)
-            held.released.set()
+        await end(held, client, url)
+        while (status := await anyio.to_thread.run_sync(status_of_another_session, url)) != 200:
+            assert status == 503
+            await anyio.sleep(0.05)
+        held.released.set()
 
 
 async def test_a_cancellation_that_crosses_the_answer_on_its_way_does_not_cut_it() -> None:
@@ -118,17 +119,16 @@ async def test_a_cancellation_that_crosses_the_answer_on_its_way_does_not_cut_it
         return "the answer"
 
     server = create_mcp_server(name="slow", version="1", tools=[text])
-    with anyio.fail_after(SECONDS):
-        async with (
-            running(slow(server.asgi_app(limits=HttpLimits(shutdown_seconds=2)))) as base,
-            plain(f"{base}/mcp", REVISION) as client,
-        ):
-            await anyio.to_thread.run_sync(lambda: client.send(*client.call("text", {}, key=7)))
-            await begun.wait()
-            async with again(client, f"{base}/mcp") as second:
-                await second.notify("notifications/cancelled", requestId=7)
-            cancelled_by_then.set()
-            status, _, answer = await anyio.to_thread.run_sync(client.answer)
+    async with (
+        running(slow(server.asgi_app(limits=HttpLimits(shutdown_seconds=2)))) as base,
+        plain(f"{base}/mcp", REVISION) as client,
+    ):
+        await anyio.to_thread.run_sync(lambda: client.send(*client.call("text", {}, key=7)))
+        await begun.wait()
+        async with again(client, f"{base}/mcp") as second:
+            await second.notify("notifications/cancelled", requestId=7)
+        cancelled_by_then.set()
+        status, _, answer = await anyio.to_thread.run_sync(client.answer)
 
     assert (status, answer["result"]["content"][0]["text"]) == (200, "the answer")
 
@@ -136,15 +136,14 @@ async def test_a_cancellation_that_crosses_the_answer_on_its_way_does_not_cut_it
 @pytest.mark.parametrize("wraps", [[], [long_way]], ids=["short", "long"])
 async def test_a_request_with_the_id_of_one_that_runs_in_its_session_is_refused(wraps: list[Any]) -> None:
     held = Held()
-    with anyio.fail_after(SECONDS):
-        async with served_http(held.server(), middleware=wraps) as url, plain(url, REVISION) as client:
-            client.send(*client.call("hold", {}, key=7))
-            await held.running.wait()
-            async with again(client, url) as second:
-                status, _, refused = await second.ask(*second.call("hold", {}, key=7))
-                held.released.set()
-                first = await anyio.to_thread.run_sync(client.answer)
-                reused = await second.ask(*second.call("hold", {}, key=7))
+    async with served_http(held.server(), middleware=wraps) as url, plain(url, REVISION) as client:
+        client.send(*client.call("hold", {}, key=7))
+        await held.running.wait()
+        async with again(client, url) as second:
+            status, _, refused = await second.ask(*second.call("hold", {}, key=7))
+            held.released.set()
+            first = await anyio.to_thread.run_sync(client.answer)
+            reused = await second.ask(*second.call("hold", {}, key=7))
 
     assert (status, refused["error"]["code"]) == (400, -32600)
     assert "still running" in refused["error"]["message"]

@@ -151,15 +151,14 @@ async def test_what_a_call_and_its_answers_said_is_forgotten_with_the_end_of_the
     till = Till()
     name, job = await till.begun("ask")
     during: list[Document] = []
-    with anyio.fail_after(60):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(till.workers[0].do, job)
-            for keys in (("a", "b"), ("a-2",)):
-                while keys[0] not in (await till.ask("tasks/get", taskId=name)).get("inputRequests", {}):
-                    await anyio.sleep(0.01)
-                answers = {key: accept("hunter2") for key in keys}
-                await till.ask("tasks/update", taskId=name, inputResponses=answers)
-            during.extend(await till.store.scan(TASKS))
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(till.workers[0].do, job)
+        for keys in (("a", "b"), ("a-2",)):
+            while keys[0] not in (await till.ask("tasks/get", taskId=name)).get("inputRequests", {}):
+                await anyio.sleep(0.01)
+            answers = {key: accept("hunter2") for key in keys}
+            await till.ask("tasks/update", taskId=name, inputResponses=answers)
+        during.extend(await till.store.scan(TASKS))
     shown = await till.ask("tasks/get", taskId=name)
     (kept,) = await till.store.scan(TASKS)
 
@@ -302,15 +301,14 @@ async def test_however_many_listen_each_task_is_looked_at_once_and_rarely_while_
     def hear(name: str, shown: Json) -> None:
         received.append((name, shown["status"]))
 
-    with anyio.fail_after(60):
-        async with anyio.create_task_group() as tasks:
-            for _ in range(100):
-                tasks.start_soon(remote.watch, known, hear)
-            await ticks.tick(100)
-            looks = store.asked[TASKS]
-            await kept.change("task-3", lambda entry: entry.task.update(status="completed") is None)
-            await ticks.tick(12)
-            tasks.cancel_scope.cancel()
+    async with anyio.create_task_group() as tasks:
+        for _ in range(100):
+            tasks.start_soon(remote.watch, known, hear)
+        await ticks.tick(100)
+        looks = store.asked[TASKS]
+        await kept.change("task-3", lambda entry: entry.task.update(status="completed") is None)
+        await ticks.tick(12)
+        tasks.cancel_scope.cancel()
 
     assert 100 <= looks <= 200
     assert received == [("task-3", "completed")] * 100
@@ -328,23 +326,22 @@ async def test_whoever_goes_on_listening_hears_what_happens_when_the_one_who_loo
         await remote.watch(known, lambda name, shown: received.append(name))
         done.set()
 
-    with anyio.fail_after(60):
-        async with anyio.create_task_group() as tasks:
-            first = anyio.CancelScope()
+    async with anyio.create_task_group() as tasks:
+        first = anyio.CancelScope()
 
-            async def leave() -> None:
-                with first:
-                    await remote.watch(known, lambda name, shown: received.append("gone"))
+        async def leave() -> None:
+            with first:
+                await remote.watch(known, lambda name, shown: received.append("gone"))
 
-            tasks.start_soon(leave)
-            await ticks.tick()
-            tasks.start_soon(stay)
-            await ticks.tick()
-            first.cancel()
-            await anyio.wait_all_tasks_blocked()
-            for name in known:
-                await kept.change(name, lambda entry: entry.task.update(status="cancelled") is None)
-            await ticks.tick(12)
-            assert done.is_set()
+        tasks.start_soon(leave)
+        await ticks.tick()
+        tasks.start_soon(stay)
+        await ticks.tick()
+        first.cancel()
+        await anyio.wait_all_tasks_blocked()
+        for name in known:
+            await kept.change(name, lambda entry: entry.task.update(status="cancelled") is None)
+        await ticks.tick(12)
+        assert done.is_set()
 
     assert sorted(received) == sorted(known)

@@ -136,9 +136,8 @@ async def test_progress_is_the_message_of_the_status_until_the_result_is_there()
     shop = Shop()
     async with talking(shop) as talk:
         task = await begun(talk, "work")
-        with anyio.fail_after(30):
-            while "statusMessage" not in (shown := await talk.ask("tasks/get", {"taskId": task["taskId"]})):
-                pass
+        while "statusMessage" not in (shown := await talk.ask("tasks/get", {"taskId": task["taskId"]})):
+            pass
         shop.go.set()
         ended = await until(talk, task, "completed")
 
@@ -168,9 +167,8 @@ async def test_questions_wait_until_all_are_answered_and_no_key_comes_twice() ->
         await talk.ask(
             "tasks/update", {"taskId": task["taskId"], "inputResponses": {"a": accept("late"), "b": accept("two")}}
         )
-        with anyio.fail_after(30):
-            while "a-2" not in (again := await until(talk, task, "input_required"))["inputRequests"]:
-                pass
+        while "a-2" not in (again := await until(talk, task, "input_required"))["inputRequests"]:
+            pass
         await talk.ask("tasks/update", {"taskId": task["taskId"], "inputResponses": {"a-2": accept("three")}})
         ended = await until(talk, task, "completed")
 
@@ -297,11 +295,10 @@ async def test_nobody_hears_of_the_task_of_another() -> None:
         async with anyio.create_task_group() as listeners:
             wanted = {"taskIds": [alice["taskId"], bob["taskId"]]}
             listeners.start_soon(lambda: ask("bob", "subscriptions/listen", 3, notifications=wanted))
-            with anyio.fail_after(30):
-                await line.until("working")
-                shop.go.set()
-                await line.until("completed")
-                shop.changes.close()
+            await line.until("working")
+            shop.go.set()
+            await line.until("completed")
+            shop.changes.close()
 
     acknowledged = line.received[0]
     assert acknowledged["notifications"] == {"taskIds": [bob["taskId"]]}
@@ -401,15 +398,12 @@ async def test_work_that_takes_longer_than_its_ttl_fails() -> None:
 async def test_tasks_end_with_the_block_that_they_run_within() -> None:
     shop = Shop()
     client = Client(version="2026-07-28", capabilities={**DECLARED, "elicitation": {}})
-    with anyio.fail_after(30):
-        async with anyio.create_task_group() as group:
-            with shop.tasks.within(group):
-                for tool in ("hang", "ask"):
-                    call = Request(
-                        method="tools/call", params={"name": tool}, client=client, reply_channel=Nobody(), id=1
-                    )
-                    await shop.endpoint.answer(call)
-                await anyio.wait_all_tasks_blocked()
+    async with anyio.create_task_group() as group:
+        with shop.tasks.within(group):
+            for tool in ("hang", "ask"):
+                call = Request(method="tools/call", params={"name": tool}, client=client, reply_channel=Nobody(), id=1)
+                await shop.endpoint.answer(call)
+            await anyio.wait_all_tasks_blocked()
 
     kept = await shop.store.scan("tasks")
     assert [(one.value["task"]["status"], one.value["task"]["statusMessage"]) for one in kept] == [
@@ -435,13 +429,12 @@ async def test_no_more_tasks_run_than_the_bound_and_one_that_ends_makes_room() -
         await begun(talk)
         refused = await refusal(talk, "tools/call", {"name": "hang"})
         await talk.ask("tasks/cancel", {"taskId": first["taskId"]})
-        with anyio.fail_after(30):
-            while True:
-                try:
-                    third = await begun(talk)
-                    break
-                except RequestError:
-                    continue
+        while True:
+            try:
+                third = await begun(talk)
+                break
+            except RequestError:
+                continue
 
     assert "no more tasks can be taken on now" in refused.message
     assert third["status"] == "working"
@@ -451,9 +444,8 @@ async def test_a_result_that_the_store_has_no_room_for_is_a_failure_that_says_so
     shop = Shop(store=MemoryStore(max_bytes=10_000))
     async with talking(shop) as talk:
         task = await begun(talk, "huge")
-        with anyio.fail_after(30):
-            while (shown := await until(talk, task, "completed", "failed"))["status"] != "failed":
-                pass
+        while (shown := await until(talk, task, "completed", "failed"))["status"] != "failed":
+            pass
 
     assert shown["error"]["message"] == "the outcome cannot be kept"
 

@@ -26,6 +26,8 @@ from toolweave.serve.request import Client, Json, Request
 from toolweave.state import RedisStore
 from toolweave.tools import ToolRegistry
 
+TEST_SECONDS = 60
+
 
 @asynccontextmanager
 async def worker_process(url: str, folder: Path) -> AsyncGenerator[Callable[[], Awaitable[None]]]:
@@ -62,9 +64,8 @@ async def test_a_worker_that_is_killed_costs_a_task_at_most_its_outcome(
     async with talking(replica_here) as talk:
         async with worker_process(redis_url, tmp_path) as kill:
             task = (await talk.ask("tools/call", {"name": name}))["taskId"]
-            with anyio.fail_after(60):
-                while not effects(tmp_path):
-                    await anyio.sleep(0.02)
+            while not effects(tmp_path):
+                await anyio.sleep(0.02)
             await kill()
         between = await talk.ask("tasks/get", {"taskId": task})
         (tmp_path / "release").touch()
@@ -90,9 +91,8 @@ async def test_an_agent_that_is_a_task_goes_on_where_it_was_when_its_worker_is_k
         async with worker_process(redis_url, tmp_path) as kill:
             asked = {"name": "agent_clerk", "arguments": {"message": "Take a note."}}
             name = (await talk.ask("tools/call", asked))["taskId"]
-            with anyio.fail_after(60):
-                while effects(tmp_path) != ["note", "said"]:
-                    await anyio.sleep(0.02)
+            while effects(tmp_path) != ["note", "said"]:
+                await anyio.sleep(0.02)
             await kill()
         (tmp_path / "release").touch()
         async with worker_process(redis_url, tmp_path):
@@ -106,14 +106,13 @@ async def test_an_agent_that_is_a_task_goes_on_where_it_was_when_its_worker_is_k
 async def test_a_job_that_is_delivered_twice_runs_its_tool_once() -> None:
     till = Till()
     name, job = await till.begun("work")
-    with anyio.fail_after(60):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(till.workers[0].do, job)
-            await till.doings.until(1)
-            with pytest.raises(Reschedule):
-                await till.workers[1].do(job)
-            till.doings.go.set()
-        await till.workers[1].do(job)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(till.workers[0].do, job)
+        await till.doings.until(1)
+        with pytest.raises(Reschedule):
+            await till.workers[1].do(job)
+        till.doings.go.set()
+    await till.workers[1].do(job)
     shown = await till.ask("tasks/get", taskId=name)
 
     assert shown["status"] == "completed"
@@ -161,12 +160,11 @@ async def test_a_worker_that_lost_its_lease_stops_its_tool_and_writes_nothing_mo
 async def test_a_task_that_is_cancelled_while_its_end_is_written_stays_cancelled() -> None:
     till = Till()
     name, job = await till.begun("work")
-    with anyio.fail_after(60):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(till.workers[0].do, job)
-            await till.doings.until(1)
-            till.store.meanwhile = lambda: till.ask("tasks/cancel", taskId=name)
-            till.doings.go.set()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(till.workers[0].do, job)
+        await till.doings.until(1)
+        till.store.meanwhile = lambda: till.ask("tasks/cancel", taskId=name)
+        till.doings.go.set()
     shown = await till.ask("tasks/get", taskId=name)
 
     assert till.store.meanwhile is None
@@ -177,15 +175,14 @@ async def test_a_worker_whose_task_another_began_stops_its_tool_and_writes_nothi
     till = Till()
     name, job = await till.begun("hang")
     revisions: list[int | None] = []
-    with anyio.fail_after(60):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(till.workers[0].do, job)
-            await till.doings.until(1)
-            found = await till.store.get(TASKS, name)
-            assert found is not None
-            written = await till.store.put(TASKS, name, {**found.value, "runner": "another"})
-            revisions.append(written)
-            await till.doings.ended.wait()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(till.workers[0].do, job)
+        await till.doings.until(1)
+        found = await till.store.get(TASKS, name)
+        assert found is not None
+        written = await till.store.put(TASKS, name, {**found.value, "runner": "another"})
+        revisions.append(written)
+        await till.doings.ended.wait()
     after = await till.store.get(TASKS, name)
 
     assert after is not None
@@ -206,14 +203,13 @@ async def test_a_worker_that_cannot_reach_the_store_stops_its_tool_before_anothe
 async def test_the_end_of_a_task_waits_for_a_store_that_is_away_for_a_moment() -> None:
     till = Till()
     name, job = await till.begun("work")
-    with anyio.fail_after(60):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(till.workers[0].do, job)
-            await till.doings.until(1)
-            till.store.away = True
-            till.doings.go.set()
-            await anyio.wait_all_tasks_blocked()
-            till.store.away = False
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(till.workers[0].do, job)
+        await till.doings.until(1)
+        till.store.away = True
+        till.doings.go.set()
+        await anyio.wait_all_tasks_blocked()
+        till.store.away = False
     shown = await till.ask("tasks/get", taskId=name)
 
     assert shown["result"]["content"][0]["text"] == "worked"
@@ -223,8 +219,7 @@ async def test_a_result_for_which_the_store_has_no_room_is_a_failure_that_says_s
     till = Till()
     till.store.room = 5_000
     name, job = await till.begun("huge")
-    with anyio.fail_after(60):
-        await till.workers[0].do(job)
+    await till.workers[0].do(job)
     shown = await till.ask("tasks/get", taskId=name)
 
     assert shown["error"]["message"] == "the outcome cannot be kept"
@@ -248,8 +243,7 @@ async def test_a_task_that_no_worker_takes_fails_when_its_time_is_over_and_is_fo
 async def test_a_tool_that_takes_longer_than_its_task_may_is_cancelled() -> None:
     till = Till(ttl_ms=300)
     name, job = await till.begun("hang")
-    with anyio.fail_after(60):
-        await till.workers[0].do(job)
+    await till.workers[0].do(job)
     shown = await till.ask("tasks/get", taskId=name)
 
     assert shown["error"]["message"] == "the task took longer than it may"
@@ -301,14 +295,13 @@ async def test_who_listens_hears_the_end_of_a_task_although_the_store_was_away_m
             over.set()
 
     current = await till.tasks.current(listener(), [name])
-    with anyio.fail_after(60):
-        async with anyio.create_task_group() as tasks:
-            till.store.away = True
-            tasks.start_soon(till.tasks.watch, current, hear)
-            await anyio.sleep(0.15)  # so that it is likely looked for in vain
-            till.store.away = False
-            tasks.start_soon(till.workers[0].do, job)
-            await over.wait()
+    async with anyio.create_task_group() as tasks:
+        till.store.away = True
+        tasks.start_soon(till.tasks.watch, current, hear)
+        await anyio.sleep(0.15)  # so that it is likely looked for in vain
+        till.store.away = False
+        tasks.start_soon(till.workers[0].do, job)
+        await over.wait()
 
     assert received[-1]["status"] == "completed"
 
@@ -352,10 +345,9 @@ async def test_a_client_of_the_older_form_that_refuses_to_be_asked_is_told_to_th
     till = Till()
     task = (await till.ask_in_core("tools/call", name="ask", task={}))["task"]
     results: list[Json] = []
-    with anyio.fail_after(60):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(till.workers[0].do, till.queue.jobs[-1])
-            results.append(await till.ask_in_core("tasks/result", taskId=task["taskId"]))
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(till.workers[0].do, till.queue.jobs[-1])
+        results.append(await till.ask_in_core("tasks/result", taskId=task["taskId"]))
 
     (result,) = results
     assert result["isError"]
@@ -379,7 +371,7 @@ async def test_a_result_that_is_waited_for_comes_in_time_or_not_at_all(monkeypat
     monkeypatch.setattr("toolweave.serve._tasks.feature.SLACK_SECONDS", 0.05)
     till = Till(ttl_ms=200)
     task = (await till.ask_in_core("tools/call", name="work", task={}))["task"]
-    with anyio.fail_after(60), pytest.raises(RequestError, match="was not over when it had to be") as refused:
+    with pytest.raises(RequestError, match="was not over when it had to be") as refused:
         await till.ask_in_core("tasks/result", taskId=task["taskId"])
 
     assert refused.value.code == -32603

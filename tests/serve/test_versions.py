@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import anyio
 import pytest
 
 from tests.serve.carriers import EACH_CARRIER, EACH_ERA, connected
@@ -79,77 +78,73 @@ def server(**options: object) -> McpServer:
 @pytest.mark.requirement("R83")
 @EACH_CARRIER
 async def test_the_newest_version_is_listed_and_an_older_one_is_called_by_asking(carrier: str, era: str) -> None:
-    with anyio.fail_after(60):
-        async with connected(server(), carrier, era) as client:
-            listed = await client.list_tools()
-            assert listed.names == ("add", "echo")
-            newest = listed["add"].spec
-            assert (newest.version, newest.tags) == ("1.10", {"sums"})
-            assert newest.meta["io.toolweave/versions"] == ["1.10", "1.9"]
-            assert (await client.call_tool("add", {"values": [1, 2, 3]})).text == "6"
-            assert (await client.call_tool("add", {"values": [4]}, version="1.10")).text == "4"
-            assert (await client.call_tool("add", {"a": 1, "b": 2}, version="1.9")).text == "3"
-            wrong = await client.call_tool("add", {"values": [1]}, version="1.9")
-            assert wrong.is_error
-            assert "tool 'add'" in wrong.text
-            assert listed["echo"].spec.version is None
-            assert listed["echo"].spec.tags == {"plain"}
+    async with connected(server(), carrier, era) as client:
+        listed = await client.list_tools()
+        assert listed.names == ("add", "echo")
+        newest = listed["add"].spec
+        assert (newest.version, newest.tags) == ("1.10", {"sums"})
+        assert newest.meta["io.toolweave/versions"] == ["1.10", "1.9"]
+        assert (await client.call_tool("add", {"values": [1, 2, 3]})).text == "6"
+        assert (await client.call_tool("add", {"values": [4]}, version="1.10")).text == "4"
+        assert (await client.call_tool("add", {"a": 1, "b": 2}, version="1.9")).text == "3"
+        wrong = await client.call_tool("add", {"values": [1]}, version="1.9")
+        assert wrong.is_error
+        assert "tool 'add'" in wrong.text
+        assert listed["echo"].spec.version is None
+        assert listed["echo"].spec.tags == {"plain"}
 
 
 @EACH_ERA
 async def test_a_version_that_is_not_there_is_an_unknown_tool_prompt_or_resource(era: str) -> None:
-    with anyio.fail_after(60):
-        async with connected(server(), era=era) as client:
-            with pytest.raises(ProtocolError, match="Unknown tool: add, version 3"):
-                await client.call_tool("add", {"a": 1, "b": 2}, version="3")
-            with pytest.raises(ProtocolError, match=r"Unknown tool: add@1\.9"):
-                await client.call_tool("add@1.9", {"a": 1, "b": 2})
-            with pytest.raises(ProtocolError, match="Unknown prompt"):
-                await client.get_prompt("review", {"topic": "x"}, version="3")
-            with pytest.raises(ProtocolError, match="Resource not found"):
-                await client.read_resource("notes://1", version="3")
-            with pytest.raises(ProtocolError, match="Resource not found"):
-                await client.read_resource("about://this", version="3")
+    async with connected(server(), era=era) as client:
+        with pytest.raises(ProtocolError, match="Unknown tool: add, version 3"):
+            await client.call_tool("add", {"a": 1, "b": 2}, version="3")
+        with pytest.raises(ProtocolError, match=r"Unknown tool: add@1\.9"):
+            await client.call_tool("add@1.9", {"a": 1, "b": 2})
+        with pytest.raises(ProtocolError, match="Unknown prompt"):
+            await client.get_prompt("review", {"topic": "x"}, version="3")
+        with pytest.raises(ProtocolError, match="Resource not found"):
+            await client.read_resource("notes://1", version="3")
+        with pytest.raises(ProtocolError, match="Resource not found"):
+            await client.read_resource("about://this", version="3")
 
 
 @EACH_ERA
 async def test_prompts_and_resources_have_versions_and_tags_likewise(era: str) -> None:
-    with anyio.fail_after(60):
-        async with connected(server(), era=era) as client:
-            (listed,) = await client.list_prompts()
-            assert (listed.version, listed.tags, listed.description) == ("2", {"texts"}, "Ask for a review.")
-            assert listed.meta["io.toolweave/versions"] == ["2", "1"]
-            (template,) = await client.list_resource_templates()
-            assert (template.version, template.tags) == ("2", {"texts"})
-            found = await client.get_prompt("review", {"topic": "plants"})
-            assert found.messages[0].content.render() == "new plants"
-            found = await client.get_prompt("review", {"topic": "plants"}, version="1")
-            assert found.messages[0].content.render() == "old plants"
-            assert (await client.read_resource("notes://3"))[0].text == "new 3"
-            assert (await client.read_resource("notes://3", version="1"))[0].text == "old 3"
-            assert (await client.read_resource("about://this", version="7"))[0].text == "seven"
+    async with connected(server(), era=era) as client:
+        (listed,) = await client.list_prompts()
+        assert (listed.version, listed.tags, listed.description) == ("2", {"texts"}, "Ask for a review.")
+        assert listed.meta["io.toolweave/versions"] == ["2", "1"]
+        (template,) = await client.list_resource_templates()
+        assert (template.version, template.tags) == ("2", {"texts"})
+        found = await client.get_prompt("review", {"topic": "plants"})
+        assert found.messages[0].content.render() == "new plants"
+        found = await client.get_prompt("review", {"topic": "plants"}, version="1")
+        assert found.messages[0].content.render() == "old plants"
+        assert (await client.read_resource("notes://3"))[0].text == "new 3"
+        assert (await client.read_resource("notes://3", version="1"))[0].text == "old 3"
+        assert (await client.read_resource("about://this", version="7"))[0].text == "seven"
 
 
 async def test_a_server_offers_some_tags_and_versions_only() -> None:
-    with anyio.fail_after(60):
-        async with connected(server(versions="<1.10")) as client:
-            listed = await client.list_tools()
-            assert listed.names == ("add", "echo")
-            assert listed["add"].spec.version == "1.9"
-            assert "io.toolweave/versions" not in listed["add"].spec.meta
-            assert (await client.call_tool("add", {"a": 1, "b": 2})).text == "3"
-            with pytest.raises(ProtocolError, match="Unknown tool"):
-                await client.call_tool("add", {"values": []}, version="1.10")
-            assert (await client.get_prompt("review", {"topic": "x"})).messages[0].content.render() == "old x"
-            assert await client.list_resources() == ()
-        async with connected(server(include_tags={"sums", "texts"}, exclude_tags="old")) as client:
-            listed = await client.list_tools()
-            assert listed.names == ("add",)
-            with pytest.raises(ProtocolError, match="Unknown tool"):
-                await client.call_tool("add", {"a": 1, "b": 2}, version="1.9")
-            with pytest.raises(ProtocolError, match="Unknown prompt"):
-                await client.get_prompt("review", {"topic": "x"}, version="1")
-            assert [one.uri_template for one in await client.list_resource_templates()] == ["notes://{number}"]
+    async with connected(server(versions="<1.10")) as client:
+        listed = await client.list_tools()
+        assert listed.names == ("add", "echo")
+        assert listed["add"].spec.version == "1.9"
+        assert "io.toolweave/versions" not in listed["add"].spec.meta
+        assert (await client.call_tool("add", {"a": 1, "b": 2})).text == "3"
+        with pytest.raises(ProtocolError, match="Unknown tool"):
+            await client.call_tool("add", {"values": []}, version="1.10")
+        assert (await client.get_prompt("review", {"topic": "x"})).messages[0].content.render() == "old x"
+        assert await client.list_resources() == ()
+    async with connected(server(include_tags={"sums", "texts"}, exclude_tags="old")) as client:
+        listed = await client.list_tools()
+        assert listed.names == ("add",)
+        with pytest.raises(ProtocolError, match="Unknown tool"):
+            await client.call_tool("add", {"a": 1, "b": 2}, version="1.9")
+        with pytest.raises(ProtocolError, match="Unknown prompt"):
+            await client.get_prompt("review", {"topic": "x"}, version="1")
+        assert [one.uri_template for one in await client.list_resource_templates()] == ["notes://{number}"]
 
 
 async def test_a_tag_that_nothing_has_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
@@ -160,10 +155,9 @@ async def test_a_tag_that_nothing_has_is_a_warning(caplog: pytest.LogCaptureFixt
         """Be added before the server runs."""
         return "x"
 
-    with anyio.fail_after(60):
-        for _ in range(2):
-            async with connected(made):
-                pass
+    for _ in range(2):
+        async with connected(made):
+            pass
 
     assert [text for text in caplog.messages if "_tags" in text] == [
         "include_tags: no tool, prompt or resource has the tag 'textes'; did you mean 'texts'?",
@@ -174,30 +168,28 @@ async def test_a_tag_that_nothing_has_is_a_warning(caplog: pytest.LogCaptureFixt
 async def test_tags_of_a_toolset_that_has_no_tools_yet_are_no_warning(caplog: pytest.LogCaptureFixture) -> None:
     made = create_mcp_server(name="empty", tools=[ToolRegistry([])], include_tags=["sums"])
 
-    with anyio.fail_after(60):
-        async with connected(made):
-            pass
+    async with connected(made):
+        pass
 
     assert [text for text in caplog.messages if "_tags" in text] == []
 
 
 async def test_a_version_is_added_and_removed_while_clients_are_connected() -> None:
     made = server()
-    with anyio.fail_after(60):
-        async with connected(made) as client:
+    async with connected(made) as client:
+        made.tool(add_next)
+        assert (await client.list_tools())["add"] is not None
+        assert (await client.call_tool("add", {"values": [1.5]}, version="2.0rc1")).text == "1.5"
+        with pytest.raises(DuplicateToolError):
             made.tool(add_next)
-            assert (await client.list_tools())["add"] is not None
-            assert (await client.call_tool("add", {"values": [1.5]}, version="2.0rc1")).text == "1.5"
-            with pytest.raises(DuplicateToolError):
-                made.tool(add_next)
-            with pytest.raises(DuplicateToolError):
-                made.tool(tool(add_two.function, name="add"))
-            made.remove_tool("add@1.9")
-            with pytest.raises(ProtocolError, match="Unknown tool"):
-                await client.call_tool("add", {"a": 1, "b": 2}, version="1.9")
-            made.remove_tool("add")
-            with pytest.raises(ProtocolError, match="Unknown tool"):
-                await client.call_tool("add", {"values": [1]}, version="1.10")
+        with pytest.raises(DuplicateToolError):
+            made.tool(tool(add_two.function, name="add"))
+        made.remove_tool("add@1.9")
+        with pytest.raises(ProtocolError, match="Unknown tool"):
+            await client.call_tool("add", {"a": 1, "b": 2}, version="1.9")
+        made.remove_tool("add")
+        with pytest.raises(ProtocolError, match="Unknown tool"):
+            await client.call_tool("add", {"values": [1]}, version="1.10")
 
 
 async def test_versions_are_ordered_as_numbers_and_a_candidate_comes_before_its_release() -> None:

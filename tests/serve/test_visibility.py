@@ -114,68 +114,64 @@ SESSIONS = pytest.mark.parametrize(("carrier", "era"), [("inprocess", ERAS[0]), 
 @EACH_CARRIER
 async def test_what_is_disabled_is_neither_listed_nor_found(carrier: str, era: str) -> None:
     server = locked()
-    with anyio.fail_after(60):
-        async with connected(server, carrier, era) as client:
-            assert await names(client) == OPEN
-            assert await client.list_prompts() == ()
-            assert await client.list_resource_templates() == ()
-            assert [one.uri for one in await client.list_resources()] == ["notes://plain"]
-            with pytest.raises(ProtocolError, match="Unknown tool: drop_table"):
-                await client.call_tool("drop_table", {"name": "users"})
-            with pytest.raises(ProtocolError, match="Unknown prompt: audit"):
-                await client.get_prompt("audit", {"topic": "x"})
-            with pytest.raises(ProtocolError, match="Resource not found"):
-                await client.read_resource("secrets://one")
-            server.enable("drop_table", "audit", "secret")
-            server.disable("ec*")
-            assert await names(client) == ("login", "logout", "drop_table")
-            assert (await client.call_tool("drop_table", {"name": "users"})).text == "dropped users"
-            assert (await client.read_resource("secrets://one"))[0].text == "the secret one"
-            assert (await client.get_prompt("audit", {"topic": "x"})).messages[0].content.render() == "Audit x."
+    async with connected(server, carrier, era) as client:
+        assert await names(client) == OPEN
+        assert await client.list_prompts() == ()
+        assert await client.list_resource_templates() == ()
+        assert [one.uri for one in await client.list_resources()] == ["notes://plain"]
+        with pytest.raises(ProtocolError, match="Unknown tool: drop_table"):
+            await client.call_tool("drop_table", {"name": "users"})
+        with pytest.raises(ProtocolError, match="Unknown prompt: audit"):
+            await client.get_prompt("audit", {"topic": "x"})
+        with pytest.raises(ProtocolError, match="Resource not found"):
+            await client.read_resource("secrets://one")
+        server.enable("drop_table", "audit", "secret")
+        server.disable("ec*")
+        assert await names(client) == ("login", "logout", "drop_table")
+        assert (await client.call_tool("drop_table", {"name": "users"})).text == "dropped users"
+        assert (await client.read_resource("secrets://one"))[0].text == "the secret one"
+        assert (await client.get_prompt("audit", {"topic": "x"})).messages[0].content.render() == "Audit x."
 
 
 @SESSIONS
 async def test_a_login_unlocks_tools_for_its_own_session_and_tells_no_other(carrier: str, era: str) -> None:
-    with anyio.fail_after(90):
-        async with two_clients(locked(), carrier, era) as (one, other):
-            changed = anyio.Event()
-            notifications = list[object]()
-            one.on("tools_changed", lambda change: changed.set())
-            assert await names(one) == await names(other) == OPEN
-            other.on("notification", notifications.append)
-            assert (await one.call_tool("login", {"word": "please"})).is_error
-            assert await names(one) == OPEN
-            assert (await one.call_tool("login", {"word": "sesame"})).text == "welcome"
-            await changed.wait()
-            assert (await one.list_tools()).names == ALL
-            assert (await one.call_tool("drop_table", {"name": "users"})).text == "dropped users"
-            assert (await one.read_resource("secrets://one"))[0].text == "the secret one"
-            assert await names(other) == OPEN
-            with pytest.raises(ProtocolError, match="Unknown tool"):
-                await other.call_tool("drop_table", {"name": "users"})
-            assert notifications == []
-            assert (await one.call_tool("logout")).text == "bye"
-            assert await names(one) == ("login", "logout")
-            with pytest.raises(ProtocolError, match="Resource not found"):
-                await one.read_resource("notes://plain")
-            assert await names(other) == OPEN
+    async with two_clients(locked(), carrier, era) as (one, other):
+        changed = anyio.Event()
+        notifications = list[object]()
+        one.on("tools_changed", lambda change: changed.set())
+        assert await names(one) == await names(other) == OPEN
+        other.on("notification", notifications.append)
+        assert (await one.call_tool("login", {"word": "please"})).is_error
+        assert await names(one) == OPEN
+        assert (await one.call_tool("login", {"word": "sesame"})).text == "welcome"
+        await changed.wait()
+        assert (await one.list_tools()).names == ALL
+        assert (await one.call_tool("drop_table", {"name": "users"})).text == "dropped users"
+        assert (await one.read_resource("secrets://one"))[0].text == "the secret one"
+        assert await names(other) == OPEN
+        with pytest.raises(ProtocolError, match="Unknown tool"):
+            await other.call_tool("drop_table", {"name": "users"})
+        assert notifications == []
+        assert (await one.call_tool("logout")).text == "bye"
+        assert await names(one) == ("login", "logout")
+        with pytest.raises(ProtocolError, match="Resource not found"):
+            await one.read_resource("notes://plain")
+        assert await names(other) == OPEN
 
 
 async def test_a_caller_that_nothing_tells_from_others_has_no_session() -> None:
-    with anyio.fail_after(60):
-        async with connected(locked()) as client:
-            refused = await client.call_tool("login", {"word": "sesame"})
-            assert refused.is_error
-            assert "this caller has no session" in refused.text
-            assert await names(client) == OPEN
+    async with connected(locked()) as client:
+        refused = await client.call_tool("login", {"word": "sesame"})
+        assert refused.is_error
+        assert "this caller has no session" in refused.text
+        assert await names(client) == OPEN
 
 
 async def test_a_session_changes_nothing_where_the_server_said_nothing() -> None:
     server = create_mcp_server("tables", tools=[login, drop_table])
-    with anyio.fail_after(60):
-        async with connected(server, era=ERAS[0]) as client:
-            refused = await client.call_tool("login", {"word": "sesame"})
-            assert "server.disable" in refused.text
+    async with connected(server, era=ERAS[0]) as client:
+        refused = await client.call_tool("login", {"word": "sesame"})
+        assert "server.disable" in refused.text
     with pytest.raises(ValueError, match="give names"):
         server.disable()
     with pytest.raises(ToolError, match="no session here"):
@@ -190,13 +186,12 @@ async def test_what_is_hidden_completes_nothing_and_is_not_listened_to(era: str)
     def topics(value: str) -> list[str]:
         return [value]
 
-    with anyio.fail_after(60):
-        async with connected(server, era=era) as client:
-            ref = {"type": "ref/prompt", "name": "audit"}
-            with pytest.raises(ProtocolError, match="Unknown prompt: audit"):
-                await client.complete(ref, "topic", "a")
-            server.enable(tags="admin")
-            assert (await client.complete(ref, "topic", "a")).values == ("a",)
+    async with connected(server, era=era) as client:
+        ref = {"type": "ref/prompt", "name": "audit"}
+        with pytest.raises(ProtocolError, match="Unknown prompt: audit"):
+            await client.complete(ref, "topic", "a")
+        server.enable(tags="admin")
+        assert (await client.complete(ref, "topic", "a")).values == ("a",)
 
 
 async def test_files_are_disabled_in_any_spelling(tmp_path: Path) -> None:
@@ -204,10 +199,9 @@ async def test_files_are_disabled_in_any_spelling(tmp_path: Path) -> None:
     (tmp_path / "open.txt").write_text("shown")
     server = create_mcp_server("files", resources=[directory(tmp_path, uri="files://")])
     server.disable("files://secret*")
-    with anyio.fail_after(60):
-        async with connected(server) as client:
-            assert [one.uri for one in await client.list_resources()] == ["files://open.txt"]
-            assert (await client.read_resource("files://open.txt"))[0].text == "shown"
-            for uri in ("files://secret.txt", "files://s%65cret.txt", "files://x/../secret.txt"):
-                with pytest.raises(ProtocolError, match="Resource not found"):
-                    await client.read_resource(uri)
+    async with connected(server) as client:
+        assert [one.uri for one in await client.list_resources()] == ["files://open.txt"]
+        assert (await client.read_resource("files://open.txt"))[0].text == "shown"
+        for uri in ("files://secret.txt", "files://s%65cret.txt", "files://x/../secret.txt"):
+            with pytest.raises(ProtocolError, match="Resource not found"):
+                await client.read_resource(uri)

@@ -39,16 +39,15 @@ async def test_who_listens_hears_a_signal_of_that_name_and_no_other(kind: str, t
                 assert await ear.wait(NEVER)
                 heard.append(name)
 
-        with anyio.fail_after(30):
-            for name, event in zip(("a", "a", "b"), ready, strict=True):
-                tasks.start_soon(listen, name, event)
-                await event.wait()
-            await signal(there, "other")
-            await signal(there, "a")
-            while len(heard) < 2:
-                await anyio.sleep(0.01)
-            assert heard == ["a", "a"]
-            await signal(there, "b")
+        for name, event in zip(("a", "a", "b"), ready, strict=True):
+            tasks.start_soon(listen, name, event)
+            await event.wait()
+        await signal(there, "other")
+        await signal(there, "a")
+        while len(heard) < 2:
+            await anyio.sleep(0.01)
+        assert heard == ["a", "a"]
+        await signal(there, "b")
     assert heard == ["a", "a", "b"]
 
 
@@ -62,12 +61,11 @@ async def test_who_listens_to_redis_while_another_hears_is_not_kept_waiting(redi
 
         heard = anyio.Event()
         tasks.start_soon(hear)
-        with anyio.fail_after(30):
-            while not heard.is_set():  # then it waits for the next, and holds the connection of all who listen
-                await signal(store, "heard")
-                await anyio.sleep(0.01)
-            async with listening(store, "other") as ear:
-                assert ear.sure
+        while not heard.is_set():  # then it waits for the next, and holds the connection of all who listen
+            await signal(store, "heard")
+            await anyio.sleep(0.01)
+        async with listening(store, "other") as ear:
+            assert ear.sure
         tasks.cancel_scope.cancel()
 
 
@@ -76,20 +74,18 @@ async def test_a_signal_that_came_before_somebody_waits_for_it_is_not_lost(
     kind: str, tmp_path: Path, redis_url: str
 ) -> None:
     async with two_of(kind, tmp_path, redis_url) as (here, there), listening(here, "a") as ear:
-        with anyio.fail_after(30):
-            await signal(there, "a")
-            assert await ear.wait(NEVER)
+        await signal(there, "a")
+        assert await ear.wait(NEVER)
         assert not await ear.wait(0.01)
 
 
 async def test_signals_go_from_thread_to_thread() -> None:
     store = MemoryStore()
-    with anyio.fail_after(30):
-        async with listening(store, "a") as ear:
-            thread = threading.Thread(target=lambda: anyio.run(signal, store, "a"))
-            thread.start()
-            assert await ear.wait(NEVER)
-            thread.join()
+    async with listening(store, "a") as ear:
+        thread = threading.Thread(target=lambda: anyio.run(signal, store, "a"))
+        thread.start()
+        assert await ear.wait(NEVER)
+        thread.join()
 
 
 async def test_signals_are_heard_again_after_the_server_was_away(tmp_path: Path) -> None:
@@ -97,9 +93,8 @@ async def test_signals_are_heard_again_after_the_server_was_away(tmp_path: Path)
         async with RedisStore(server.url) as here, RedisStore(server.url) as there, listening(here, "a") as ear:
             assert ear.sure
             server.restart()
-            with anyio.fail_after(60):
-                while not await ear.wait(0.2):  # who hears nothing looks for itself meanwhile
-                    await signal(there, "a")
+            while not await ear.wait(0.2):  # who hears nothing looks for itself meanwhile
+                await signal(there, "a")
 
 
 async def test_where_the_server_is_away_nobody_relies_on_signals() -> None:

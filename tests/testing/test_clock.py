@@ -23,10 +23,9 @@ async def test_sleepers_wake_in_the_order_of_their_time_however_far_the_clock_mo
         tasks.start_soon(sleeper, clock, woken, "late", 5)
         tasks.start_soon(sleeper, clock, woken, "often", 1, 1, 1)
         tasks.start_soon(sleeper, clock, woken, "early", 0.5)
-        with anyio.fail_after(30):
-            await clock.until_sleeping(3)
-            assert clock.sleepers == (0.5, 1, 5)
-            await clock.advance(10)
+        await clock.until_sleeping(3)
+        assert clock.sleepers == (0.5, 1, 5)
+        await clock.advance(10)
 
     assert woken == [("early", 100.5), ("often", 101), ("often", 102), ("often", 103), ("late", 105)]
     assert clock.monotonic() == 110
@@ -45,8 +44,7 @@ async def test_nobody_wakes_before_the_time() -> None:
 
 
 async def test_who_sleeps_for_no_time_does_not_wait_for_the_clock() -> None:
-    with anyio.fail_after(30):
-        await FakeClock().sleep(0)
+    await FakeClock().sleep(0)
 
 
 async def test_a_sleeper_that_is_cancelled_is_forgotten() -> None:
@@ -73,28 +71,26 @@ async def test_a_connection_waits_by_it_before_it_restarts() -> None:
     clock, server = FakeClock(), MemoryServer(protocol="2025-11-25")
     connection = McpConnection(ServerConfig(name="memory", server=server), clock=clock)
 
-    with anyio.fail_after(30):
-        async with connection:
-            server.crash()
-            await clock.until_sleeping()
-            assert connection.state == "backoff"
-            assert server.conversations == 1
-            await clock.advance(clock.sleepers[0])
-            await connection.ping()
-            assert server.conversations == 2
+    async with connection:
+        server.crash()
+        await clock.until_sleeping()
+        assert connection.state == "backoff"
+        assert server.conversations == 1
+        await clock.advance(clock.sleepers[0])
+        await connection.ping()
+        assert server.conversations == 2
 
 
 async def test_a_backoff_that_is_not_over_costs_no_second() -> None:
     clock, server = FakeClock(), MemoryServer(protocol="2025-11-25")
     connection = McpConnection(ServerConfig(name="memory", server=server), clock=clock)
 
-    with anyio.fail_after(30):
-        async with connection:
-            for _ in range(3):
-                server.crash()
-                await clock.until_sleeping()
-                await clock.advance(60)
-            await connection.ping()
+    async with connection:
+        for _ in range(3):
+            server.crash()
+            await clock.until_sleeping()
+            await clock.advance(60)
+        await connection.ping()
 
     assert connection.restarts == 3
     assert not isinstance(connection.error, ConnectionLostError)

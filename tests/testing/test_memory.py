@@ -522,11 +522,10 @@ async def shaken_hands(channel: Channel, version: str) -> None:
 
 async def test_every_message_of_a_batch_is_noted_and_answered() -> None:
     server = MemoryServer()
-    with anyio.fail_after(30):
-        async with server as channel:
-            await shaken_hands(channel, "2025-03-26")
-            await channel.send(b'[{"jsonrpc":"2.0","id":1,"method":"ping"},{"jsonrpc":"2.0","id":2,"method":"ping"}]')
-            answers = json.loads(await channel.receive())
+    async with server as channel:
+        await shaken_hands(channel, "2025-03-26")
+        await channel.send(b'[{"jsonrpc":"2.0","id":1,"method":"ping"},{"jsonrpc":"2.0","id":2,"method":"ping"}]')
+        answers = json.loads(await channel.receive())
 
     assert [answer["id"] for answer in answers] == [1, 2]
     assert server.methods == ["initialize", "ping", "ping"]
@@ -535,21 +534,19 @@ async def test_every_message_of_a_batch_is_noted_and_answered() -> None:
 
 async def test_what_is_no_message_is_refused_and_not_noted() -> None:
     server = MemoryServer()
-    with anyio.fail_after(30):
-        async with server as channel:
-            for text in (b"no json", b"3"):
-                await channel.send(text)
-                assert json.loads(await channel.receive())["error"]["code"] in (-32700, -32600)
+    async with server as channel:
+        for text in (b"no json", b"3"):
+            await channel.send(text)
+            assert json.loads(await channel.receive())["error"]["code"] in (-32700, -32600)
 
     assert server.requests == []
 
 
 async def test_a_page_that_does_not_exist_is_refused() -> None:
-    with anyio.fail_after(30):
-        async with MemoryServer([add], page_size=1) as channel:
-            await shaken_hands(channel, "2025-11-25")
-            await channel.send(b'{"jsonrpc":"2.0","id":2,"method":"tools/list","params":{"cursor":"no"}}')
-            answer = json.loads(await channel.receive())
+    async with MemoryServer([add], page_size=1) as channel:
+        await shaken_hands(channel, "2025-11-25")
+        await channel.send(b'{"jsonrpc":"2.0","id":2,"method":"tools/list","params":{"cursor":"no"}}')
+        answer = json.loads(await channel.receive())
 
     assert answer["error"]["code"] == -32602
 
@@ -572,28 +569,26 @@ async def test_a_resource_that_changes_is_told_to_whoever_subscribed() -> None:
     meta: Any = {"io.modelcontextprotocol/protocolVersion": MODERN, "io.modelcontextprotocol/clientCapabilities": {}}
     wanted = {"resourceSubscriptions": ["memo://1"]}
 
-    with anyio.fail_after(30):
-        async with server as channel:
-            listen: Any = {
-                "jsonrpc": "2.0",
-                "id": 7,
-                "method": "subscriptions/listen",
-                "params": {"notifications": wanted, "_meta": meta},
-            }
-            await channel.send(json.dumps(listen).encode())
-            assert json.loads(await channel.receive())["params"]["notifications"] == wanted
-            server.resource("memo://2", "new")
-            server.resource("memo://1", "new")
-            told = json.loads(await channel.receive())
+    async with server as channel:
+        listen: Any = {
+            "jsonrpc": "2.0",
+            "id": 7,
+            "method": "subscriptions/listen",
+            "params": {"notifications": wanted, "_meta": meta},
+        }
+        await channel.send(json.dumps(listen).encode())
+        assert json.loads(await channel.receive())["params"]["notifications"] == wanted
+        server.resource("memo://2", "new")
+        server.resource("memo://1", "new")
+        told = json.loads(await channel.receive())
 
     assert told["method"] == "notifications/resources/updated"
     assert told["params"] == {"uri": "memo://1", "_meta": {"io.modelcontextprotocol/subscriptionId": 7}}
 
 
 async def test_a_hub_takes_it_like_any_server() -> None:
-    with anyio.fail_after(30):
-        async with connect_mcp_servers({"one": {"server": MemoryServer([add])}}) as hub:
-            assert (await hub.execute("one_add", ADD)).text == "3"
+    async with connect_mcp_servers({"one": {"server": MemoryServer([add])}}) as hub:
+        assert (await hub.execute("one_add", ADD)).text == "3"
 
 
 async def test_what_came_is_there_to_be_asserted() -> None:

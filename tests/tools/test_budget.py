@@ -284,14 +284,13 @@ async def served(protocol: str, **options: Any) -> AsyncGenerator[Any]:
 
 @pytest.mark.parametrize("protocol", ["2025-11-25", "2026-07-28"])
 async def test_a_client_of_a_server_reads_on_in_every_era(protocol: str) -> None:
-    with anyio.fail_after(60):
-        async with served(protocol) as client:
-            result = await client.execute("rows")
-            _, key, offset, _ = cut(result.text)
-            with anyio.fail_after(20):
-                while "read_tool_result" not in client.snapshot().by_name:
-                    await anyio.sleep(0.01)
-            page = await read(client, id=key, offset=offset, length=100)
+    async with served(protocol) as client:
+        result = await client.execute("rows")
+        _, key, offset, _ = cut(result.text)
+        with anyio.fail_after(20):
+            while "read_tool_result" not in client.snapshot().by_name:
+                await anyio.sleep(0.01)
+        page = await read(client, id=key, offset=offset, length=100)
 
     assert result.structured_content is None
     assert page_of(page) == json.dumps(ROWS)[offset : offset + 100]
@@ -300,10 +299,9 @@ async def test_a_client_of_a_server_reads_on_in_every_era(protocol: str) -> None
 async def test_the_rest_can_be_offered_as_a_resource() -> None:
     tools = budget(lines)
     server = create_mcp_server("lines", tools=[tools], resources=[resource("results://{id}/{offset}")(tools.read)])
-    with anyio.fail_after(60):
-        async with connect_mcp(server) as client:
-            _, key, offset, _ = cut((await client.execute("lines")).text)
-            (contents,) = await client.read_resource(f"results://{key}/{offset}")
+    async with connect_mcp(server) as client:
+        _, key, offset, _ = cut((await client.execute("lines")).text)
+        (contents,) = await client.read_resource(f"results://{key}/{offset}")
 
     assert contents.text is not None
     assert LINES.startswith(page_of(contents.text), offset)
@@ -315,11 +313,10 @@ async def test_the_rest_can_be_searched_as_a_resource() -> None:
     server = create_mcp_server(
         "lines", tools=[tools], resources=[resource("results://{id}/{offset}")(tools.read), search]
     )
-    with anyio.fail_after(60):
-        async with connect_mcp(server) as client:
-            _, key, _, _ = cut((await client.execute("lines")).text)
-            (contents,) = await client.read_resource(f"results://{key}/0/search/LINE%201500")
-            (later,) = await client.read_resource(f"results://{key}/{LINES.index('line 1501')}/search/line%201500")
+    async with connect_mcp(server) as client:
+        _, key, _, _ = cut((await client.execute("lines")).text)
+        (contents,) = await client.read_resource(f"results://{key}/0/search/LINE%201500")
+        (later,) = await client.read_resource(f"results://{key}/{LINES.index('line 1501')}/search/line%201500")
 
     assert contents.text is not None
     assert contents.text.startswith(f"offset {LINES.index('line 1500')}: ")
@@ -331,15 +328,14 @@ async def test_a_client_with_another_key_cannot_read_what_was_kept() -> None:
     ada_key, eve_key = "a" * 32, "e" * 32
     auth = ApiKeyAuth([ApiKey(name="ada", key=ada_key), ApiKey(name="eve", key=eve_key)])
     server = create_mcp_server("rows", tools=[budget(rows, always=True)], auth=auth)
-    with anyio.fail_after(60):
-        async with (
-            served_http(server) as url,
-            connect_mcp(url, auth=ada_key) as ada,
-            connect_mcp(url, auth=eve_key) as eve,
-        ):
-            _, key, _, _ = cut((await ada.execute("rows")).text)
-            mine = await ada.execute("read_tool_result", {"id": key})
-            theirs = await eve.execute("read_tool_result", {"id": key})
+    async with (
+        served_http(server) as url,
+        connect_mcp(url, auth=ada_key) as ada,
+        connect_mcp(url, auth=eve_key) as eve,
+    ):
+        _, key, _, _ = cut((await ada.execute("rows")).text)
+        mine = await ada.execute("read_tool_result", {"id": key})
+        theirs = await eve.execute("read_tool_result", {"id": key})
 
     assert not mine.is_error
     assert theirs.is_error

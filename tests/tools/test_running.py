@@ -171,15 +171,14 @@ async def test_calls_that_block_all_threads_of_a_tool_leave_every_other_tool_its
     async def call() -> None:
         results.append((await block.execute({})).text)
 
-    with anyio.fail_after(30):
-        async with anyio.create_task_group() as tasks:
-            for _ in range(60):
-                tasks.start_soon(call)
-            for _ in range(40):
-                await anyio.to_thread.run_sync(running.acquire, limiter=anyio.CapacityLimiter(1))
-            assert (await echo.execute({"text": "here"})).text == "here"
-            assert not results
-            release.set()
+    async with anyio.create_task_group() as tasks:
+        for _ in range(60):
+            tasks.start_soon(call)
+        for _ in range(40):
+            await anyio.to_thread.run_sync(running.acquire, limiter=anyio.CapacityLimiter(1))
+        assert (await echo.execute({"text": "here"})).text == "here"
+        assert not results
+        release.set()
 
     assert results == ["done"] * 60
 
@@ -201,10 +200,9 @@ async def test_a_tool_runs_in_as_many_threads_as_it_says(most: int) -> None:
         with lock:
             now -= 1
 
-    with anyio.fail_after(60):
-        async with anyio.create_task_group() as tasks:
-            for _ in range(6):
-                tasks.start_soon(work.execute)
+    async with anyio.create_task_group() as tasks:
+        for _ in range(6):
+            tasks.start_soon(work.execute)
 
     assert max(at_work) == most
     assert len(at_work) == 6
