@@ -375,6 +375,7 @@ async def test_workers_do_other_jobs_too() -> None:
         tasks.cancel_scope.cancel()
 
 
+@pytest.mark.slow  # it tries for fifteen seconds
 async def test_a_worker_that_does_not_reach_its_queue_says_so() -> None:
     backend = Backend("redis://127.0.0.1:1", store=MemoryStore())
     with pytest.raises(StoreError, match=r"redis://127\.0\.0\.1:1"):

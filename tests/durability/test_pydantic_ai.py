@@ -494,6 +494,7 @@ class FailingStore(MemoryStore):
         return await super().write(*args, **named)
 
 
+@pytest.mark.slow  # it tries for fifteen seconds
 async def test_a_store_that_fails_ends_the_run_here_and_it_goes_on_when_the_store_is_back() -> None:
     store, calls = FailingStore(), list[int]()
     agent = Agent(Script([call("act")], "done").model, name="a")

@@ -51,7 +51,6 @@ def text(content: str | bytes) -> Callable[[Path], object]:
 UNREADABLE: dict[str, Callable[[Path], object]] = {
     "deep": text('{"mcpServers":' + '{"a":' * 600 + "1" + "}" * 600 + "}"),
     "deep in its section": text('{"mcpServers": {}, "gateway": {"virtual": ' + "[" * 5000 + "]" * 5000 + "}}"),
-    "50,000 servers": text(json.dumps({"mcpServers": {f"s{n}": {"command": "x"} for n in range(50_000)}})),
     "half": text('{"mcpServers": {"x":'),
     "zeros": text(b"\0" * 100),
     "not text": text(b'{"\xff": 1}'),
@@ -63,7 +62,16 @@ UNREADABLE: dict[str, Callable[[Path], object]] = {
 }
 
 
-@pytest.mark.parametrize("spoil", UNREADABLE.values(), ids=UNREADABLE)
+MANY = text(json.dumps({"mcpServers": {f"s{n}": {"command": "x"} for n in range(50_000)}}))
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        *(pytest.param(spoil, id=name) for name, spoil in UNREADABLE.items()),
+        pytest.param(MANY, id="50,000 servers", marks=pytest.mark.slow),
+    ],
+)
 async def test_a_config_that_cannot_be_read_changes_nothing(
     tmp_path: Path, spoil: Callable[[Path], object], caplog: pytest.LogCaptureFixture
 ) -> None:

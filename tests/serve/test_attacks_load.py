@@ -444,7 +444,7 @@ async def test_the_host_of_an_absolute_target_counts_and_not_the_header(target: 
     body = call_body("add", {"a": 1, "b": 2})
     async with served_http(doing_server()) as url:
         host = url.split("/")[2]
-        headers = {"Host": host, "Content-Length": str(len(body)), **modern_headers("add")}
+        headers = {"Host": host, "Content-Length": str(len(body)), "Connection": "close", **modern_headers("add")}
         lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
         async with connected(url) as stream:
             await stream.send(f"POST {target.format(url=url)} HTTP/1.1\r\n{lines}\r\n".encode() + body)
