@@ -13,9 +13,8 @@ from toolweave.cli._conformance.findings import (
     Judgement,
     ServerAnswer,
     fail,
+    judged,
     not_applicable,
-    ok,
-    warn,
 )
 from toolweave.errors import SchemaError
 from toolweave.protocol.codes import INVALID_PARAMS, METHOD_NOT_FOUND, RESOURCE_NOT_FOUND
@@ -53,11 +52,9 @@ def envelope(evidence: Evidence) -> Judgement:
         problem = _odd_result(object_or_empty(answer.result), evidence.modern)
         if problem is not None:
             wrong.append(f"{answer.what}: the result {problem}")
-    if wrong:
-        return fail(wrong)
-    if seen:
-        return ok(f"{len(seen)} results seen")
-    return not_applicable("no call was answered with a result")
+    if not seen:
+        return not_applicable("no call was answered with a result")
+    return judged(f"{len(seen)} results seen", wrong=wrong)
 
 
 def _odd_result(result: JsonObject, modern: bool) -> str | None:
@@ -80,11 +77,9 @@ def content_types(evidence: Evidence) -> Judgement:
             problem = _odd_block(block)
             if problem is not None:
                 wrong.append(f"{answer.what}: {problem}")
-    if wrong:
-        return fail(wrong)
-    if seen:
-        return ok(f"{seen} blocks seen")
-    return not_applicable("no content was seen")
+    if not seen:
+        return not_applicable("no content was seen")
+    return judged(f"{seen} blocks seen", wrong=wrong)
 
 
 def error_flags(evidence: Evidence) -> Judgement:
@@ -95,11 +90,7 @@ def error_flags(evidence: Evidence) -> Judgement:
     if not evidence.refused:
         return not_applicable("no tool could be called with wrong arguments without a risk; --call tries more")
     accepted, other = _not_flagged(evidence)
-    if accepted:
-        return fail(accepted)
-    if other:
-        return warn(other)
-    return ok(f"{len(evidence.refused)} wrong calls were refused with isError")
+    return judged(f"{len(evidence.refused)} wrong calls were refused with isError", wrong=accepted, odd=other)
 
 
 def _not_flagged(evidence: Evidence) -> tuple[list[str], list[str]]:
@@ -131,13 +122,9 @@ def structured_output(evidence: Evidence) -> Judgement:
             wrong.append(f"{answer.what}: {problem}")
         elif not _mirrored(answer):
             odd.append(f"{answer.what}: no text block repeats it for clients that know only text")
-    if wrong:
-        return fail(wrong)
     if not seen:
         return not_applicable("no safe tool with an outputSchema answered; --call tries the others")
-    if odd:
-        return warn(odd)
-    return ok(f"{seen} structured results fit")
+    return judged(f"{seen} structured results fit", wrong=wrong, odd=odd)
 
 
 def codes(evidence: Evidence) -> Judgement:
@@ -152,9 +139,7 @@ def codes(evidence: Evidence) -> Judgement:
     for answer, right in expected:
         if answer is not None and answer.code not in right:
             wrong.append(f"{answer}; error {' or '.join(map(str, right))} is expected")
-    if wrong:
-        return fail(wrong)
-    return ok("the codes distinguish unknown tools, methods and resources")
+    return judged("the codes distinguish unknown tools, methods and resources", wrong=wrong)
 
 
 def messages(evidence: Evidence) -> Judgement:
@@ -169,11 +154,7 @@ def messages(evidence: Evidence) -> Judgement:
             empty.append(f"{answer.what}: the error has no message")
         elif _GENERIC.fullmatch(text):
             generic.append(f"{answer.what}: {answer.text!r} does not name the mistake")
-    if empty:
-        return fail(empty)
-    if generic:
-        return warn(generic)
-    return ok(f"{len(evidence.errors)} errors name the mistake")
+    return judged(f"{len(evidence.errors)} errors name the mistake", wrong=empty, odd=generic)
 
 
 def no_stacks(evidence: Evidence) -> Judgement:
@@ -181,9 +162,7 @@ def no_stacks(evidence: Evidence) -> Judgement:
     if not evidence.errors:
         return not_applicable("no error was seen")
     leaks = [f"{answer.what}: a stack trace" for answer in evidence.errors if _has_stack(answer)]
-    if leaks:
-        return fail(leaks)
-    return ok(f"none in {len(evidence.errors)} errors")
+    return judged(f"none in {len(evidence.errors)} errors", wrong=leaks)
 
 
 def validation_details(evidence: Evidence) -> Judgement:
@@ -196,9 +175,7 @@ def validation_details(evidence: Evidence) -> Judgement:
         text = f"{answer.text} {json.dumps(answer.data)}"
         if not any(name in text for name in answer.wrong):
             vague.append(f"{answer.what}: the response names none of {', '.join(answer.wrong)}")
-    if vague:
-        return warn(vague)
-    return ok(f"{len(refusals)} refusals name the property")
+    return judged(f"{len(refusals)} refusals name the property", odd=vague)
 
 
 def _odd_block(block: Any) -> str | None:

@@ -146,6 +146,21 @@ def fail(reason: str | Iterable[str]) -> Judgement:
     return Judgement(Outcome.FAIL, _sentence(reason))
 
 
+def judged(fine: str, *, wrong: Sequence[str] = (), odd: Sequence[str] = ()) -> Judgement:
+    """Return the judgement of a box that applies.
+
+    Args:
+        fine: What passed, if nothing is wrong or odd.
+        wrong: Violations of the protocol.
+        odd: What is allowed but not recommended; it counts only if nothing is wrong.
+    """
+    if wrong:
+        return fail(wrong)
+    if odd:
+        return warn(odd)
+    return ok(fine)
+
+
 def not_applicable(reason: str) -> Judgement:
     """Return the judgement that the box does not apply."""
     return Judgement(Outcome.NOT_APPLICABLE, reason)

@@ -13,6 +13,7 @@ from toolweave.cli._conformance.findings import (
     Judgement,
     ServerAnswer,
     fail,
+    judged,
     not_applicable,
     ok,
     warn,
@@ -66,11 +67,7 @@ def capabilities(evidence: Evidence) -> Judgement:
     subscribed = evidence.subscribed
     if subscribed is not None and subscribed.result is None:
         wrong.append(f"resources.subscribe is declared, but {subscribed}")
-    if wrong:
-        return fail(wrong)
-    if odd:
-        return warn(odd)
-    return ok(f"declared and true: {', '.join(evidence.capabilities) or 'nothing'}")
+    return judged(f"declared and true: {', '.join(evidence.capabilities) or 'nothing'}", wrong=wrong, odd=odd)
 
 
 def progress(evidence: Evidence) -> Judgement:
@@ -83,9 +80,7 @@ def progress(evidence: Evidence) -> Judgement:
         for before, after in pairwise(answer.progress):
             if after.progress <= before.progress:
                 wrong.append(f"{answer.what}: progress went from {before.progress:g} to {after.progress:g}")
-    if wrong:
-        return fail(wrong)
-    return ok(f"{sum(len(answer.progress) for answer in reported)} reports, each higher")
+    return judged(f"{sum(len(answer.progress) for answer in reported)} reports, each higher", wrong=wrong)
 
 
 def resources(evidence: Evidence) -> Judgement:
@@ -103,10 +98,8 @@ def resources(evidence: Evidence) -> Judgement:
     unknown = evidence.unknown_resource
     if unknown is not None and unknown.result is not None:
         wrong.append(f"{unknown.what}: answered as if it were there")
-    if wrong:
-        return fail(wrong)
     read = "the list had none to read" if contents is None else "one was read"
-    return ok(f"{len(entries)} listed, {read}, an unknown one was refused")
+    return judged(f"{len(entries)} listed, {read}, an unknown one was refused", wrong=wrong)
 
 
 def _odd_members(declared: JsonObject) -> Iterator[str]:
