@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 from urllib.parse import unquote
 
 import msgspec
@@ -40,7 +40,7 @@ TO_LEARN = frozenset(
 """Methods about offers that a gateway knows only once it has listed them: `learn` comes before `target_of`."""
 
 
-class RequestTarget(NamedTuple):
+class RequestTarget(msgspec.Struct, frozen=True):
     """The offer that a request is about.
 
     Attributes:

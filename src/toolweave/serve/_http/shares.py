@@ -92,24 +92,21 @@ class Shares:
             del self._held[caller]
 
 
-class Place:
+class Place(msgspec.Struct, eq=False):
     """The place of a running request, to be left once.
 
-    Args:
-        requests: The places.
+    Attributes:
         caller: The caller that holds it.
         number: Its number among all places that were ever taken.
+        stream: The stream of notifications that the request is, if it is one.
     """
 
-    __slots__ = ("_end", "_requests", "_timer", "caller", "number", "stream")
-
-    def __init__(self, requests: RunningRequests, caller: str, number: int) -> None:
-        self._requests: RunningRequests | None = requests
-        self.caller: str = caller
-        self.number: int = number
-        self.stream: Cancels | None = None
-        self._end = math.inf
-        self._timer: asyncio.TimerHandle | None = None
+    _requests: RunningRequests | None
+    caller: str
+    number: int
+    stream: Cancels | None = None
+    _end: float = math.inf
+    _timer: asyncio.TimerHandle | None = None
 
     def become_stream(self, stream: Cancels, end: float = math.inf) -> None:
         """Note that the request is a stream of notifications, which may be ended for another caller.
@@ -253,11 +250,13 @@ class RunningRequests:
     def _admits(self, caller: str, maximum: int) -> bool:
         # A caller may hold `multiple` times the free places: alone it stops at `caller_share` of all, and the more
         # places others hold, the fewer it may hold. So one place is left for a caller that holds none.
-        held = self._shares.of(caller)
-        free = maximum - self._shares.figures.held
-        if free > 0:
-            return self._multiple == math.inf or held < self._multiple * free
-        return self._evict_stream(held)
+        everybodys = self._shares.figures.held
+        free = maximum - everybodys
+        if free <= 0:
+            return self._evict_stream(self._shares.of(caller))
+        # Nearly always all hold together less than the one may.
+        allowed = self._multiple * free
+        return everybodys < allowed or self._shares.of(caller) < allowed
 
     def _evict_stream(self, held: int) -> bool:
         """End the oldest stream of the caller that holds the most, for one that then still holds no more than it."""
