@@ -83,7 +83,6 @@ async def test_the_servers_of_all_replicas_are_shown_alike_and_where_one_fails(f
     browsers = [browse(one) for one in replicas]
     failing = name_of(replicas[1])
 
-    # While it is connecting, the pages name its replica too, but do not count it as not ready.
     pages = alike(browsers, "/ui/", "; not ready: moody")
     text = pages[0].text
     details = browsers[0].get(link_to(pages[0], "moody", failing))

@@ -7,6 +7,7 @@ import os
 import re
 import sys
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -34,6 +35,50 @@ def test_the_servers_are_shown_with_states_and_errors(browser: Browser) -> None:
     assert "toolweave-test-no-such-command" in row(page, "gone")
     assert "/mcp/waiters" in page.text
     assert "For <i>waiters</i>" in page.text
+
+
+SLOW_AGAIN = """
+import pathlib, sys, time
+from toolweave import create_mcp_server
+
+full, waits, room = map(pathlib.Path, sys.argv[1:])
+if full.exists():
+    sys.exit("the disk is full")
+waits.touch()
+while not room.exists():
+    time.sleep(0.05)
+create_mcp_server(name="moody", version="1").run_stdio()
+"""
+
+
+@pytest.mark.slow
+def test_a_server_that_failed_is_not_ready_while_it_connects_again(tmp_path: Path) -> None:
+    (tmp_path / "moody.py").write_text(SLOW_AGAIN)
+    full, waits, room = (tmp_path / one for one in ("full", "waits", "room"))
+    full.touch()
+    words = [str(one) for one in (tmp_path / "moody.py", full, waits, room)]
+    config = write_gateway_config(tmp_path, {"moody": {"command": sys.executable, "args": words}})
+
+    def status(running: RunningGateway) -> Any:
+        return running.status()["upstreams"][0]
+
+    with gateway(tmp_path, config) as running:
+        browser = browse(running)
+        until(lambda: status(running)["error"], "the failure")
+        full.unlink()
+        until(waits.exists, "an attempt that takes long")
+        until(lambda: status(running)["state"] == "connecting", "its state")
+        again = browser.get("/ui/")
+        details = browser.get("/ui/server?name=moody")
+        room.touch()
+        until(lambda: status(running)["state"] == "ready", "the server")
+        ready = browser.get("/ui/")
+
+    assert "0 of 1 server ready; not ready: moody" in again.text
+    assert 'class="state bad">connecting</span>' in row(again, "moody")
+    assert 'class="state bad">connecting</span>' in details.html
+    assert "1 of 1 server ready" in ready.text
+    assert "not ready: moody" not in ready.text
 
 
 @pytest.mark.slow

@@ -24,6 +24,7 @@ from toolweave import errors
 from toolweave.agent import Limits
 from toolweave.config import ServerConfig, Timeouts
 from toolweave.errors import ErrorKind
+from toolweave.gateway._config.reload import AT_START
 from toolweave.providers._model_apis import MODEL_APIS, UNKNOWN
 from toolweave.providers._profiles import ANCHORED, PROFILES, REGULAR, SchemaProfile, SchemaRules
 from toolweave.providers._strict import MAX_CHARACTERS, MAX_DEPTH, MAX_ENUM, MAX_PROPERTIES
@@ -82,6 +83,12 @@ def _settings(settings: type[Any], leave_out: tuple[str, ...] = ()) -> Iterator[
         if name not in leave_out:
             text = " ".join(texts[name].split()).replace("|", "\\|")
             yield f"| `{name}` | {_default(parameter.default)} | {text} |\n"
+
+
+def _settings_at_start() -> Iterator[str]:
+    """Yield the settings of a gateway that a reload does not apply."""
+    names = [f"`{name}`" for name in AT_START]
+    yield f"{', '.join(names[:-1])} and {names[-1]}.\n"
 
 
 def _default(value: object) -> str:
@@ -213,6 +220,7 @@ PARTS: Mapping[str, Callable[[], Iterator[str]]] = {
     "schema profiles": _profiles,
     "profiles in short": _profiles_in_short,
     "experiments": experiments,
+    "settings at start": _settings_at_start,
     "server settings": partial(_settings, ServerConfig, FROM_CODE_ONLY),
     "timeouts": partial(_settings, Timeouts),
     "run limits": partial(_settings, Limits),

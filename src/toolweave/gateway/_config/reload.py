@@ -17,11 +17,11 @@ from toolweave.gateway._config.config import SECTION, GatewayConfig
 _log = logging.getLogger("toolweave.gateway")
 
 _POLL_SECONDS = 1.0
-# What the gateway and its app are made with. Servers, rules, API keys and virtual servers are followed.
-_AT_START = (
+AT_START = (
     *("name", "title", "instructions", "url", "rest", "ui", "server_card", "redis", "runs"),
     *("slow_call_seconds", "task_seconds", "event_store", "retry_seconds"),
 )
+"""The settings of the section `gateway` that are read once, since the gateway and its app are made with them."""
 
 ConfigStamp: TypeAlias = "tuple[int, int, int] | None"
 """The time of a file's last change, its size and its inode; None for one that is not there."""
@@ -67,7 +67,7 @@ def compare(before: Mapping[str, ServerConfig], after: Mapping[str, ServerConfig
 
 def warn_of_restart(before: GatewayConfig, after: GatewayConfig) -> None:
     """Log the changed settings that a gateway reads at its start alone."""
-    changed = [f"'{SECTION}.{name}'" for name in _AT_START if getattr(before, name) != getattr(after, name)]
+    changed = [f"'{SECTION}.{name}'" for name in AT_START if getattr(before, name) != getattr(after, name)]
     if changed:
         _log.warning("%s changed in the config: restart the gateway to apply it", ", ".join(changed))
 

@@ -110,11 +110,14 @@ def places_of(found: Mapping[Peer, Sequence[RowT]]) -> list[tuple[RowT, Sequence
     return list(places.items())
 
 
-def tone_of(state: str) -> str:
+def tone_of(one: UpstreamStatus) -> str:
     """Return how the page marks the state of a server."""
-    if state in _GOOD:
+    if one.state in _GOOD:
         return "good"
-    if state in _BAD or state == _ABSENT:
+    # Each new attempt of a server that failed begins with this state. Marked as one that starts for the first time, it
+    # would leave the servers that are not ready and return to them every few seconds.
+    again = one.state == ConnectionState.CONNECTING.value and one.error is not None
+    if one.state in _BAD or again:
         return "bad"
     return "busy"
 
@@ -131,9 +134,12 @@ def server_rows(found: Mapping[Peer, ServersHere]) -> Sequence[ServerRow]:
 def _server_row(there: Mapping[Peer, ServerHere], peers: Sequence[Peer]) -> ServerRow:
     places: list[ServerPlace] = []
     for peer in peers:
-        state = there[peer].status.state if peer in there else _ABSENT
-        places.append(ServerPlace(peer, state, tone_of(state)))
-    worst = min((there[peer] for peer in there), key=lambda one: _WORST.index(tone_of(one.status.state)))
+        if peer in there:
+            one = there[peer].status
+            places.append(ServerPlace(peer, one.state, tone_of(one)))
+        else:
+            places.append(ServerPlace(peer, _ABSENT, "bad"))
+    worst = min((there[peer] for peer in there), key=lambda one: _WORST.index(tone_of(one.status)))
     restarts = sum(one.status.restarts for one in there.values())
     same = len({one.state for one in places}) == 1
     return ServerRow(

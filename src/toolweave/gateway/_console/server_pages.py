@@ -105,7 +105,7 @@ class ServerPages:
             asked,
             "server.html",
             one=status,
-            tone=tone_of(status.state),
+            tone=tone_of(status),
             pid=content.state.pid,
             since=content.state.since,
             details=content.details,
