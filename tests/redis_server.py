@@ -9,16 +9,19 @@ import itertools
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterator
+import time
+from collections.abc import Generator, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import pytest
+import redis
 
 from tests.programs import free_port
 
-__all__ = ["NO_SERVER", "RedisServer", "free_port", "redis_server", "redis_url"]
+__all__ = ["NO_SERVER", "RedisServer", "free_port", "redis_cluster", "redis_server", "redis_url"]
 
 NO_SERVER = "no redis-server on PATH (Debian: apt-get install redis-server)"
 DATABASES = 10_000
@@ -114,6 +117,30 @@ class RedisServer:
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.kill()
+
+
+@contextmanager
+def redis_cluster(folder: Path) -> Generator[tuple[RedisServer, RedisServer]]:
+    """Run a cluster of two nodes; the second has the keys of the prefix `toolweave`."""
+    ports = [str(free_port()), str(free_port())]
+    with ExitStack() as stack:
+        nodes: list[RedisServer] = []
+        for number, port in enumerate(ports):
+            place = folder / f"node-{number}"
+            place.mkdir()
+            options = {"cluster-enabled": "yes", "cluster-port": port}
+            nodes.append(stack.enter_context(RedisServer(place, options=options)))
+        kind: Any = redis.Redis
+        first, second = [stack.enter_context(kind.from_url(one.url)) for one in nodes]
+        first.execute_command("CLUSTER ADDSLOTSRANGE", 0, 4_095)
+        second.execute_command("CLUSTER ADDSLOTSRANGE", 4_096, 16_383)
+        second.execute_command("CLUSTER SET-CONFIG-EPOCH", 2)
+        first.execute_command("CLUSTER MEET", "127.0.0.1", nodes[1].port, ports[1])
+        deadline = time.monotonic() + 60
+        while any(one.execute_command("CLUSTER INFO")["cluster_state"] != "ok" for one in (first, second)):
+            assert time.monotonic() < deadline, "the cluster never was whole"
+            time.sleep(0.05)
+        yield nodes[0], nodes[1]
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""A worker or a server that starts while its Redis is away waits for it, unless waiting cannot help."""
+"""A worker, a server or a gateway that starts beside a Redis that is away, or that it can never use."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.cli.served import SERVE
 from tests.cli.working import app_in, run_when, worker
 from tests.connect.proxying import certificate
 from tests.programs import free_port
-from tests.redis_server import RedisServer
+from tests.redis_server import RedisServer, redis_cluster
 from toolweave import connect_mcp
 
 pytestmark = pytest.mark.slow
@@ -163,3 +163,46 @@ async def test_a_server_whose_redis_refuses_its_password_does_not_start(tmp_path
     assert process.returncode == 1
     assert "requires a password" in said
     assert "waiting" not in said
+
+
+def test_the_jobs_of_a_worker_do_not_run_at_a_cluster_and_it_says_so_at_its_start(tmp_path: Path) -> None:
+    app = app_in(tmp_path)
+    with redis_cluster(tmp_path) as nodes:
+        ends = [refused("worker", str(app), "--backend", one.url, cwd=tmp_path) for one in nodes]
+
+    for done, node in zip(ends, nodes, strict=True):
+        assert done.code == 3
+        assert f"the queue at {node.url} is at a node of a Redis Cluster, which jobs do not support" in done.err
+        assert "give the address of a Redis or Valkey that is not in cluster mode" in done.err
+
+
+def gateway_with(tmp_path: Path, url: str) -> Done:
+    """Return how a gateway ends that cannot start with the Redis at an address."""
+    config = tmp_path / "gateway.json"
+    config.write_text(json.dumps({"mcpServers": {}, "gateway": {"redis": url}}), "utf-8")
+    words = ("gateway", "--config", str(config), "--http", "127.0.0.1:0", "--state-keys-env", "STATE_KEYS")
+    return refused(*words, cwd=tmp_path)
+
+
+def test_a_gateway_at_the_wrong_node_of_a_cluster_does_not_start_and_names_the_right_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STATE_KEYS", "k" * 40)
+    with redis_cluster(tmp_path) as (other, holder):
+        done = gateway_with(tmp_path, other.url)
+
+    assert done.code == 1
+    assert f"give the address of that node (127.0.0.1:{holder.port})" in done.err
+    assert "calls go on without" not in done.err
+
+
+def test_a_gateway_whose_redis_refuses_its_password_does_not_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STATE_KEYS", "k" * 40)
+    with RedisServer(tmp_path, options={"requirepass": "right-word"}) as server:
+        done = gateway_with(tmp_path, server.url.replace("//", "//:wrong-word@"))
+
+    assert done.code == 1
+    assert "refuses the user or the password" in done.err
+    assert "word@" not in done.err

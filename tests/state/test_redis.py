@@ -18,7 +18,7 @@ import anyio.lowlevel
 import pytest
 import redis
 
-from tests.redis_server import RedisServer
+from tests.redis_server import RedisServer, redis_cluster
 from tests.state.proxy import Proxy
 from toolweave.errors import StoreError
 from toolweave.state import Delete, Put, RedisStore
@@ -679,6 +679,25 @@ async def test_a_node_of_a_cluster_holds_all_of_a_store(tmp_path: Path) -> None:
 
     assert len(slots) == 1
     assert others not in slots  # other prefixes are spread over the nodes
+
+
+@pytest.mark.slow
+async def test_a_node_of_a_cluster_names_the_node_that_has_the_prefix(tmp_path: Path) -> None:
+    with redis_cluster(tmp_path) as (other, holder):
+        with pytest.raises(StoreError) as refused:
+            await RedisStore(other.url).__aenter__()
+        with pytest.raises(StoreError) as numbered:
+            await RedisStore(f"{holder.url.removesuffix('/0')}/3").get("c", "n")
+        async with RedisStore(holder.url) as store:
+            kept = await store.put("c", "n", 1)
+
+    assert str(refused.value) == (
+        f"{other.url} is a node of a cluster, and another node has the keys of this prefix: "
+        f"give the address of that node (127.0.0.1:{holder.port})"
+    )
+    assert "is a node of a cluster, which has database 0 only: end the address with /0" in str(numbered.value)
+    assert (refused.value.is_temporary, numbered.value.is_temporary) == (False, False)
+    assert kept is not None
 
 
 @pytest.mark.parametrize("prefix", ["", "a{b", "}"])

@@ -69,7 +69,7 @@ from toolweave.serve._subscriptions import Listen
 from toolweave.serve._tools import Tools
 from toolweave.serve.request import Feature, Json, Method
 from toolweave.state import Store
-from toolweave.state.startup import opened_when_reached
+from toolweave.state.startup import opened_if_reached, opened_when_reached
 from toolweave.tools import Toolset, ToolSpec
 from toolweave.tools.sources import UnopenedTools
 from toolweave.version import VERSION
@@ -511,6 +511,9 @@ class Gateway(ServerRunners):
                 slow = self._parts.slow.tasks
             if slow is not None and slow.store is not None:
                 await stack.enter_async_context(opened_when_reached(slow.store))
+            if self._parts.replicas is not None and self.of_caller is None:
+                # An address or a password that cannot be right ends the start. Later it would look like an outage.
+                await stack.enter_async_context(opened_if_reached(self._parts.replicas.store))
             self._served += 1
             if self._served == 1 and self.of_caller is None:
                 own = None if self._view is not None else self.sign_ins

@@ -94,8 +94,9 @@ class Backend:
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:  # both are entered by count
-            await stack.enter_async_context(self.store)
+            # First, because its error is final where the store would name another node of the same cluster.
             await stack.enter_async_context(self._made)
+            await stack.enter_async_context(self.store)
             stack.pop_all()
         return self
 

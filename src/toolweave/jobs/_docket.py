@@ -8,15 +8,16 @@ from __future__ import annotations
 import json
 from asyncio import AbstractEventLoop, get_running_loop
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 from urllib.parse import quote
 
 import anyio
 from docket import Disposition, Docket, Execution
+from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from toolweave.errors import StoreError
@@ -31,6 +32,9 @@ REDELIVERY_SECONDS = 15.0
 """Seconds until a job of a silent worker is delivered to another; at most half as long again."""
 _REACH_SECONDS = 15.0
 _FAILOVER_PAUSE_SECONDS = 0.2
+_CLUSTER_SECONDS = 2.0
+_PLAIN_SCHEMES = ("redis://", "rediss://", "unix://")
+"""Schemes of servers that may be nodes of a cluster; Sentinels never lead to one."""
 _FAR_SECONDS = 120.0
 """A job that waits for longer was postponed by a worker whose clock is ahead."""
 
@@ -169,8 +173,35 @@ class DocketQueue:
                     stop.set()
 
     async def __aenter__(self) -> Self:
-        self._loops.setdefault(get_running_loop(), _OpenDockets()).entered += 1
+        """Open it.
+
+        Raises:
+            StoreError: Its server is a node of a cluster.
+        """
+        opened = self._loops.get(get_running_loop())
+        if opened is None:
+            await self._refuse_cluster()
+            opened = self._loops.setdefault(get_running_loop(), _OpenDockets())
+        opened.entered += 1
         return self
+
+    async def _refuse_cluster(self) -> None:
+        """Raise an error if the server is a node of a cluster: the keys of a queue belong to several nodes.
+
+        A server that does not answer, or not this user, decides nothing here. The first job or the worker reports it.
+        """
+        if not self._url.startswith(_PLAIN_SCHEMES):
+            return
+        kind: Any = Redis  # its types are partly unknown
+        found: Mapping[str, Any] = {}
+        with anyio.move_on_after(_CLUSTER_SECONDS), suppress(RedisError, OSError):
+            async with kind.from_url(self._url) as redis:
+                found = await redis.info("cluster")
+        if found.get("cluster_enabled"):
+            raise StoreError(
+                f"the queue at {self._where} is at a node of a Redis Cluster, which jobs do not support: "
+                "give the address of a Redis or Valkey that is not in cluster mode"
+            )
 
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None

@@ -51,7 +51,14 @@ _MEANINGS: tuple[tuple[str, str], ...] = (
     ("LOADING|BusyLoading", "is still loading its data: try again in a moment"),
     ("BUSY ", "is busy with another client's script: try again shortly"),
     ("CLUSTERDOWN|ClusterDown|MASTERDOWN|MasterDown|TRYAGAIN|TryAgain", "is not ready: try again in a moment"),
-    ("MOVED|Moved", "is a node of a cluster that does not hold this prefix: give the address of the one that does"),
+    (
+        "MOVED|Moved",
+        "is a node of a cluster, and another node has the keys of this prefix: give the address of that node",
+    ),
+    (
+        "SELECT is not allowed in cluster mode",
+        "is a node of a cluster, which has database 0 only: end the address with /0",
+    ),
     ("MasterNotFound", "has no primary by its Sentinels: are they running, and is this the name of the service?"),
     ("max number of clients", "has as many clients as it takes: raise its maxclients"),
     ("DB index is out of range|Invalid Database", "has no database of this number: see its setting `databases`"),
@@ -474,6 +481,8 @@ class RedisConnections:
         place = self._address.public_url
         kind = type(exc).__name__
         said = self._address.mask(str(exc))
+        if kind == "MovedError":
+            said = said.rpartition(" ")[2]  # the node, without the number of the slot
         for marks, meaning in _MEANINGS:
             # In the text as it came: masked, a user called `user` would hide what it says.
             if re.search(marks, f"{kind} {exc}"):

@@ -14,7 +14,7 @@ import anyio
 
 from toolweave.errors import StoreError, printable
 
-__all__ = ["STARTUP_SECONDS", "opened_when_reached"]
+__all__ = ["STARTUP_SECONDS", "opened_if_reached", "opened_when_reached"]
 
 STARTUP_SECONDS = 60.0
 """Seconds for which a server or a worker waits at its start: a failover by Sentinels takes half of that at most."""
@@ -34,6 +34,22 @@ async def opened_when_reached(
     """
     async with AsyncExitStack() as stack:
         await _enter(stack, opened, seconds)
+        yield
+
+
+@asynccontextmanager
+async def opened_if_reached(opened: AbstractAsyncContextManager[Any]) -> AsyncGenerator[None]:
+    """Keep a store open during the block; a server that is away is not waited for, and found later by those who use it.
+
+    Raises:
+        StoreError: Waiting does not help, as with a wrong password.
+    """
+    async with AsyncExitStack() as stack:
+        try:
+            await stack.enter_async_context(opened)
+        except StoreError as exc:
+            if not exc.is_temporary:
+                raise
         yield
 
 

@@ -23,6 +23,7 @@ BOUNDS = {
     "gateway-added": 30 * DAY,
     "gateway-allowed": 90 * DAY,
     "gateway-console-links": 3600.0,
+    "gateway-console-pages": DAY / 2,
     "gateway-console-sessions": DAY / 2,
     "gateway-ended-calls": 600.0,
     "gateway-events": 600.0,
