@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import anyio
 import pytest
 
 from tests.connect.scripted import Exchange, HttpScript, answers_to, legacy_answer, listening, modern_answer
@@ -52,6 +53,40 @@ async def test_an_answer_is_found_in_every_form_of_an_event_stream(form: str, er
         assert (await connection.call_tool("t")).text == "done"
         assert connection.restarts == 0
     assert server.methods().count("tools/call") == 2
+
+
+@pytest.mark.parametrize("end", ["", "\n", "\r\n"])
+@pytest.mark.parametrize("head", ["data: ", "event: message\ndata:", "id: 5\nevent: message\ndata: "])
+async def test_an_answer_without_an_empty_line_is_read_although_its_stream_stays_open(head: str, end: str) -> None:
+    over = anyio.Event()
+
+    @answers_to("tools/call")
+    async def special(exchange: Exchange, message: Json) -> None:
+        answer = {"jsonrpc": "2.0", "id": message["id"], "result": {"content": [{"type": "text", "text": "done"}]}}
+        await exchange.start_stream()
+        await exchange.chunk(f"{head}{json.dumps(answer)}{end}".encode())
+        await over.wait()
+
+    async with listening(HttpScript(modern_answer, special).handle) as (url, _), connected(url) as connection:
+        with anyio.fail_after(10):
+            assert (await connection.call_tool("t")).text == "done"
+        over.set()
+
+
+async def test_an_answer_in_many_pieces_is_read_once_it_is_whole() -> None:
+    @answers_to("tools/call")
+    async def special(exchange: Exchange, message: Json) -> None:
+        blocks = [{"type": "text", "text": "}" * 9}] * 40
+        answer = json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": {"content": blocks}})
+        await exchange.start_stream()
+        for start in range(0, len(answer), 11):
+            await exchange.chunk(("" if start else "data: ").encode() + answer[start : start + 11].encode())
+        await exchange.chunk(b"\n\n")
+        await exchange.end_stream()
+
+    async with listening(HttpScript(modern_answer, special).handle) as (url, _), connected(url) as connection:
+        assert len((await connection.call_tool("t")).content) == 40
+        assert connection.problems == ()
 
 
 ODD: dict[str, str] = {

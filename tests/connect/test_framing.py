@@ -355,12 +355,63 @@ for text in sys.stdin:
 
 
 @pytest.mark.parametrize(
-    "form", ["LINE", " LINE ", "INFO: LINE", "[12:00] {worker} sent: LINE", "\x1b[32mINFO\x1b[0m LINE"]
+    "form",
+    [
+        *("LINE", " LINE ", "INFO: LINE", "[12:00] {worker} sent: LINE", "\x1b[32mINFO\x1b[0m LINE"),
+        *("\x1b[32mLINE\x1b[0m", "\x1b[1m\x1b[33mLINE\x1b[0m\x1b[0m"),
+    ],
 )
 async def test_messages_are_read_that_stand_on_one_line_or_behind_the_head_of_a_log_record(form: str) -> None:
     entry = {"command": sys.executable, "args": ["-c", ON_ONE_LINE, form, "answers"], "protocol": "legacy"}
     async with connected(entry) as connection:
         assert [(await connection.call_tool("t")).text for _ in range(2)] == ["}{ whole", "}{ whole"]
+
+
+FRAMED = """
+import json, sys
+
+out = sys.stdout.buffer
+answers = {
+    "initialize": {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}},
+    "tools/list": {"tools": [{"name": "t", "inputSchema": {"type": "object"}}]},
+    "tools/call": {"content": [{"type": "text", "text": "caf\u00e9 " * 300}]},
+}
+for line in sys.stdin:
+    message = json.loads(line)
+    if "id" not in message:
+        continue
+    texts = [{"method": "notifications/message", "params": {"level": "info", "data": "x"}}]
+    texts.append({"id": message["id"], "result": answers.get(message["method"], {})})
+    for text in texts:
+        body = json.dumps({"jsonrpc": "2.0", **text}, ensure_ascii=False).encode()
+        head = sys.argv[1].replace("SIZE", str(len(body))).encode().decode("unicode_escape").encode()
+        tail = sys.argv[2].encode().decode("unicode_escape").encode()
+        whole = head + body + tail
+        step = int(sys.argv[3]) or len(whole)
+        for start in range(0, len(whole), step):
+            out.write(whole[start : start + step])
+            out.flush()
+"""
+
+
+@pytest.mark.parametrize("step", ["0", "7"])
+@pytest.mark.parametrize(
+    ("head", "tail"),
+    [
+        ("Content-Length: SIZE\\r\\n\\r\\n", ""),
+        ("content-length:SIZE\\n\\n", ""),
+        ("Content-Length: SIZE\\r\\nContent-Type: application/vscode-jsonrpc\\r\\n\\r\\n", ""),
+        ("Content-Length: SIZE\\r\\n\\r\\n", "\\n"),
+        ("Content-Length: 5\\r\\n\\r\\n", "\\n"),
+        ("Content-Length: 60\\n", "\\r\\n"),
+        ("\\x00", "\\x00\\n"),
+    ],
+)
+async def test_messages_behind_a_header_with_their_length_are_read(head: str, tail: str, step: str) -> None:
+    entry = {"command": sys.executable, "args": ["-c", FRAMED, head, tail, step], "protocol": "legacy"}
+    async with connected(entry) as connection:
+        for _ in range(2):
+            assert (await connection.call_tool("t")).text == "café " * 300
 
 
 async def test_what_stands_behind_the_head_of_a_log_record_is_never_taken_for_a_request_or_a_foreign_answer() -> None:

@@ -364,6 +364,14 @@ LATER: Mapping[str, tuple[str, str]] = {
         "connect/test_http_answers.py",
         "test_other_text_without_an_answer_to_the_request_is_an_error",
     ),
+    "an event stream that stays open behind an answer without an empty line": (
+        "connect/test_event_stream_forms.py",
+        "test_an_answer_without_an_empty_line_is_read_although_its_stream_stays_open",
+    ),
+    "messages over stdio in the frames of LSP": (
+        "connect/test_framing.py",
+        "test_messages_behind_a_header_with_their_length_are_read",
+    ),
     "arguments in a code block": (
         "models/test_chat_calls.py",
         "test_arguments_in_a_code_block_are_the_arguments",

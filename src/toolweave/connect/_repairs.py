@@ -46,13 +46,19 @@ PREFIX = Repair(
     switch=_SWITCH,
     problem="its event stream names {} for messages, which it takes at {}",
 )
+_FRAMED = Repair(
+    given="messages over stdio behind a `Content-Length` header, in colours, or between NUL bytes",
+    read_as="the messages",
+    limit="a server that requires the header of messages to it does not answer",
+    switch="nothing: they mean nothing else",
+)
 LOST_SESSION = Repair(
     given="a lost session, reported with another status than 404",
     read_as="a new session, and the call again",
     limit="once; with a 5xx status the call is not repeated; a response with a challenge is about credentials",
     switch="nothing: calls need a session",
 )
-MESSAGE_REPAIRS = (NULL_ERROR, NOT_JSON, CONTENT_TYPE, LOST_SESSION, PREFIX)
+MESSAGE_REPAIRS = (NULL_ERROR, NOT_JSON, CONTENT_TYPE, _FRAMED, LOST_SESSION, PREFIX)
 """Every repair of a message."""
 
 

@@ -31,12 +31,14 @@ class EventParser:
         last_id: The id of the last event that had one, or None.
         retry_seconds: The last reconnection time that the server sent, or None.
         taken: The number of events parsed so far.
+        rests: The number of times that an event which has not ended was read.
     """
 
     def __init__(self, max_bytes: int) -> None:
         self.last_id: str | None = None
         self.retry_seconds: float | None = None
         self.taken: int = 0
+        self.rests: int = 0
         self._max_bytes = max_bytes
         self._at_start = True
         self._after_return = False
@@ -89,15 +91,16 @@ class EventParser:
         return events
 
     def rest(self) -> bytes:
-        """Return the data of the event that the end of the stream cut off, or the lines that are not of an event.
+        """Return the data of the event that has not ended, or the lines that are not of an event; both are kept.
 
         By the standard both are nothing. Only who knows what the stream had to hold can tell whether they are whole.
         """
+        self.rests += 1
         last = b"".join(self._partial)
-        self._partial.clear()
-        if last:
-            self._take_line(last)
-        return b"\n".join(self._data or self._stray)
+        field, _, value = last.partition(b":")
+        if field == b"data":
+            return b"\n".join((*self._data, value.removeprefix(b" ")))
+        return b"\n".join(self._data or (*self._stray, last))
 
     def _count(self, text: bytes) -> None:
         self._size += len(text)

@@ -32,6 +32,7 @@ from toolweave.connect._stdio.reaper import reaper
 from toolweave.connect._stdio.subprocess_transport import start_process
 from toolweave.protocol.brackets import depth_change
 from toolweave.protocol.jsonrpc import VERSION_MEMBER
+from toolweave.protocol.lenient_messages import is_json
 
 _STDERR_BYTES = 16 * 1024
 _HIGH_WATER = 8 * 1024 * 1024
@@ -40,6 +41,9 @@ _TERM_SHARE = 0.4
 _KILL_SHARE = 0.2
 _POLL_SECONDS = 0.005
 _SLOWEST_POLL_SECONDS = 0.1
+_SPACE = b" \t\r\n\x00"
+_COLOURS = re.compile(rb"\A(?:\x1b\[[0-9;]*m)+|(?:\x1b\[[0-9;]*m)+\Z")
+_LENGTH = re.compile(rb"(?i)content-length: *([0-9]{1,9})")
 _GONE = "the server process is gone"
 _CONTROLS = r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b.|[\x00-\x08\x0b-\x1f\x7f-\x9f]"
 
@@ -66,6 +70,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
         self._pieces_bytes = 0
         self._begun = bytearray()  # of a message over several lines
         self._depth = 0
+        self._frame = 0  # bytes of the message to come, if its server announces them
         self._messages: deque[bytes] = deque()
         self._queued_bytes = 0
         self._sink: Callable[[bytes], None] | None = None
@@ -119,12 +124,39 @@ class ServerProcess(asyncio.SubprocessProtocol):
             if len(line) > self._max:
                 self._end_oversized()
                 return
+            if self._frame and len(line) > self._frame:
+                line = self._framed(line)
             self._line(line)
         if rest:
             self._pieces.append(rest)
             self._pieces_bytes += len(rest)
             if self._pieces_bytes > self._max:
                 self._end_oversized()
+            elif self._frame and self._pieces_bytes >= self._frame:
+                self._end_frame()
+
+    def _end_frame(self) -> None:
+        """End a message that is as long as was announced: no newline follows it."""
+        text = self._taken()
+        more = self._framed(text)
+        if more is text:
+            self._pieces.append(text)
+            self._pieces_bytes = len(text)
+        elif more:
+            self.pipe_data_received(1, more)
+
+    def _framed(self, text: bytes) -> bytes:
+        """Handle the message at the head of a text if it has the announced length; return what follows it.
+
+        A server may also print the headers of a request that it made: then the length is not that of a message.
+        """
+        message = text[: self._frame]
+        more = text[self._frame :]
+        self._frame = 0
+        if VERSION_MEMBER not in message or not is_json(message):
+            return text
+        self._line(message)
+        return more
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
         """Note which pipe ended; the end of standard output is the end of the conversation."""
@@ -384,7 +416,9 @@ class ServerProcess(asyncio.SubprocessProtocol):
         return stdin is not None and stdin.is_closing()
 
     def _line(self, line: bytes) -> None:
-        line = line.removeprefix(BOM_UTF8).strip()
+        line = line.removeprefix(BOM_UTF8).strip(_SPACE)
+        if line.startswith(b"\x1b") or line.endswith(b"m"):
+            line = _COLOURS.sub(b"", line)
         if not line or self._eof is not None:
             return
         # The transport forbids newlines in a message, yet servers pretty-print; a line that opens an object and ends in
@@ -399,9 +433,13 @@ class ServerProcess(asyncio.SubprocessProtocol):
         if not line.startswith((b"{", b"[")):
             if self._sink is not None and line.endswith(b"}") and VERSION_MEMBER in line:
                 self._sink(line)  # an answer behind the head of a log record, perhaps
+            elif header := _LENGTH.fullmatch(line):
+                self._frame = int(header[1])
             else:
                 self.count_junk(line)
             return
+        # A newline behind the message ended it already.
+        self._frame = 0
         if self._sink is not None:
             self._sink(line)
             return

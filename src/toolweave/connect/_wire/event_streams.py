@@ -31,6 +31,11 @@ _MAX_RETRY_SECONDS = 30.0
 _SPREAD = (0.75, 1.25)
 _MAX_RESUMPTIONS = 3
 _NO_SUCH_STREAM = 405
+_ENDS = (b"}", b"}\n", b"}\r\n")
+_END_SECONDS = 1.0
+"""The wait for the end of an event that is a whole answer."""
+_MAX_RESTS = 16
+"""Readings of events that have not ended, in one stream: each costs as much as the event."""
 
 HandleText = Callable[[bytes, int | str | None, str], Json | None]
 """Handles one message; returns the result for the request of the given id and method, if it holds that."""
@@ -168,10 +173,11 @@ class EventStreams:
     ) -> tuple[Json | None, str]:
         """Read events until the answer to `key`; return it, or the reason why it did not arrive."""
         self._endpoint.check_encoding(response)
-        broken = False
+        cause = "ended without a response"
+        may_be_over = False
         while True:
             try:
-                piece = await response.piece()
+                piece = await _next_piece(response, may_be_over=may_be_over)
                 events = parser.feed(piece)
             except BodyError as exc:
                 raise self._endpoint.error(exc) from None
@@ -184,16 +190,14 @@ class EventStreams:
                     result = self._result_of_event(event, key, method)
                 # One broken event is not the end of a stream that others still wait on.
                 except ValueError:  # the answer may still come
-                    broken = True
+                    cause = _BROKEN
                     _log.debug("server %r: an event that is not a JSON-RPC message was skipped", self._server)
                     continue
                 if result is not None:
                     return result, ""
             if not piece:
-                result = self._odd_result(parser.rest(), key, method)
-                if result is not None:
-                    return result, ""
-                return None, _BROKEN if broken else "ended without a response"
+                return self._odd_result(parser.rest(), key, method), cause
+            may_be_over = not events and key is not None and _ends_with_answer(piece, parser)
 
     def _result_of_event(self, event: ServerSentEvent, key: int | str | None, method: str) -> Json | None:
         if event.type == "message":
@@ -231,6 +235,24 @@ def is_event_stream(response: Response) -> bool:
     """Return whether a response is an event stream."""
     kind = response.headers.get("content-type", "").lower()
     return response.status == 200 and kind.startswith(EVENTS)
+
+
+async def _next_piece(response: Response, *, may_be_over: bool) -> bytes:
+    """Return the next piece of a stream; b"" at its end, or if nothing follows an answer that is whole."""
+    if not may_be_over:
+        return await response.piece()
+    with anyio.move_on_after(_END_SECONDS):
+        return await response.piece()
+    return b""
+
+
+def _ends_with_answer(piece: bytes, parser: EventParser) -> bool:
+    """Return whether the event that has not ended is a whole answer.
+
+    Some servers leave the stream open without the empty line behind the answer. Others write the line by itself, so it
+    is waited for.
+    """
+    return piece.endswith(_ENDS) and parser.rests < _MAX_RESTS and is_answer(parser.rest())
 
 
 class _Refusal(Exception):

@@ -38,7 +38,7 @@ _BEHIND = Repair(
     problem="its answers have other text around the message",
 )
 ODD_STREAM = Repair(
-    given="the answer in an event stream: cut off before its empty line, as an event of another name, or as bare JSON",
+    given="the answer in an event stream: without its empty line, as an event of another name, or as bare JSON",
     read_as="the answer",
     limit="only a whole answer to this request",
     switch=_SWITCH,
