@@ -100,6 +100,7 @@ def test_when_no_server_can_be_reached_the_exit_code_is_3(cli: Cli, folder: Path
     assert done.code == 3
     assert done.err.count("failed: ") == 2
     assert "error: no server could be reached" in done.err
+    assert "hint: toolweave doctor finds out why" in done.err
 
 
 def test_json_has_the_documented_shape(cli: Cli, config: Path) -> None:

@@ -400,6 +400,7 @@ def test_a_port_that_is_taken_is_one_line(code: Path) -> None:
 
     assert done.code == 2
     assert f"cannot listen on {port}: Address already in use" in done.err
+    assert "hint: another program has this port: end it, give another port" in done.err
     assert "Traceback" not in done.err
 
 

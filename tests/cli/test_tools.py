@@ -226,7 +226,7 @@ def test_a_url_may_want_headers_and_a_token_that_never_shows(cli: Cli, monkeypat
     "args, expected",
     [
         (["--url", "http://x", "--", "y"], "--url, --openapi and -- COMMAND exclude each other"),
-        (["--config", "a.json", "--url", "http://x"], "--config and a server given on the spot exclude each other"),
+        (["--config", "a.json", "--url", "http://x"], "--config does not go with --url, --openapi or -- COMMAND"),
         (["--header", "a: b"], "--header and --bearer-env go with --url"),
         (["--header", "a: b", "--", "y"], "--header and --bearer-env go with --url"),
         (["--url", "http://x", "--header", "nothing"], "--header: expected 'Name: value'"),

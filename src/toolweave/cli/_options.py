@@ -84,7 +84,7 @@ class Target:
             "--timeout",
             metavar="SECONDS",
             minimum=0.001,
-            help="How long to wait for a connection, and for a sign of life of each request.",
+            help="How long to wait for a connection, and for activity of each request.",
         ),
     ] = None
     verbose: VerboseOption = False

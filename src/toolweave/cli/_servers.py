@@ -13,7 +13,7 @@ from typing import TypeVar
 import anyio
 
 from toolweave._json_types import Json
-from toolweave.cli._exit_codes import ExitCode
+from toolweave.cli._exit_codes import CommandError, ExitCode
 from toolweave.cli._progress import starting
 from toolweave.cli._render.text import safe_text
 from toolweave.cli._screen import complain, note, wrapped
@@ -142,6 +142,12 @@ class OpenServers:
         if errors and all(isinstance(error, ConfigError) for error in errors):
             return ExitCode.USAGE
         return ExitCode.UNREACHABLE
+
+    def none_reached(self) -> CommandError:
+        """Return the error of a command that found no server to ask."""
+        return CommandError(
+            "no server could be reached", code=self.exit_code(), hint="toolweave doctor finds out why, step by step"
+        )
 
     async def settled(self) -> None:
         """Wait until no responsive server is starting any more, or no server at all while none is up.

@@ -102,13 +102,13 @@ def _nothing_to_start(target: Target, loaded: LoadedConfig) -> CommandError:
 
 async def _from_command_line(target: Target) -> LoadedConfig:
     if target.config:
-        raise CommandError("--config and a server given on the spot exclude each other")
+        raise CommandError("--config does not go with --url, --openapi or -- COMMAND: leave one out")
     if sum(map(bool, (target.url, target.openapi, target.command))) > 1:
-        raise CommandError("--url, --openapi and -- COMMAND exclude each other")
+        raise CommandError("--url, --openapi and -- COMMAND exclude each other: leave the others out")
     if target.command and (target.header or target.bearer_env):
         raise CommandError("--header and --bearer-env go with --url or --openapi")
     if len(target.server) > 1:
-        raise CommandError("a server given on the spot has one name; give --server once")
+        raise CommandError("--url, --openapi and -- COMMAND name one server: give --server once")
     if target.openapi:
         return await _api(target, target.openapi)
     entry: Any = list(target.command)

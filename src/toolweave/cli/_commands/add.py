@@ -21,7 +21,7 @@ toolweave add agent --dry-run
 def add(
     name: Annotated[str, Positional("COMPONENT", help="What to copy.", complete=offered)],
     folder: Annotated[
-        Path | None, Option("--dir", metavar="DIR", help="The folder it gets; its own name by default.")
+        Path | None, Option("--dir", metavar="DIR", help="The folder for its files; by default its name.")
     ] = None,
     dry_run: DryRunOption = False,
     overwrite: Annotated[bool, Option("--overwrite", help="Replace files that are there and differ.")] = False,

@@ -143,7 +143,7 @@ async def _find(fleet: OpenServers, selection: LoadedConfig, name: str) -> Tool:
         raise error
     fleet.show_failures()
     if not fleet.answered:
-        raise CommandError("no server could be reached", code=fleet.exit_code())
+        raise fleet.none_reached()
     raise ToolError(unknown_tool(name, [spec.name for spec in fleet.specs]), kind=ErrorKind.NOT_FOUND)
 
 

@@ -55,7 +55,9 @@ def _present(incomplete: str) -> list[str]:
         return []
 
 
-_ComponentNames = Annotated[tuple[str, ...], Positional("COMPONENT", help="Which; all by default.", complete=_present)]
+_ComponentNames = Annotated[
+    tuple[str, ...], Positional("COMPONENT", help="The components; by default all.", complete=_present)
+]
 DryRunOption = Annotated[bool, Option("--dry-run", help="Show what would happen, and change nothing.")]
 
 
@@ -158,7 +160,7 @@ def update(
 
 
 def remove(
-    names: Annotated[tuple[str, ...], Positional("COMPONENT", help="Which.", complete=_present)],
+    names: Annotated[tuple[str, ...], Positional("COMPONENT", help="The components.", complete=_present)],
     force: Annotated[bool, Option("--force", help="Also delete the files that you changed.")] = False,
     dry_run: DryRunOption = False,
     as_json: JsonOption = False,

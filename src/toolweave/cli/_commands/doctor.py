@@ -37,7 +37,9 @@ def doctor(
     strict: StrictOption = False,
     boxes: Annotated[
         bool,
-        Option("--conformance", help="Check how each server keeps to the protocol: 17 boxes.", excludes=["--through"]),
+        Option(
+            "--conformance", help="Check how each server keeps to the protocol, with 17 checks.", excludes=["--through"]
+        ),
     ] = False,
     bold: Annotated[
         bool,
@@ -48,7 +50,9 @@ def doctor(
     ] = False,
     gateway: Annotated[
         str | None,
-        Option("--gateway", metavar="URL", help="This gateway, which has the servers.", needs=["--through"]),
+        Option(
+            "--gateway", metavar="URL", help="Use this running gateway, which has the servers.", needs=["--through"]
+        ),
     ] = None,
 ) -> ExitCode:
     """Diagnose why a server does not answer, or misbehaves.
@@ -57,9 +61,9 @@ def doctor(
     in, the tools that were left out or withheld, or look suspicious, and why, the last lines of its standard error, and
     what to do next.
 
-    With --conformance: 17 boxes, each passed, warned of, failed or not applicable, with the reason. Only tools that are
-    marked read-only are called, with made-up arguments, and others with arguments that their schema refuses. Exit code
-    1 when a box failed.
+    With --conformance: 17 checks, each passed, warned of, failed or not applicable, with the reason. Only tools that
+    are marked read-only are called, with made-up arguments, and others with arguments that their schema refuses. Exit
+    code 1 when a check failed.
 
     With --through: for clients of each revision, what they lose of a server behind a gateway: capabilities, definitions
     that are missing or differ, and what cannot be translated between the revisions. Exit code 1 when something is lost.

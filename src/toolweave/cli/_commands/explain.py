@@ -92,7 +92,7 @@ def _found(fleet: OpenServers, name: str) -> Sequence[ToolExplanation]:
         return found
     fleet.show_failures()
     if not fleet.answered:
-        raise CommandError("no server could be reached", code=fleet.exit_code())
+        raise fleet.none_reached()
     for mark in ":/_":
         server = name.partition(mark)[0]
         if server in fleet.selection.disabled:

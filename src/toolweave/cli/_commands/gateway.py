@@ -18,7 +18,15 @@ from toolweave.cli._serve.gateway_admin import add, console, keys, list_servers,
 from toolweave.cli._serve.gateway_check import check
 from toolweave.cli._serve.gateway_init import init
 from toolweave.cli._serve.gateway_options import GatewayRunOptions, check_options
-from toolweave.cli._serve.listen import LOOPBACK, keep_started_objects, listening, secret_in, state_keys_in, token_auth
+from toolweave.cli._serve.listen import (
+    LOOPBACK,
+    cannot_listen,
+    keep_started_objects,
+    listening,
+    secret_in,
+    state_keys_in,
+    token_auth,
+)
 from toolweave.cli._serve.listen_options import event_settings
 
 if TYPE_CHECKING:
@@ -187,7 +195,9 @@ def _manager(options: GatewayRunOptions, worker: WorkerSettings | None = None) -
     )
     loaded = manager.config.servers
     if not loaded.servers and not loaded.errors and options.http is None:
-        raise CommandError(f"{', '.join(map(str, options.config))}: no server to serve")
+        raise CommandError(
+            f"{', '.join(map(str, options.config))}: no server to serve", hint="write one below 'mcpServers'"
+        )
     return manager
 
 
@@ -230,7 +240,7 @@ def _serve_http(
         try:
             run_blocking(serve, name="run_http", instead="serve_http")
         except OSError as error:
-            raise CommandError(f"cannot listen on {where}: {error.strerror or error}") from None
+            raise cannot_listen(where, error) from None
 
 
 def _http_settings(manager: GatewayManager, options: GatewayRunOptions, host: str) -> Json:

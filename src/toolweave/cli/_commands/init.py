@@ -77,7 +77,9 @@ def _taken_from(editor: EditorSource) -> Json:
         inputs = {**found.inputs, **inputs}
     if not servers:
         looked = ", ".join(map(str, paths)) or "it has no config file"
-        raise CommandError(f"no servers of {editor.value} were found ({looked})")
+        raise CommandError(
+            f"no servers of {editor.value} were found ({looked})", hint="toolweave init writes two example servers"
+        )
     return {"mcpServers": servers, **({"inputs": list(inputs.values())} if inputs else {})}
 
 

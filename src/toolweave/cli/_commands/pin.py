@@ -47,7 +47,7 @@ toolweave pin allow github --kind instructions
 
 
 _ServerNames = Annotated[
-    tuple[str, ...], Positional("SERVER", help="Which; all by default.", complete=complete_servers)
+    tuple[str, ...], Positional("SERVER", help="The servers; by default all.", complete=complete_servers)
 ]
 _LockOption = Annotated[
     Path | None,

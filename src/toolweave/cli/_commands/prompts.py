@@ -147,7 +147,7 @@ def find_prompt(
         raise CommandError(f"prompt {name!r} is offered by {len(found)} servers", hint=f"say which: {choices}")
     fleet.show_failures()
     if not fleet.answered:
-        raise CommandError("no server could be reached", code=fleet.exit_code())
+        raise fleet.none_reached()
     there = ", ".join(sorted(row["name"] for _, row in rows)) or "none"
     raise CommandError(f"no prompt {name!r}; there are {there}")
 

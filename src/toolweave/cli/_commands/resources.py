@@ -134,7 +134,7 @@ async def owner_of(fleet: OpenServers, uri: str) -> McpConnection:
     answered = fleet.connections()
     if not answered:
         fleet.show_failures()
-        raise CommandError("no server could be reached", code=fleet.exit_code())
+        raise fleet.none_reached()
     if len(answered) == 1:
         return answered[0]
     lists = await fleet.ask(resources_of)

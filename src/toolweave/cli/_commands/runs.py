@@ -114,7 +114,7 @@ def spawn(
     and continues after the answer.
     """
     if not message.strip():
-        raise CommandError("the message is empty")
+        raise CommandError("the message is empty", hint="write the task for the model behind `spawn`")
     if backend is not None or options.store is None:
         url = backend_named(backend)
     else:
@@ -209,7 +209,7 @@ async def _check_resumable(statuses: RunStatuses, one: RunInfo) -> None:
 
 
 def list_runs(
-    which: Annotated[RunFilter, Option("--status", help="Which runs.")] = RunFilter.ALL,
+    which: Annotated[RunFilter, Option("--status", help="The runs to list, by their status.")] = RunFilter.ALL,
     limit: Annotated[int, Option("--limit", "-n", minimum=1, help="At most so many, the newest.")] = 20,
     store: StoreOption = None,
     as_json: JsonOption = False,

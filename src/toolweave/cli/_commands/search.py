@@ -35,7 +35,7 @@ def search(
         tuple[str, ...], Positional("WORDS", help="Words that are all in the name or the description.")
     ] = (),
     registry: RegistryOption = None,
-    limit: Annotated[int, Option("--limit", metavar="COUNT", minimum=1, help="How many are looked for.")] = 30,
+    limit: Annotated[int, Option("--limit", metavar="COUNT", minimum=1, help="How many servers to find.")] = 30,
     cursor: Annotated[str, Option("--cursor", metavar="TEXT", help="Continue where a search ended.")] = "",
     as_json: JsonOption = False,
 ) -> ExitCode:

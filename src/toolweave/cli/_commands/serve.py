@@ -13,7 +13,14 @@ from toolweave.cli._command import Command, Option, Positional
 from toolweave.cli._exit_codes import CommandError, ExitCode
 from toolweave.cli._install.clients import InstallClient
 from toolweave.cli._options import BaseUrlOption, VerboseOption
-from toolweave.cli._serve.listen import LOOPBACK, keep_started_objects, listening, state_keys_in, token_auth
+from toolweave.cli._serve.listen import (
+    LOOPBACK,
+    cannot_listen,
+    keep_started_objects,
+    listening,
+    state_keys_in,
+    token_auth,
+)
 from toolweave.cli._serve.listen_options import (
     EventStoreOption,
     ForceOption,
@@ -253,7 +260,9 @@ def _selection(options: ServeOptions) -> LoadedConfig:
     if options.server:
         return loaded.select(options.server)
     if not loaded.servers and not loaded.errors:
-        raise CommandError(f"{', '.join(map(str, options.config))}: no server to serve")
+        raise CommandError(
+            f"{', '.join(map(str, options.config))}: no server to serve", hint="write one below 'mcpServers'"
+        )
     return loaded
 
 
@@ -286,7 +295,7 @@ def _run_http(server: ServerRunners, options: ServeOptions, where: str) -> None:
     try:
         server.run_http(host, port, on_started=started, **settings)
     except OSError as error:
-        raise CommandError(f"cannot listen on {where}: {error.strerror or error}") from None
+        raise cannot_listen(where, error) from None
 
 
 def _announce(server: ServerRunners, url: str, *, as_json: bool) -> None:

@@ -110,7 +110,11 @@ async def _ask(question: LaunchQuestion) -> list[str]:
     for _ in range(_MAX_ANSWERS if question.repeated else _TRIES):
         line = await ask_line(_prompt(question, more=bool(answers)), hidden=question.secret)
         if line is None:
-            raise CommandError("the input ended before every value was given", code=ExitCode.TOOL_ERROR)
+            raise CommandError(
+                "the input ended before every value was given",
+                code=ExitCode.TOOL_ERROR,
+                hint="give it with --set NAME=VALUE",
+            )
         # A secret may begin or end with a space.
         text = line if question.secret else line.strip()
         may_end = not question.required or len(answers) + len(question.defaults) > 0

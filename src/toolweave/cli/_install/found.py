@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from toolweave.install import InstallOption, McpRegistry, PublishedServer, ServerBundle
 
 _BUNDLES = (".mcpb", ".dxt")
+_OTHERS = "toolweave search WORD finds the names of published servers"
 _GENERAL = ("mcp", "server", "mcp-server", "mcp_server", "remote", "api")
 """Last words of names that say nothing about the server."""
 
@@ -70,14 +71,14 @@ async def find_server(target: str, *, registry: str | None, via: str | None) -> 
         server = await asked.server(name, version if at else "latest")
     except RegistryError as error:
         if error.kind is ErrorKind.NOT_FOUND:
-            error.add_note("toolweave search WORD finds the names of published servers")
+            error.add_note(_OTHERS)
         raise
     if server.status == "deleted":
         if server.status_message:
             reason = f": {server.status_message}"
         else:
             reason = ""
-        raise CommandError(f"{server.name} {server.version} was deleted by its publisher{reason}")
+        raise CommandError(f"{server.name} {server.version} was deleted by its publisher{reason}", hint=_OTHERS)
     return await _chosen(asked, server, via)
 
 

@@ -18,6 +18,7 @@ from toolweave.config._jsonc import key_offsets, parse_json, strip_comments
 
 _WHITESPACE = re.compile(r"\s*")
 _COLON = re.compile(r"\s*:\s*")
+_CORRECT = "nothing was changed: correct the file, or move it away, and try again"
 BY_HAND = "--print or --dry-run shows the entry to put in by hand"
 
 
@@ -33,12 +34,12 @@ def read_object(text: str, source: str) -> Json:
         value = parse_json(text)
     except json.JSONDecodeError as error:
         where = f"line {error.lineno}, column {error.colno}"
-        raise CommandError(f"{source}: this is not valid JSON: {error.msg} ({where})") from None
+        raise CommandError(f"{source}: this is not valid JSON: {error.msg} ({where})", hint=_CORRECT) from None
     except (ValueError, RecursionError) as error:
-        raise CommandError(f"{source}: this is not valid JSON: {error}") from None
+        raise CommandError(f"{source}: this is not valid JSON: {error}", hint=_CORRECT) from None
     members = as_object(value)
     if members is None:
-        raise CommandError(f"{source}: it holds no JSON object")
+        raise CommandError(f"{source}: it holds no JSON object", hint=_CORRECT)
     return dict(members)
 
 

@@ -86,7 +86,9 @@ class GatewayRunOptions:
         ),
     ] = ()
     trusted_proxy: TrustedProxyOption = ()
-    name: Annotated[str | None, Option("--name", metavar="NAME", help="Its name. Default: the config's.")] = None
+    name: Annotated[
+        str | None, Option("--name", metavar="NAME", help="The name of the gateway; by default that of the config.")
+    ] = None
     rest: Annotated[
         bool, Option("--rest", help="Also offer each tool at POST /tools/NAME, with /openapi.json.", needs=["--http"])
     ] = False

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
+from toolweave._text import alternatives
 from toolweave.cli._exit_codes import CommandError, ExitCode
 from toolweave.cli._install.clients import InstallClient
 from toolweave.cli._questions import ask_line
@@ -76,7 +77,11 @@ async def _callers(options: InitOptions) -> InitOptions:
 async def _line(question: str) -> str:
     line = await ask_line(question)
     if line is None:
-        raise CommandError("the input ended before every question was answered", code=ExitCode.TOOL_ERROR)
+        raise CommandError(
+            "the input ended before every question was answered",
+            code=ExitCode.TOOL_ERROR,
+            hint="options answer the questions too: toolweave gateway init --help",
+        )
     return line.strip()
 
 
@@ -111,5 +116,5 @@ def _editors(text: str) -> tuple[InstallClient, ...]:
     names = text.replace(",", " ").split()
     for name in names:
         if name not in list(InstallClient):
-            raise CommandError(f"{name!r} is not an editor that is known")
+            raise CommandError(f"{name!r} is not a known editor", hint=f"write {alternatives(list(InstallClient))}")
     return tuple(map(InstallClient, names))

@@ -15,7 +15,7 @@ import anyio
 
 from toolweave._json_types import JsonObject
 from toolweave.cli._exit_codes import CommandError, ExitCode
-from toolweave.cli._serve.listen import listening
+from toolweave.cli._serve.listen import cannot_listen, listening
 from toolweave.cli._serve.processes import own_command
 from toolweave.cli._serve.workers import METRICS_VARIABLE, WorkerPool, WorkerSettings, check_platform, shared_folder
 from toolweave.errors import StoreError
@@ -107,7 +107,7 @@ class ServedByWorkers:
                 # Never listens: port 0 becomes one port for all workers, which stays reserved while they start.
                 reserved = stack.enter_context(bind(host, port, reuse_port=True))
             except OSError as error:
-                raise CommandError(f"cannot listen on {self.where}: {error.strerror or error}") from None
+                raise cannot_listen(self.where, error) from None
             port = reserved.getsockname()[1]
             folder = stack.enter_context(shared_folder())
             if keep is not None and self.admin_token is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import re
@@ -30,6 +31,19 @@ def listening(where: str) -> tuple[str, int]:
     if match is None or int(match["port"]) > 65_535:
         raise CommandError(f"--http {where!r}: expected a port or HOST:PORT, such as 8000 or 0.0.0.0:8000")
     return match["host"] or "127.0.0.1", int(match["port"])
+
+
+def cannot_listen(where: object, error: OSError) -> CommandError:
+    """Return the error of an address that cannot be listened on."""
+    hint = "give another address, or port 0 for any that is free"
+    if error.errno == errno.EADDRINUSE:
+        hint = "another program has this port: end it, give another port, or port 0 for any that is free"
+    elif error.errno == errno.EACCES:
+        hint = "ports below 1024 are for root: give another port"
+    reason = str(error)
+    if error.strerror:
+        reason = error.strerror
+    return CommandError(f"cannot listen on {where}: {reason}", hint=hint)
 
 
 def secret_in(variable: str, option: str) -> str:

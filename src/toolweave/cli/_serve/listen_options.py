@@ -39,7 +39,7 @@ TrustedProxyOption = Annotated[
     Option(
         "--trusted-proxy",
         metavar="ADDRESS",
-        help="A proxy whose X-Forwarded-For is believed; may be repeated.",
+        help="A proxy whose X-Forwarded-For is trusted; may be repeated.",
         needs=["--http"],
     ),
 ]

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Literal
 import anyio
 import anyio.abc
 
-from toolweave.cli._exit_codes import CommandError
-from toolweave.cli._serve.listen import listening
+from toolweave.cli._serve.listen import cannot_listen, listening
 from toolweave.gateway._admin.extras import missing
 from toolweave.http.local_pages import IncomingHead, LocalPages, page_answer
 
@@ -74,7 +73,7 @@ class WorkerProbes:
         try:
             listener = await anyio.create_tcp_listener(local_host=host.strip("[]"), local_port=port)
         except OSError as error:
-            raise CommandError(f"cannot listen on {where}: {error.strerror or error}") from None
+            raise cannot_listen(where, error) from None
         async with listener, anyio.create_task_group() as tasks:
             tasks.start_soon(listener.serve, self._pages.serve)
             # The port that was bound: port 0 asks for any free one.
