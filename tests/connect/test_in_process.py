@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+import anyio
 import pytest
 from mcp import StdioServerParameters
 from mcp.client.stdio import stdio_client
@@ -24,6 +26,7 @@ from toolweave import (
     ServerConfig,
     ToolRegistry,
     connect_mcp,
+    create_mcp_server,
 )
 from toolweave.config import register_transport_name
 from toolweave.connect import Channel, memory_channels, register_transport
@@ -237,3 +240,15 @@ async def test_an_answer_that_cannot_be_read_fails_its_call_at_once(answer: byte
 def test_what_offers_its_tools_already_is_no_server_to_connect_to(made: Callable[[], object]) -> None:
     with pytest.raises(ConfigError, match=r"connect_mcp takes a server \(its config, URL, .*use it as it is, or serve"):
         connect_mcp(made())
+
+
+@pytest.mark.parametrize("seconds", [0, 0.001, 0.01])
+async def test_a_client_that_is_cancelled_while_it_connects_leaves_no_open_stream(seconds: float) -> None:
+    server = create_mcp_server(name="s", version="1")
+    with anyio.move_on_after(seconds):
+        async with connect_mcp(server):
+            pass
+    gc.collect()  # a stream that was not closed warns here, and a warning is an error
+
+    async with connect_mcp(server) as connection:
+        assert connection.server_info["name"] == "s"

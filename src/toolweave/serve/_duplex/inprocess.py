@@ -108,6 +108,12 @@ class Visit:
         self.conversation.end()
         self._serving.cancel()
 
+    def close(self) -> None:
+        """Close the streams of both sides."""
+        self._outgoing.close()
+        self._incoming.close()
+        self.client.close()
+
 
 @asynccontextmanager
 async def in_process(
@@ -115,13 +121,17 @@ async def in_process(
 ) -> AsyncGenerator[Visit, None]:
     """Serve one conversation for the block. Requests that still run at the end are cancelled."""
     visit = Visit()
-    async with anyio.create_task_group() as tasks:
-        await tasks.start(visit.serve, responder, conversations)
-        try:
-            yield visit
-        finally:
-            visit.hang_up()
-            visit.client.close()
+    try:
+        async with anyio.create_task_group() as tasks:
+            await tasks.start(visit.serve, responder, conversations)
+            try:
+                yield visit
+            finally:
+                visit.hang_up()
+                visit.client.close()
+    finally:
+        # Once more: a client that is cancelled while it connects ends before the server's side has begun.
+        visit.close()
 
 
 class InProcessSessions(Generic[T]):
