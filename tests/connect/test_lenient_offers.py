@@ -80,6 +80,22 @@ async def test_what_is_no_list_at_all_stays_an_error(page: Json) -> None:
             await connection.refresh()
 
 
+@pytest.mark.parametrize(
+    ("cursor", "kind"), [({"page": 2}, "an object"), ([2], "a list"), (True, "true or false"), (2.5, "a number")]
+)
+async def test_a_cursor_that_cannot_be_sent_back_is_among_the_problems(cursor: object, kind: str) -> None:
+    async with connected(server(tools_list={"tools": [TOOL], "nextCursor": cursor})) as connection:
+        assert [spec.name for spec in connection.snapshot()] == ["t"]
+        assert connection.problems == (f"tools/list has {kind} as 'nextCursor': no further page is read",)
+
+
+@pytest.mark.parametrize("cursor", [False, [], {}, None])
+async def test_an_empty_value_as_cursor_is_the_end_of_a_list(cursor: object) -> None:
+    async with connected(server(tools_list={"tools": [TOOL], "nextCursor": cursor})) as connection:
+        assert [spec.name for spec in connection.snapshot()] == ["t"]
+        assert connection.problems == ()
+
+
 async def test_a_number_as_cursor_is_sent_back_as_that_number() -> None:
     def script(message: Json) -> Json | None:
         if message["method"] != "tools/list":

@@ -181,7 +181,11 @@ def _without_numbers(rules: object) -> object:
     listed = as_array(rules)
     if listed is None:
         return rules
-    return [one for one in listed if as_number(one) is None]
+    rules = []
+    for one in listed:
+        if as_number(one) is None:
+            rules.append(one)
+    return rules
 
 
 def rules_of_opencode(document: object, path: Path | None, project: Path, home: Path) -> DeniedTools:

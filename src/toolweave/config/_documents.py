@@ -8,6 +8,7 @@ import stat
 from bisect import bisect_right
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -66,13 +67,12 @@ class ConfigDocument(Value, frozen=True, kw_only=True):
 
     def repeated_keys(self) -> dict[KeyPath, list[int]]:
         """Return the lines of all keys that occur more than once in one object."""
-        repeated = {path: lines for path, lines in self.lines.items() if len(lines) > 1}
-        # The keys below a repeated one occur more than once because it does.
-        return {
-            path: lines
-            for path, lines in repeated.items()
-            if not any(path[:size] in repeated for size in range(1, len(path)))
-        }
+        repeated: dict[KeyPath, list[int]] = {}
+        # A key stands before those below it, and these occur more than once because it does.
+        for path, lines in self.lines.items():
+            if len(lines) > 1 and repeated.keys().isdisjoint(accumulate((key,) for key in path)):
+                repeated[path] = lines
+        return repeated
 
 
 def read_document(path: Path) -> ConfigDocument:

@@ -137,8 +137,9 @@ def _misspelt_lists(top: JsonObject, dialect: Dialect) -> Iterator[str]:
     The other keys of such a file are about other things, whatever they are called.
     """
     for key, value in top.items():
-        is_about_servers = "mcp" in str(key).lower() and key not in _APPLIED
-        if is_about_servers and is_unknown_protection(snake_case(key), "", value):
+        if "mcp" not in str(key).lower() or key in _APPLIED:
+            continue
+        if is_unknown_protection(snake_case(key), "", value):
             yield str(key)
     known = _LISTS.get(dialect, ())
     prefix = ""

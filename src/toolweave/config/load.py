@@ -219,7 +219,7 @@ class _ConfigLoader:
         """Warn of keys that an entry has twice: a parser keeps the last one, and the first may be a protection."""
         size = len(item.path)
         for path, lines in self._repeated.items():
-            if path[:size] == item.path and len(path) > size:
+            if path[:size] == item.path != path:
                 shown = ".".join(map(str, path[size:]))
                 self._warn(item, f"the key {shown!r} is written twice, {_in_lines(lines)}; the last one counts")
 

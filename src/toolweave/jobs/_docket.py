@@ -251,8 +251,8 @@ class DocketQueue:
     async def _reached(self, ask: Callable[[], Awaitable[T]], *, patient: bool = False) -> T:
         """Call `ask`, again while the server is not the primary any more, or not yet; return its result.
 
-        The operation may be done twice: a job that waits already is not added again. With `patient` a server that is
-        away is waited for, too.
+        The operation may be done twice: a job that waits already is not added again. With `patient`, also while the
+        server is away.
 
         Raises:
             StoreError: The queue cannot be reached, or not as the primary in time.

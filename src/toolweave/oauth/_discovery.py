@@ -54,8 +54,10 @@ class _MetadataReader:
         if answer.status >= 500:
             raise FetchFailed(f"{shown or what} was not received: HTTP {answer.status}", final=False)
         # An application in the browser is often served for every path that the server does not know.
-        is_page = answer.headers.get("content-type", "").startswith(_NOT_JSON) and answer.body.lstrip()[:1] == b"<"
-        if answer.status != 200 or is_page:
+        is_page = answer.headers.get("content-type", "").startswith(_NOT_JSON)
+        if answer.status != 200:
+            return None
+        if is_page and answer.body.lstrip()[:1] == b"<":
             return None
         return answer
 

@@ -582,9 +582,9 @@ def is_failed_over(exc: BaseException) -> bool:
 
 def is_temporary(exc: Exception) -> bool:
     """Whether a later attempt may succeed: the server is away, not the primary, or not ready."""
-    if is_failed_over(exc) or _is_not_ready(exc):
-        return True
-    return _is_connection_error(exc) and _TLS_MISMATCH.search(str(exc)) is None
+    if _TLS_MISMATCH.search(str(exc)) is not None:
+        return False
+    return any(look(exc) for look in (is_failed_over, _is_not_ready, _is_connection_error))
 
 
 def _is_not_ready(exc: Exception) -> bool:

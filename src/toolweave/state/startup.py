@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from typing import Any
 
 import anyio
 
@@ -25,7 +24,7 @@ _log = logging.getLogger("toolweave.state")
 
 @asynccontextmanager
 async def opened_when_reached(
-    opened: AbstractAsyncContextManager[Any], *, seconds: float = STARTUP_SECONDS
+    opened: AbstractAsyncContextManager[object], *, seconds: float = STARTUP_SECONDS
 ) -> AsyncGenerator[None]:
     """Keep a store or a backend open during the block; wait first, with one line of log, while its server is away.
 
@@ -38,7 +37,7 @@ async def opened_when_reached(
 
 
 @asynccontextmanager
-async def opened_if_reached(opened: AbstractAsyncContextManager[Any]) -> AsyncGenerator[None]:
+async def opened_if_reached(opened: AbstractAsyncContextManager[object]) -> AsyncGenerator[None]:
     """Keep a store open during the block; a server that is away is not waited for, and found later by those who use it.
 
     Raises:
@@ -53,7 +52,7 @@ async def opened_if_reached(opened: AbstractAsyncContextManager[Any]) -> AsyncGe
         yield
 
 
-async def _enter(stack: AsyncExitStack, opened: AbstractAsyncContextManager[Any], seconds: float) -> None:
+async def _enter(stack: AsyncExitStack, opened: AbstractAsyncContextManager[object], seconds: float) -> None:
     deadline = anyio.current_time() + seconds
     pause = 0.1
     reported = False

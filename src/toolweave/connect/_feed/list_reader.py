@@ -26,6 +26,7 @@ from toolweave._json_types import (
     text_or_empty,
 )
 from toolweave._value import Value
+from toolweave.config.validation import kind_of
 from toolweave.errors import ProtocolError
 from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS
 from toolweave.protocol.jsonrpc import encode_value
@@ -153,7 +154,7 @@ async def list_all(
         cursor = page.get("nextCursor")
         if cursor is None:
             return listing
-        cursor = _next_cursor(cursor, method, note)
+        cursor = _next_cursor(cursor, method, note, listing.problems)
         if cursor is None:
             return listing
         # of a list with one page, which most are, nothing is measured
@@ -212,13 +213,14 @@ def _is_first_again(entries: list[Any], listing: FetchedList, method: str, note:
     return True
 
 
-def _next_cursor(cursor: object, method: str, note: NoteChange | None) -> str | int | None:
-    """Return the cursor of the next page; None for a value that is not one."""
+def _next_cursor(cursor: object, method: str, note: NoteChange | None, problems: list[str]) -> str | int | None:
+    """Return the cursor of the next page; None for a value that is not one, which is among the problems."""
     if isinstance(cursor, str):  # "" is a valid cursor
         return cursor
-    if note is None:
-        return None
-    if type(cursor) is not int:
+    if note is None or type(cursor) is not int:
+        # An empty value can only mean the last page. Any other one stands for entries that nobody will see.
+        if cursor:
+            problems.append(f"{method} has {kind_of(cursor)} as 'nextCursor': no further page is read")
         return None
     note(f"its answer to {method} {NUMBER_CURSOR.problem}")
     return cursor
