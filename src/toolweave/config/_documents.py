@@ -70,7 +70,10 @@ class ConfigDocument(Value, frozen=True, kw_only=True):
         repeated: dict[KeyPath, list[int]] = {}
         # A key stands before those below it, and these occur more than once because it does.
         for path, lines in self.lines.items():
-            if len(lines) > 1 and repeated.keys().isdisjoint(accumulate((key,) for key in path)):
+            if len(lines) == 1:
+                continue
+            folders = accumulate(zip(path, strict=True))
+            if repeated.keys().isdisjoint(folders):
                 repeated[path] = lines
         return repeated
 

@@ -137,9 +137,10 @@ def _misspelt_lists(top: JsonObject, dialect: Dialect) -> Iterator[str]:
     The other keys of such a file are about other things, whatever they are called.
     """
     for key, value in top.items():
-        if "mcp" not in str(key).lower() or key in _APPLIED:
+        if key in _APPLIED:
             continue
-        if is_unknown_protection(snake_case(key), "", value):
+        is_protection = is_unknown_protection(snake_case(key), "", value)
+        if is_protection and "mcp" in str(key).lower():
             yield str(key)
     known = _LISTS.get(dialect, ())
     prefix = ""
@@ -147,9 +148,9 @@ def _misspelt_lists(top: JsonObject, dialect: Dialect) -> Iterator[str]:
         top = object_or_empty(top.get("mcp"))
         prefix = "mcp."
     for key, value in top.items():
-        if key in known or as_object(value) == {}:
+        if key in known:
             continue
-        if any(is_misspelt(str(key), name) for name in known):
+        if value and any(is_misspelt(str(key), name) for name in known):
             yield f"{prefix}{key}"
 
 

@@ -43,7 +43,7 @@ class _MetadataReader:
     fetch: GuardedFetch
     oddities: list[str] = field(default_factory=list[str])
 
-    async def get(self, url: str, what: str, shown: str = "") -> FetchedAnswer | None:
+    async def get(self, url: str, what: str, shown: str) -> FetchedAnswer | None:
         """Return the answer of a URL at which metadata may be; None if there are none.
 
         Raises:
@@ -52,7 +52,7 @@ class _MetadataReader:
         """
         answer = await self.fetch.get(url, what)
         if answer.status >= 500:
-            raise FetchFailed(f"{shown or what} was not received: HTTP {answer.status}", final=False)
+            raise FetchFailed(f"{shown} was not received: HTTP {answer.status}", final=False)
         # An application in the browser is often served for every path that the server does not know.
         is_page = answer.headers.get("content-type", "").startswith(_NOT_JSON)
         if answer.status != 200:
@@ -156,7 +156,7 @@ async def _protected_resource(
             urls.insert(0, checked_url(named, "the URL of its metadata"))
             break
     for candidate in dict.fromkeys(urls):
-        answer = await reader.get(candidate, "its metadata")
+        answer = await reader.get(candidate, "its metadata", "its metadata")
         if answer is not None:
             return reader.decoded(answer, "its metadata", ProtectedResource)
     return None
