@@ -131,20 +131,19 @@ def apply_editor_settings(out: Json, values: JsonObject, notes: list[str]) -> No
 
 
 def _apply_sandbox(out: Json, values: JsonObject, remarks: list[str]) -> None:
+    """Replace a sandbox in VS Code's form by ours if `sandboxEnabled` asks for it, else remove it with a remark."""
     enabled = values.get("sandbox_enabled", False)
-    given = out.get("sandbox")
     if not isinstance(enabled, bool):
         raise ConfigError("'sandboxEnabled' must be true or false", field="sandboxEnabled")
+    given = out.get("sandbox")
     # A sandbox in our own form is applied as it is. Only VS Code's form waits for `sandboxEnabled`.
     if given and not is_editor_sandbox(given):
         return
-    if not given:
-        out.pop("sandbox", None)
+    out.pop("sandbox", None)
     if not enabled:
-        if out.pop("sandbox", None):
+        if given:
             remarks.append("'sandbox' is not applied: 'sandboxEnabled' is not true")
         return
-    out.pop("sandbox", None)
     if "command" not in out:
         remarks.append("'sandboxEnabled' is not applied: the server is not a process of this machine")
         return

@@ -142,6 +142,7 @@ class _Rewriting:
         return self._touching[key]
 
     def _properties(self, out: SchemaNode) -> bool:
+        """Rewrite the properties of an object; return False if a constant of a rule does not fit one of them."""
         properties = out.get("properties")
         if not isinstance(properties, dict):
             return True
@@ -171,6 +172,7 @@ class _Rewriting:
         return check.is_valid(change.value)
 
     def _required(self, out: SchemaNode) -> bool:
+        """Rewrite the required names of an object; return False if it requires an argument that is never sent."""
         required = out.get("required")
         if not isinstance(required, list):
             return True

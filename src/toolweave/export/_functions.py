@@ -56,12 +56,14 @@ def _function(toolset: Toolset, spec: ToolSpec, name: str, bridge: Bridge | None
     signature = _signature(spec.input_schema)
 
     async def call(*args: Any, **kwargs: Any) -> Any:
-        return await _value(toolset, spec.name, _arguments(signature, args, kwargs))
+        return await _returned_value(toolset, spec.name, _arguments(signature, args, kwargs))
 
     def call_blocking(*args: Any, **kwargs: Any) -> Any:
         assert bridge is not None
         arguments = _arguments(signature, args, kwargs)
-        return bridge.run(lambda: _value(toolset, spec.name, arguments), instead="export without blocking=True")
+        return bridge.run(
+            lambda: _returned_value(toolset, spec.name, arguments), instead="export without blocking=True"
+        )
 
     function: Any = call if bridge is None else call_blocking
     function.__name__ = function.__qualname__ = name
@@ -71,7 +73,12 @@ def _function(toolset: Toolset, spec: ToolSpec, name: str, bridge: Bridge | None
     return function
 
 
-async def _value(toolset: Toolset, name: str, arguments: JsonObject) -> Any:
+async def _returned_value(toolset: Toolset, name: str, arguments: JsonObject) -> Any:
+    """Call a tool; return what its exported function returns.
+
+    Raises:
+        ToolExecutionError: The result is an error.
+    """
     result = await run_call(toolset, ToolCall(name=name, arguments=arguments))
     if result.is_error:
         # Frameworks give the message of an exception to a model, so it is what a model is given of the result.

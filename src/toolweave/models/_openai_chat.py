@@ -312,6 +312,7 @@ class ChatTurn:
         return None
 
     def _read_delta(self, delta: JsonObject, *, streamed: bool) -> Iterator[ModelEvent]:
+        """Yield the events of a delta, or of the whole message of a server that does not stream."""
         for name in _THOUGHTS:
             thought = text_or_empty(delta.get(name))
             if thought:
@@ -328,10 +329,11 @@ class ChatTurn:
         for said in (delta.get("content"), refused):
             yield from self._read_content(said)
         for number, piece in enumerate(_listed(delta.get("tool_calls"))):
-            # in a whole message each entry is a call, whatever its index and id
-            yield from self._calls.read(
-                object_or_empty(piece) if streamed else {**object_or_empty(piece), "index": number}
-            )
+            members = object_or_empty(piece)
+            if not streamed:
+                # in a whole message each entry is a call, whatever its index and id
+                members = {**members, "index": number}
+            yield from self._calls.read(members)
         legacy = as_object(delta.get("function_call"))
         if legacy is not None:
             # The form of calls before a turn could have several.

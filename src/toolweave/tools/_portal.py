@@ -130,6 +130,7 @@ class Portal:
             self._forget_all()
 
     def _started(self) -> BlockingPortal:
+        """Return the portal; the first call, also after `close`, starts its thread and loop."""
         with self._lock:
             # Two threads may be the first at once, and the process has one loop.
             if self._portal is None:

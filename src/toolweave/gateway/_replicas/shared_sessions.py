@@ -160,7 +160,7 @@ class SealedSessions:
         if self._replicas is None:
             return
         try:
-            await self._changed(session_id, lambda memory: _with(memory, request))
+            await self._change(session_id, lambda memory: _with(memory, request))
         except StoreError:
             raise self._replicas.unreachable() from None
         await self._notify_others(session_id, request)
@@ -186,7 +186,7 @@ class SealedSessions:
         # a session twice is harmless.
         self._unsaid.add(session_id)
         try:
-            await self._changed(session_id, lambda memory: None)
+            await self._change(session_id, lambda memory: None)
         except StoreError:
             raise self._replicas.unreachable() from None
         await self._notify_others(session_id, None)
@@ -268,7 +268,7 @@ class SealedSessions:
             return None
         return [msgspec.convert(one, StrictMessage) for one in opened["memory"]]
 
-    async def _changed(
+    async def _change(
         self, session_id: str, change: Callable[[list[StrictMessage]], list[StrictMessage] | None]
     ) -> None:
         """Change the state of a session; None is its end.

@@ -120,7 +120,7 @@ class TokenPages:
         grant = await self._server.grants.use_code(name)
         if grant is None:
             raise OAuthRefusal("invalid_grant", "the code is unknown, used or expired")
-        return await self._issued(client, code.grant, grant, code.scopes, thumbprint, resource)
+        return await self._token_response(client, code.grant, grant, code.scopes, thumbprint, resource)
 
     async def _by_refresh(self, client: KnownClient, form: Mapping[str, str], thumbprint: str) -> JsonObject:
         grants = self._server.grants
@@ -141,7 +141,7 @@ class TokenPages:
         if grant is None:
             raise OAuthRefusal("invalid_grant", "the grant was revoked or has ended")
         await self._still_there(known.grant, grant, name)
-        return await self._issued(client, known.grant, grant, scopes, thumbprint, resource)
+        return await self._token_response(client, known.grant, grant, scopes, thumbprint, resource)
 
     def _resource(self, form: Mapping[str, str], granted: str) -> str:
         """Return the endpoint that a token is for, to which the person has consented.
@@ -175,9 +175,19 @@ class TokenPages:
         if renewed != kept:
             await grants.keep_tokens(name, grant, renewed)
 
-    async def _issued(
+    async def _token_response(
         self, client: KnownClient, name: str, grant: Grant, scopes: tuple[str, ...], thumbprint: str, resource: str
     ) -> JsonObject:
+        """Issue the tokens of a grant; return the response of the token endpoint.
+
+        Args:
+            client: The client that gets them.
+            name: The key of the grant in the store.
+            grant: What a person has granted.
+            scopes: The scopes of the access token: those of the grant, or fewer.
+            thumbprint: The key that the access token is bound to (RFC 9449); empty for a bearer token.
+            resource: The endpoint that the access token is for (RFC 8707).
+        """
         now = int(time.time())
         # Never longer than the grant, which a person gave for a limited time.
         seconds = max(1, min(self._seconds, int(grant.ends_at) - now))

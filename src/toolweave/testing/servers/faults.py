@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from toolweave.testing.servers import fault_answers, fault_bytes, fault_lists
-from toolweave.testing.servers import fault_messages as fault_talk
-from toolweave.testing.servers import fault_process as fault_life
+from toolweave.testing.servers import fault_answers, fault_bytes, fault_lists, fault_messages, fault_process
 from toolweave.testing.servers.echo import add_peer_arguments, peer_from
 from toolweave.testing.servers.fault_base import MESSAGE_MODES, MODES, FaultServer, Quota
 from toolweave.testing.servers.stdio_loop import StdioServer
@@ -14,7 +12,8 @@ from toolweave.testing.servers.toolset import Json
 
 __all__ = ["MESSAGE_FAULTS", "STDIO_FAULTS", "add_fault_arguments", "main", "quota_from", "with_fault"]
 
-ROOMS = (fault_answers, fault_bytes, fault_life, fault_lists, fault_talk)
+FAULT_MODULES = (fault_answers, fault_bytes, fault_lists, fault_messages, fault_process)
+"""The modules that fill `MODES` when they are imported."""
 STDIO_FAULTS = {name: function.__doc__ or "" for name, function in sorted(MODES.items())}
 """Mode -> its description, in one sentence."""
 MESSAGE_FAULTS = {name: text for name, text in STDIO_FAULTS.items() if name in MESSAGE_MODES}

@@ -17,7 +17,7 @@ from toolweave.testing.servers.toolset import Json
 
 __all__ = ["HTTP_FAULTS", "Misbehaviour", "help_text"]
 
-ROOMS = (http_breaks, http_streams)
+FAULT_MODULES = (http_breaks, http_streams)
 EXCHANGES = {name: function.__doc__ or "" for name, function in EXCHANGE_FAULTS.items()}
 HTTP_FAULTS = dict(sorted({**MESSAGE_FAULTS, **EXCHANGES}.items()))
 """Mode -> its description, in one sentence."""
