@@ -13,8 +13,8 @@ from toolweave.cli._conformance.findings import (
     Judgement,
     ServerAnswer,
     fail,
-    judged,
     not_applicable,
+    verdict,
 )
 from toolweave.errors import SchemaError
 from toolweave.protocol.codes import INVALID_PARAMS, METHOD_NOT_FOUND, RESOURCE_NOT_FOUND
@@ -54,7 +54,7 @@ def envelope(evidence: Evidence) -> Judgement:
             wrong.append(f"{answer.what}: the result {problem}")
     if not seen:
         return not_applicable("no call was answered with a result")
-    return judged(f"{len(seen)} results seen", wrong=wrong)
+    return verdict(f"{len(seen)} results seen", wrong=wrong)
 
 
 def _odd_result(result: JsonObject, modern: bool) -> str | None:
@@ -79,7 +79,7 @@ def content_types(evidence: Evidence) -> Judgement:
                 wrong.append(f"{answer.what}: {problem}")
     if not seen:
         return not_applicable("no content was seen")
-    return judged(f"{seen} blocks seen", wrong=wrong)
+    return verdict(f"{seen} blocks seen", wrong=wrong)
 
 
 def error_flags(evidence: Evidence) -> Judgement:
@@ -90,7 +90,7 @@ def error_flags(evidence: Evidence) -> Judgement:
     if not evidence.refused:
         return not_applicable("no tool could be called with wrong arguments without a risk; --call tries more")
     accepted, other = _not_flagged(evidence)
-    return judged(f"{len(evidence.refused)} wrong calls were refused with isError", wrong=accepted, odd=other)
+    return verdict(f"{len(evidence.refused)} wrong calls were refused with isError", wrong=accepted, odd=other)
 
 
 def _not_flagged(evidence: Evidence) -> tuple[list[str], list[str]]:
@@ -124,7 +124,7 @@ def structured_output(evidence: Evidence) -> Judgement:
             odd.append(f"{answer.what}: no text block repeats it for clients that know only text")
     if not seen:
         return not_applicable("no safe tool with an outputSchema answered; --call tries the others")
-    return judged(f"{seen} structured results fit", wrong=wrong, odd=odd)
+    return verdict(f"{seen} structured results fit", wrong=wrong, odd=odd)
 
 
 def codes(evidence: Evidence) -> Judgement:
@@ -139,7 +139,7 @@ def codes(evidence: Evidence) -> Judgement:
     for answer, right in expected:
         if answer is not None and answer.code not in right:
             wrong.append(f"{answer}; error {' or '.join(map(str, right))} is expected")
-    return judged("the codes distinguish unknown tools, methods and resources", wrong=wrong)
+    return verdict("the codes distinguish unknown tools, methods and resources", wrong=wrong)
 
 
 def messages(evidence: Evidence) -> Judgement:
@@ -154,7 +154,7 @@ def messages(evidence: Evidence) -> Judgement:
             empty.append(f"{answer.what}: the error has no message")
         elif _GENERIC.fullmatch(text):
             generic.append(f"{answer.what}: {answer.text!r} does not name the mistake")
-    return judged(f"{len(evidence.errors)} errors name the mistake", wrong=empty, odd=generic)
+    return verdict(f"{len(evidence.errors)} errors name the mistake", wrong=empty, odd=generic)
 
 
 def no_stacks(evidence: Evidence) -> Judgement:
@@ -162,7 +162,7 @@ def no_stacks(evidence: Evidence) -> Judgement:
     if not evidence.errors:
         return not_applicable("no error was seen")
     leaks = [f"{answer.what}: a stack trace" for answer in evidence.errors if _has_stack(answer)]
-    return judged(f"none in {len(evidence.errors)} errors", wrong=leaks)
+    return verdict(f"none in {len(evidence.errors)} errors", wrong=leaks)
 
 
 def validation_details(evidence: Evidence) -> Judgement:
@@ -175,7 +175,7 @@ def validation_details(evidence: Evidence) -> Judgement:
         text = f"{answer.text} {json.dumps(answer.data)}"
         if not any(name in text for name in answer.wrong):
             vague.append(f"{answer.what}: the response names none of {', '.join(answer.wrong)}")
-    return judged(f"{len(refusals)} refusals name the property", odd=vague)
+    return verdict(f"{len(refusals)} refusals name the property", odd=vague)
 
 
 def _odd_block(block: Any) -> str | None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from toolweave._json_types import JsonObject, as_array, as_object, object_or_empty, text_or_empty
-from toolweave.cli._conformance.findings import Evidence, Judgement, judged, not_applicable
+from toolweave.cli._conformance.findings import Evidence, Judgement, not_applicable, verdict
 from toolweave.errors import SchemaError
 from toolweave.schema import Validator
 
@@ -113,7 +113,7 @@ def _output_problem(schema: object, modern: bool) -> str | None:
 def _judged(evidence: Evidence, wrong: list[str], odd: list[str], fine: str) -> Judgement:
     if not evidence.tools:
         return not_applicable("it lists no tools")
-    return judged(fine, wrong=wrong, odd=odd)
+    return verdict(fine, wrong=wrong, odd=odd)
 
 
 def _problem(schema: Any) -> str | None:

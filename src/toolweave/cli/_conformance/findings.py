@@ -146,7 +146,7 @@ def fail(reason: str | Iterable[str]) -> Judgement:
     return Judgement(Outcome.FAIL, _sentence(reason))
 
 
-def judged(fine: str, *, wrong: Sequence[str] = (), odd: Sequence[str] = ()) -> Judgement:
+def verdict(fine: str, *, wrong: Sequence[str] = (), odd: Sequence[str] = ()) -> Judgement:
     """Return the judgement of a box that applies.
 
     Args:

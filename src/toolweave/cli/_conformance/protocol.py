@@ -13,9 +13,9 @@ from toolweave.cli._conformance.findings import (
     Judgement,
     ServerAnswer,
     fail,
-    judged,
     not_applicable,
     ok,
+    verdict,
     warn,
 )
 from toolweave.protocol import methods
@@ -67,7 +67,7 @@ def capabilities(evidence: Evidence) -> Judgement:
     subscribed = evidence.subscribed
     if subscribed is not None and subscribed.result is None:
         wrong.append(f"resources.subscribe is declared, but {subscribed}")
-    return judged(f"declared and true: {', '.join(evidence.capabilities) or 'nothing'}", wrong=wrong, odd=odd)
+    return verdict(f"declared and true: {', '.join(evidence.capabilities) or 'nothing'}", wrong=wrong, odd=odd)
 
 
 def progress(evidence: Evidence) -> Judgement:
@@ -80,7 +80,7 @@ def progress(evidence: Evidence) -> Judgement:
         for before, after in pairwise(answer.progress):
             if after.progress <= before.progress:
                 wrong.append(f"{answer.what}: progress went from {before.progress:g} to {after.progress:g}")
-    return judged(f"{sum(len(answer.progress) for answer in reported)} reports, each higher", wrong=wrong)
+    return verdict(f"{sum(len(answer.progress) for answer in reported)} reports, each higher", wrong=wrong)
 
 
 def resources(evidence: Evidence) -> Judgement:
@@ -99,7 +99,7 @@ def resources(evidence: Evidence) -> Judgement:
     if unknown is not None and unknown.result is not None:
         wrong.append(f"{unknown.what}: answered as if it were there")
     read = "the list had none to read" if contents is None else "one was read"
-    return judged(f"{len(entries)} listed, {read}, an unknown one was refused", wrong=wrong)
+    return verdict(f"{len(entries)} listed, {read}, an unknown one was refused", wrong=wrong)
 
 
 def _odd_members(declared: JsonObject) -> Iterator[str]:
