@@ -23,6 +23,8 @@ _FORMATS = (
 _SURROGATES = "\ud800-\udfff"
 _ASCII_HIDDEN = bytes((*range(9), 11, 12, *range(14, 32), 127))
 JOINERS = "\u200c\u200d"
+# Greedy up to the last fence: a text within the object may itself hold a code block.
+_CODE_BLOCK = re.compile(r"\s*```[\w-]*\s*(\{.*\})\s*```\s*", re.DOTALL)
 _NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
@@ -34,6 +36,14 @@ def shortened(text: str, limit: int) -> str:
     if len(text) <= limit:
         return text
     return f"{text[:limit]}... ({len(text):,} characters in all)"
+
+
+def without_code_block(text: str) -> str:
+    """Return the JSON object in a text that is nothing but a code block around it; any other text as it is."""
+    found = _CODE_BLOCK.fullmatch(text)
+    if found is None:
+        return text
+    return found[1]
 
 
 def printable(text: str) -> str:

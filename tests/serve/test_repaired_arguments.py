@@ -79,7 +79,10 @@ async def test_middleware_reads_the_arguments_that_the_tool_gets(version: str) -
     assert seen == [{"x": 5}, {"x": [1]}, {"x": "five"}]
 
 
-MEANT: list[tuple[Any, str]] = [([], "3"), (None, "3"), ("{}", "3"), ('{"x": 4}', "4"), ('{"x": "4"}', "4")]
+MEANT: list[tuple[Any, str]] = [
+    *(([], "3"), (None, "3"), ("{}", "3"), ('{"x": 4}', "4"), ('{"x": "4"}', "4")),
+    ('```json\n{"x": 4}\n```', "4"),
+]
 """Values of `arguments` that are not an object, and what the tool with an optional number gets."""
 
 
@@ -99,7 +102,7 @@ async def test_arguments_that_are_not_an_object_are_the_one_that_is_meant(
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("arguments", [5, True, "x", "[1]", [1], '"{}"'])
+@pytest.mark.parametrize("arguments", [5, True, "x", "[1]", [1], '"{}"', "```\n[1]\n```", 'So: ```{"x": 4}```'])
 async def test_arguments_of_no_plain_meaning_are_refused(version: str, arguments: Any) -> None:
     async with calling(version) as client:
         with pytest.raises(ProtocolError, match="'arguments' must be an object"):

@@ -32,7 +32,11 @@ from toolweave.errors import ConfigError
 
 BUILT_IN_TRANSPORTS = ("stdio", "http", "sse", "inprocess")
 WEBSOCKET_DEPRECATED = "transport 'websocket' is an old name of 'http' (Streamable HTTP); write 'http'"
-_SYNONYMS = {"streamable_http": "http", "streamablehttp": "http", "streaminghttp": "http", "in_process": "inprocess"}
+_SYNONYMS = {
+    **dict.fromkeys(("streamable_http", "streamablehttp", "streamable", "http_stream", "httpstream"), "http"),
+    "streaminghttp": "http",
+    "in_process": "inprocess",
+}
 _REMOTE = ("http", "sse")
 # only added to, by applications that are starting; a name in it is never removed
 _registered: set[str] = set()

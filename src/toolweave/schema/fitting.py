@@ -18,6 +18,7 @@ import msgspec
 
 from toolweave._json import decode_json
 from toolweave._repairs import Repair
+from toolweave._text import without_code_block
 from toolweave.schema._json_values import JsonValue, SchemaView
 from toolweave.schema.problems import branches_with_errors, meant_branches, path_text
 from toolweave.schema.validate import Validator, usable_validator
@@ -72,7 +73,7 @@ NULL_MEMBER = Repair(
     problem="{} is null and left out",
 )
 NO_OBJECT = Repair(
-    given="`arguments` of a call that are null, an empty list, or JSON as a text",
+    given="`arguments` of a call that are null, an empty list, or JSON as a text or a code block",
     read_as="no arguments; the object in the text",
     limit=f"the text holds an object, in {MAX_TEXT:,} characters; a server of yours always reads those of a prompt so",
     switch=_SWITCH,
@@ -94,7 +95,7 @@ def object_meant(given: object) -> Arguments | None:
         return {}
     if not isinstance(given, str):
         return None
-    found = _decoded([], given)
+    found = _decoded([], without_code_block(given))
     if found is None:
         return None
     if isinstance(found.value, dict):

@@ -14,6 +14,7 @@ import msgspec
 from toolweave._json import decode_json
 from toolweave._json_types import Json
 from toolweave._repairs import Repair
+from toolweave._text import without_code_block
 
 __all__ = ["ARGUMENTS_IN_TEXT", "alphanumeric_id", "encode", "fresh_id", "json_text", "read_arguments", "wire_id"]
 
@@ -23,8 +24,6 @@ ARGUMENTS_IN_TEXT = Repair(
     limit="the block is the whole text; other text goes back to the model as an error",
     switch="nothing: arguments are an object",
 )
-# Greedy up to the last fence: a value of the arguments may itself hold a code block.
-_CODE_BLOCK = re.compile(r"\s*```[\w-]*\s*(\{.*\})\s*```\s*", re.DOTALL)
 _LEGAL_ID = re.compile(r"[A-Za-z0-9_-]{1,40}")
 
 
@@ -36,9 +35,8 @@ def read_arguments(text: str) -> tuple[Json, str | None]:
     """
     if not text.strip():
         return {}, None
-    block = _CODE_BLOCK.fullmatch(text)
     try:
-        value = decode_json(text if block is None else block[1])
+        value = decode_json(without_code_block(text))
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return {}, text
     if value is None:
