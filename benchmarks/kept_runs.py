@@ -101,6 +101,10 @@ async def looked(store: Store) -> dict[str, list[float]]:
     async def delete_session(user: int) -> None:
         assert await statuses.delete_session(f"agent-{user % 5}", f"user-{user}/chat")
 
+    async def erase_user(user: int) -> None:
+        assert (await UserData(store, f"user-{user}").erase()).runs
+
+    run_ids = iter([one.run_id for one in await statuses.recent() if one.status == "completed"])
     looks: dict[str, Callable[[], Awaitable[object]]] = {
         "recent": statuses.recent,
         "recent of an agent": lambda: statuses.recent(agent="agent-3"),
@@ -111,7 +115,9 @@ async def looked(store: Store) -> dict[str, list[float]]:
         "active": statuses.active,
         "find": lambda: statuses.find("00"),
         "data of a user": UserData(store, "user-7").find,
+        "delete a run": lambda: statuses.delete(next(run_ids)),
         "delete a session": lambda: delete_session(next(users)),
+        "erase a user": lambda: erase_user(next(users)),
     }
     figures: dict[str, list[float]] = {}
     for name, look in looks.items():

@@ -155,6 +155,11 @@ WAYS: dict[str, Way] = {
         ["HTTP 200", "a web page 'Welcome & hello'", "where JSON or an event stream was expected"],
         "the URL leads to a web page: check its path",
     ),
+    "a web server that takes no POST": Way(
+        ["--url", "{url}/form"],
+        ["HTTP 501", "a web page 'Error response'"],
+        "the URL leads to a web page: check its path",
+    ),
     "a path that is not there": Way(
         ["--url", "{url}/nothing"], ["HTTP 404"], "check the path of the URL: most servers answer at /mcp"
     ),
@@ -196,7 +201,13 @@ def web() -> Iterator[str]:
         return MockResponse(body, headers={"content-type": "text/html; charset=utf-8"})
 
     api = MockApi({"paths": {}})
+
+    def form(request: Received) -> MockResponse:
+        body = b"<!DOCTYPE HTML><html><head><title>Error response</title></head><body>Unsupported method</body></html>"
+        return MockResponse(body, 501, headers={"content-type": "text/html;charset=utf-8"})
+
     api.answers["/page"] = page
+    api.answers["/form"] = form
     with serving(api) as url:
         yield url
 

@@ -96,7 +96,8 @@ _NETWORK: Sequence[tuple[str, str]] = (
         "the host's name leads nowhere from this machine: check it in the URL, and the network or VPN",
     ),
     (
-        r"web page|text/html",
+        # A proxy has a page for a server that is away (502 to 504) or that limits requests: the path is right there.
+        r"with a web page|text/html|HTTP (?:40[0356]|41[05]|501)\b[^\n]*: a web page",
         "the URL leads to a web page: check its path (/mcp, of old servers /sse), and if a proxy requires a sign-in",
     ),
     (

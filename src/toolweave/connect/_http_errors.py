@@ -170,7 +170,7 @@ def answer_fault(
         in_session: Whether the request belonged to a session.
         through: The way of an answer that a proxy may have given; see `came_through`.
     """
-    said = excerpt(_words_of(body), settings)
+    said = _said_by(settings, headers, body)
     session_gone = in_session and is_lost_session(status, headers, body)
     return HttpFault(
         status=status,
@@ -231,19 +231,31 @@ def odd_content(
     return HttpFault(status=status, text=f"{text}{f': {said}' if said else ''}{through}")
 
 
+def _said_by(settings: HttpSettings, headers: Mapping[str, str], body: bytes) -> str:
+    """Return the words of an error's body, of a web page its title."""
+    if headers.get("content-type", "").lower().startswith("text/html"):
+        title = _title_of(settings, body)
+        if title:
+            return f"a web page {title!r}"
+    return excerpt(_words_of(body), settings)
+
+
 def _web_page(settings: HttpSettings, status: int, reason: str, body: bytes) -> str:
     """Return one sentence about a web page: its title is worth more than the beginning of its markup."""
-    # Bounded, since the expression is slow for a page without a title, and a title is near the beginning.
-    text = body[:_MAX_HEAD].decode("utf-8", "replace")
-    found = re.search(r"(?is)<title[^>]*>(.*?)</title>", text)
-    if found is None:
-        title = ""
-    else:
-        title = excerpt(found[1].encode(), settings)
+    title = _title_of(settings, body)
     named = f" {title!r}" if title else ""
     return (
         f"HTTP {_phrase(status, reason)} with a web page{named} (text/html) where JSON or an event stream was expected"
     )
+
+
+def _title_of(settings: HttpSettings, body: bytes) -> str:
+    # Bounded, since the expression is slow for a page without a title, and a title is near the beginning.
+    text = body[:_MAX_HEAD].decode("utf-8", "replace")
+    found = re.search(r"(?is)<title[^>]*>(.*?)</title>", text)
+    if found is None:
+        return ""
+    return excerpt(found[1].encode(), settings)
 
 
 def unasked_encoding(status: int, encoding: str) -> HttpFault:
