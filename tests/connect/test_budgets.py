@@ -124,7 +124,9 @@ for line in sys.stdin:
     method = message.get("method")
     if method is None:
         asked += 1
-        if "error" in message or asked == 300:
+        if len(sys.argv) > 2:
+            ask()
+        elif "error" in message or asked == 300:
             refused = message.get("error", {}).get("message", "")
             text = f"{asked}: {refused}"
             send({"id": call, "result": {"content": [{"type": "text", "text": text}]}})
@@ -144,11 +146,15 @@ for line in sys.stdin:
 """
 
 
-def flooding(folder: Path, size: int = 1000, **settings: Any) -> Json:
-    """Return the entry of a legacy server that asks its user without end, with texts of `size` bytes, in each call."""
+def flooding(folder: Path, size: int = 1000, *, goes_on: bool = False, **settings: Any) -> Json:
+    """Return the entry of a legacy server that asks its user without end, with texts of `size` bytes, in each call.
+
+    If it `goes_on`, it also asks again after a refusal.
+    """
     program = folder / "flooding.py"
     program.write_text(FLOODING)
-    return {"command": sys.executable, "args": [str(program), str(size)], **settings}
+    options = ["goes on"] if goes_on else []
+    return {"command": sys.executable, "args": [str(program), str(size), *options], **settings}
 
 
 @pytest.mark.slow
@@ -173,6 +179,27 @@ async def test_a_server_that_asks_without_end_is_refused_in_each_call(
     assert (after_one, len(asked)) == (most, 2 * most)
     assert first.text.startswith(f"{most + 1}: ")
     assert f"raise '{named}' to allow more" in first.text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("callbacks", [Callbacks(elicitation=lambda request: None), Callbacks()])
+async def test_a_server_that_asks_again_after_each_refusal_does_not_keep_its_call_open(
+    tmp_path: Path, callbacks: Callbacks
+) -> None:
+    entry = flooding(tmp_path, goes_on=True, timeout={"call": 2, "close": 1})
+    async with connected(entry, 60, callbacks=callbacks) as connection:
+        with pytest.raises(RequestTimeoutError):
+            await connection.call_tool("ask")
+
+
+@pytest.mark.slow
+@ERAS
+async def test_a_task_beyond_its_time_to_live_ends_at_the_timeout_that_the_call_was_given(era: str) -> None:
+    members = ("ttlMs", "pollIntervalMs") if era == MODERN else ("ttl", "pollInterval")
+    task = {**TASK, **dict(zip(members, (100, 50), strict=True))}
+    async with connected({"server": tasking(era, task, [])}) as connection:
+        with pytest.raises(RequestTimeoutError, match=r"the timeout of the call, 0.5 s"):
+            await connection.call_tool("job", timeout=0.5)
 
 
 @pytest.mark.slow
@@ -321,7 +348,9 @@ async def test_a_task_that_works_beyond_its_time_to_live_ends_as_a_timeout(era: 
     interval = "pollIntervalMs" if era == MODERN else "pollInterval"
     server = tasking(era, {**TASK, member: 100, interval: 50}, methods)
     async with connected({"server": server, "timeout": {"call": 0.5}}) as connection:
-        with pytest.raises(RequestTimeoutError, match=r"its time to live, 0.1 s, and 'timeout.call', 0.5 s") as late:
+        with pytest.raises(
+            RequestTimeoutError, match=r"its time to live, 0.1 s, and the timeout of the call, 0.5 s"
+        ) as late:
             await connection.call_tool("job")
 
     assert "whether its work was done is unknown" in str(late.value)

@@ -40,6 +40,21 @@ async def test_a_form_is_filled_in_by_the_caller(version: str, kind: str) -> Non
     assert said["result"] == {"action": "accept", "content": {"name": "Ada", "color": "red", "size": 3}}
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("version", CALLERS)
+async def test_a_call_does_not_time_out_while_the_user_of_the_caller_answers(version: str) -> None:
+    async def elicitation(request: ElicitationRequest) -> Json:
+        await anyio.sleep(3)  # longer than the timeout of a call at the upstream
+        return {"name": "Ada"}
+
+    with anyio.fail_after(60), upstream("stdio-legacy") as config:
+        gateway = gateway_to({**config, "timeout": {"call": 1}})
+        async with calling(gateway, version, callbacks=Callbacks(elicitation=elicitation)) as caller:
+            said = answer_of(await caller.call_tool("elicit"))
+
+    assert said["result"]["content"]["name"] == "Ada"
+
+
 @EACH_PAIR
 async def test_the_callers_model_completes(version: str, kind: str) -> None:
     asked: list[SamplingRequest] = []

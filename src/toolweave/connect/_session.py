@@ -311,6 +311,11 @@ class ClientHandlers:
         """
         if method == methods.PING:
             return {}
+        asked = self._of_call or self.asked
+        # A refusal takes no time, and is no sign of life: a server that asks again after each would never time out.
+        if asked.refuses(method):
+            with self.working():
+                return await asked.answer(method, params)
         # A question does not name the request that it belongs to, so all of them are held, and released below, request
         # by request: one that ends meanwhile has left the set, one that begins holds itself.
         self._answering += 1
@@ -318,7 +323,7 @@ class ClientHandlers:
             deadline.hold()
         try:
             with self.working():
-                return await (self._of_call or self.asked).answer(method, params)
+                return await asked.answer(method, params)
         finally:
             self._answering -= 1
             for deadline in self._waiting:

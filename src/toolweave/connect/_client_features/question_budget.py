@@ -54,6 +54,10 @@ class QuestionBudget:
         self._count = self._bytes = 0
         self._has_refused = False
 
+    def is_spent(self, method: str) -> bool:
+        """Return whether a question of this method was refused in this call, so that the next one is refused too."""
+        return method in _COUNTED and self._has_refused and anyio.current_time() - self._last <= _PAUSE_SECONDS
+
     @asynccontextmanager
     async def spending(self, method: str, params: JsonObject) -> AsyncGenerator[None]:
         """Spend a question, and hold a turn while it is answered.

@@ -82,6 +82,15 @@ class ServerRequestHandler:
         self._server = server
         self._note = note
 
+    def refuses(self, method: str) -> bool:
+        """Return whether a request is refused without any callback: there is none, or the budget is spent."""
+        callbacks = {
+            methods.SAMPLING_CREATE_MESSAGE: self._callbacks.sampling,
+            methods.ELICITATION_CREATE: self._callbacks.elicitation,
+            methods.ROOTS_LIST: self.roots,
+        }
+        return callbacks.get(method) is None or self.budget.is_spent(method)
+
     async def answer(self, method: str, params: JsonObject) -> Json:
         """Return the result of one request, within the budget of the call.
 
@@ -251,6 +260,10 @@ class ForwardingHandler(ServerRequestHandler):
     def __init__(self, forward: AnswerRequest, server: str, budget: QuestionBudget) -> None:
         super().__init__(NO_CALLBACKS, server, budget)
         self._forward = forward
+
+    def refuses(self, method: str) -> bool:
+        """Return whether the budget is spent; only the other client knows what else it refuses."""
+        return self.budget.is_spent(method)
 
     async def _answer(self, method: str, params: JsonObject) -> Json:
         """Return the other client's result.

@@ -153,7 +153,7 @@ class ClientTask:
         While it waits for input its user may take long, so that only the bound of the config counts.
         """
         total = self._timeout.task
-        grace = self._timeout.call
+        grace = self._deadline.seconds
         self._late = f"'timeout.task', {total:g} s"
         self._bound.deadline = self._begun + total
         # A user may take longer than the lifetime, and the server keeps a task that waits. So the lifetime counts from
@@ -164,7 +164,7 @@ class ClientTask:
             # in this order it holds for NaN, and before the division for numbers that no float can hold
             alive = min(max(0, task.ttl_ms), _MAX_TTL_MS) / 1000
             if self._alive_from + alive + grace < self._bound.deadline:
-                self._late = f"its time to live, {alive:g} s, and 'timeout.call', {grace:g} s"
+                self._late = f"its time to live, {alive:g} s, and the timeout of the call, {grace:g} s"
                 self._bound.deadline = self._alive_from + alive + grace
 
     async def _pause(self, task: TaskDocument) -> None:
