@@ -29,6 +29,7 @@ __all__ = [
     "ODD_DATA",
     "ODD_FLAG",
     "RESULT_REPAIRS",
+    "WITHIN",
     "BareResult",
     "has_odd_outcome",
     "is_data",
@@ -51,7 +52,7 @@ _NO_CONTENT = Repair(
     switch=_SWITCH,
     problem="has no 'content'",
 )
-_WITHIN = Repair(
+WITHIN = Repair(
     given="a result within `content`, `result` or `toolResult`, or a list of blocks within `content`",
     read_as="the inner result, or the blocks",
     limit="only if its `content` is a list of blocks; an error of either is an error",
@@ -143,7 +144,7 @@ STRUCTURE_AS_TEXT = Repair(
     problem="has structured content that is a text of JSON",
 )
 RESULT_REPAIRS = (
-    *(_BARE, _NO_CONTENT, _WITHIN, _BESIDE, _NULL_CONTENT, _NO_LIST, _NO_BLOCK, _NO_TYPE, _NO_TEXT, _MODEL_IMAGE),
+    *(_BARE, _NO_CONTENT, WITHIN, _BESIDE, _NULL_CONTENT, _NO_LIST, _NO_BLOCK, _NO_TYPE, _NO_TEXT, _MODEL_IMAGE),
     *(_ERROR_BLOCK, ODD_FLAG, MISSPELLED, ODD_DATA, TEXT_AS_STRUCTURE, STRUCTURE_AS_TEXT),
 )
 """Every repair of a result of a tool."""
@@ -212,7 +213,7 @@ def _items(made: JsonObject, changes: dict[str, None]) -> list[Any]:
         changes[_NO_LIST.problem] = None
         return [content]
     if items and all(map(_has_blocks, items)):
-        changes[_WITHIN.problem] = None
+        changes[WITHIN.problem] = None
         return [block for item in items for block in array_or_empty(item)]
     return items
 
@@ -245,7 +246,7 @@ def readable_outcome(raw: JsonObject, changes: dict[str, None]) -> JsonObject:
     """
     inner = _inner_result(raw)
     if inner is not None:
-        changes[_WITHIN.problem] = None
+        changes[WITHIN.problem] = None
         # Some servers put the answer of another into their own. The error flag may stand in either.
         failed = _is_set(raw.get("isError")) or _is_set(inner.get("isError"))
         raw = {**without_members(raw, *_PLACES, "isError"), **without_members(inner, "isError")}

@@ -49,7 +49,7 @@ def envelope(evidence: Evidence) -> Judgement:
     seen = [answer for answer in evidence.of_tools if answer.result is not None]
     wrong: list[str] = []
     for answer in seen:
-        problem = _odd_result(object_or_empty(answer.result), evidence.modern)
+        problem = _odd_result(answer, evidence.modern)
         if problem is not None:
             wrong.append(f"{answer.what}: the result {problem}")
     if not seen:
@@ -57,8 +57,9 @@ def envelope(evidence: Evidence) -> Judgement:
     return verdict(f"{len(seen)} results seen", wrong=wrong)
 
 
-def _odd_result(result: JsonObject, modern: bool) -> str | None:
-    if "result" in result and "content" not in result:
+def _odd_result(answer: ServerAnswer, modern: bool) -> str | None:
+    result = object_or_empty(answer.result)
+    if answer.is_wrapped or ("result" in result and "content" not in result):
         return "is wrapped once more, as result.result"
     if not isinstance(result.get("content"), list):
         return "has no list 'content'"

@@ -27,7 +27,7 @@ from toolweave.cli._conformance.findings import Evidence, ServerAnswer
 from toolweave.connect import McpConnection
 from toolweave.errors import ProtocolError, SchemaError, ServerError, ToolError
 from toolweave.protocol import methods
-from toolweave.protocol.lenient_results import ODD_FLAG
+from toolweave.protocol.lenient_results import ODD_FLAG, WITHIN
 from toolweave.schema import Validator
 from toolweave.tools import Progress
 
@@ -257,8 +257,11 @@ async def _call(
         return ServerAnswer(what=what, message=str(error) or f"no answer within {seconds:g} s", tool=tool, wrong=wrong)
     new = connection.problems[known:]
     if new:
-        # It was read leniently: a plain request shows what the server sends, except its error flag.
+        # It was read leniently: a plain request shows what the server sends, except its error flag and a result that is
+        # within another one.
         plain = await _ask(connection, methods.TOOLS_CALL, {"name": name, "arguments": arguments}, what=what)
-        odd_flag = ODD_FLAG.problem in " ".join(new)
-        return replace(plain, tool=tool, wrong=wrong, progress=tuple(seen), odd_flag=odd_flag)
+        problems = " ".join(new)
+        odd_flag = ODD_FLAG.problem in problems
+        is_wrapped = WITHIN.problem in problems
+        return replace(plain, tool=tool, wrong=wrong, progress=tuple(seen), odd_flag=odd_flag, is_wrapped=is_wrapped)
     return ServerAnswer(what=what, result=result.raw, tool=tool, wrong=wrong, progress=tuple(seen))

@@ -44,6 +44,7 @@ class ServerAnswer:
         wrong: The properties that were missing or wrong in the arguments on purpose.
         progress: The progress notifications of the request.
         odd_flag: Whether its `isError` was not a boolean, and read leniently.
+        is_wrapped: Whether the result was within another one, and `result` is the inner one.
     """
 
     what: str
@@ -55,6 +56,7 @@ class ServerAnswer:
     wrong: tuple[str, ...] = ()
     progress: tuple[Progress, ...] = ()
     odd_flag: bool = False
+    is_wrapped: bool = False
 
     @property
     def is_error(self) -> bool:
