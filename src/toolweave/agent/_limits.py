@@ -12,6 +12,8 @@ from toolweave.models import Usage
 class Limits:
     """Bounds of one run. A run that passes one ends with its `stop_reason`, and raises nothing.
 
+        agent = Agent(model, limits=Limits(tool_calls=20, seconds=60))
+
     Attributes:
         tokens: Input and output of all turns, in tokens; no turn is begun at or over it.
         cost: Cost of all turns in US dollars, as far as it is known.

@@ -103,6 +103,8 @@ def load_config(
 ) -> LoadedConfig:
     """Read a config file, or the same content given as a value.
 
+        url = load_config("mcp.json").servers["github"].url
+
     Accepts JSON (comments and trailing commas allowed), YAML and TOML with servers under
     `mcpServers`, `mcp_servers`, `servers` (with `inputs`), `context_servers`, `mcp`, `services.mcp`,
     `tool.toolweave`; a list of entries; one entry; entries by name. From code, an entry may be

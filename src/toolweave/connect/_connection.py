@@ -535,6 +535,9 @@ def connect_mcp(
 ) -> Connecting[McpConnection]:
     """Connect to one MCP server: `await` it, or `async with` it.
 
+        async with connect_mcp("uvx mcp-server-time") as client:
+            result = await client.call_tool("get_current_time", {"timezone": "Europe/Oslo"})
+
     Args:
         target: A config mapping of any shape, a `ServerConfig`, a URL, a command line as a string or
             a sequence, an in-process server object, or an SDK transport.

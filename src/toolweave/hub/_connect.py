@@ -23,6 +23,9 @@ def connect_mcp_servers(
 ) -> Connecting[Hub]:
     """Connect to many MCP servers at once: `await` it, or `async with` it.
 
+        async with connect_mcp_servers("mcp.json") as hub:
+            result = await hub.execute("notes_search", {"query": "plants"})
+
     Args:
         source: A config file of any editor, a mapping of any shape, or a `LoadedConfig`.
         on_error: `"skip"` keeps failures in `hub.errors`; `"raise"` raises an `ExceptionGroup` and closes the others.

@@ -39,6 +39,10 @@ def tool_call(name: str, arguments: JsonObject | None = None, *, id: str | None 
 class ScriptedModel:
     """A model that streams scripted turns one after the other, word by word.
 
+    A turn is a text, or a list of calls:
+
+        model = ScriptedModel([[tool_call("add", {"values": [1, 2]})], "It is 3."])
+
     Args:
         turns: The turns, or a function of the request that returns each of them.
         name: The model's name.

@@ -64,6 +64,8 @@ _PATH = instance_of((str, Path), "a path").or_none
 class SqliteStore:
     """A `Store` in one SQLite file.
 
+        agent = Agent(model, store=SqliteStore("runs.db"))
+
     It opens its file when it is first used and closes it when the last user has left it; used again, it opens it
     again. One thread does all work. Writes that come at the same time are one transaction and one sync
     of the disk; each is on the disk before it returns, and one that does not hold does not disturb the others. A write

@@ -79,6 +79,9 @@ def _day(sunset: object) -> date | None:
 class ToolRegistry(RoutingToolset):
     """A `Toolset` of functions and tools that are added and removed at run time.
 
+        registry = ToolRegistry([area])
+        result = await registry.execute("area", {"width": 3})
+
     Entering it opens nothing: a connection is opened and closed by its owner. Several versions of one name may be
     there: the newest is listed and called, an older one is called as `add@1.2`.
     """
