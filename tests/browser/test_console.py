@@ -104,6 +104,27 @@ def test_a_tool_is_found_and_called_by_keyboard(chromium: Any, tmp_path: Path) -
         assert [one for one in errors if "422" not in one] == []  # the browser notes the status of the wrong form
 
 
+def test_a_server_is_removed_only_after_a_yes(chromium: Any, tmp_path: Path) -> None:
+    with opened(chromium, tmp_path) as (_, page, errors):
+        questions: list[str] = []
+
+        def answer(dialog: Any) -> None:
+            questions.append(dialog.message)
+            if len(questions) == 1:
+                dialog.dismiss()
+            else:
+                dialog.accept()
+
+        page.on("dialog", answer)
+        page.get_by_role("button", name="Remove kitchen").click()
+        page.get_by_role("link", name="kitchen").wait_for()
+        page.get_by_role("button", name="Remove kitchen").click()
+        page.get_by_text("Server 'kitchen' was removed.").wait_for()
+
+    assert questions == ["Remove the server kitchen from the gateway? Its tools are gone at once."] * 2
+    assert errors == []
+
+
 def test_everything_works_without_scripts(chromium: Any, tmp_path: Path) -> None:
     with opened(chromium, tmp_path, java_script_enabled=False) as (_, page, errors):
         page.get_by_role("link", name="Tools", exact=True).click()

@@ -7,3 +7,12 @@
     say(`The gateway answered with ${event.detail.xhr.status}. This page may not be up to date.`));
   document.addEventListener("htmx:afterRequest", (event) => { if (event.detail.successful) say(""); });
 })();
+
+// Asks before a form that says so is sent.
+document.addEventListener("submit", (event) => {
+  const question = event.target.dataset.confirm;
+  if (question !== undefined && !confirm(question)) {
+    event.preventDefault();
+    event.stopImmediatePropagation();
+  }
+}, true);
