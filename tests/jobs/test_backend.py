@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -104,3 +106,21 @@ print(logging.getLogger("docket.worker").getEffectiveLevel())
 """
     assert python(code.format(before="")) == "50"
     assert python(code.format(before="logging.getLogger('docket').setLevel(logging.INFO)")) == "20"
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "said"),
+    [
+        ({"url": None}, TypeError, "Backend.url"),
+        ({"name": 5}, TypeError, "Backend.name"),
+        ({"redelivery_seconds": 0}, ValueError, "Backend.redelivery_seconds"),
+        ({"redelivery_seconds": -1}, ValueError, "Backend.redelivery_seconds"),
+        ({"redelivery_seconds": "15"}, TypeError, "Backend.redelivery_seconds"),
+    ],
+    ids=str,
+)
+def test_an_option_of_another_kind_is_refused_by_its_name(
+    options: dict[str, Any], error: type[Exception], said: str
+) -> None:
+    with pytest.raises(error, match=re.escape(said)):
+        Backend(**options)

@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from toolweave._option_checks import check_kind, check_number
+from toolweave._option_checks import TEXT, check_duration, check_kind
 from toolweave.errors import StoreError
 from toolweave.jobs.retention import RETENTION, Retention
 from toolweave.state import MemoryStore, Store
@@ -50,7 +50,8 @@ class Backend:
 
     Raises:
         StoreError: `[distributed]` is not installed, or the URL has another scheme.
-        TypeError: `retention` is of another type.
+        TypeError: An option is of another type.
+        ValueError: `redelivery_seconds` is not more than 0.
     """
 
     def __init__(
@@ -65,8 +66,10 @@ class Backend:
         check_kind("retention", retention, RETENTION)
         if store is not None:
             check_kind("Backend.store", store, STORE)
+        check_kind("Backend.url", url, TEXT)
+        check_kind("Backend.name", name, TEXT.or_none)
         if redelivery_seconds is not None:
-            check_number("Backend.redelivery_seconds", redelivery_seconds, noun="a number of seconds")
+            check_duration("Backend.redelivery_seconds", redelivery_seconds)
         place, found, address = _read(url)
         self.name: str = name or found or "toolweave"
         self.where: str = "memory://" if address is None else address.public_url
