@@ -82,7 +82,9 @@ def decode_json(text: bytes | str | msgspec.Raw, kind: type[Any] | Any = Any) ->
 def has_long_exponent(text: bytes) -> bool:
     """Return whether a text may hold a number with three or more digits of exponent."""
     # Not `any`: its generator costs more than the search of a short text.
-    return _LONG_EXPONENT.search(text) is not None or _LONG_CAPITAL_EXPONENT.search(text) is not None
+    if _LONG_EXPONENT.search(text) is not None:
+        return True
+    return _LONG_CAPITAL_EXPONENT.search(text) is not None
 
 
 def is_out_of_range(text: bytes) -> bool:

@@ -19,6 +19,7 @@ from toolweave._json_types import (
     as_object,
     as_sequence,
     as_text,
+    new_object,
     object_or_empty,
 )
 from toolweave._value import Value
@@ -89,7 +90,7 @@ class Skill(Value, frozen=True, kw_only=True):
     frontmatter: JsonObject
     files: tuple[SkillFile, ...] | None
     server: str = ""
-    raw: JsonObject = msgspec.field(default_factory=Json)
+    raw: JsonObject = msgspec.field(default_factory=new_object)
 
     @property
     def name(self) -> str:

@@ -12,7 +12,7 @@ from functools import lru_cache
 from hashlib import sha256
 from typing import Any, ClassVar, TypeAlias, TypeVar
 
-from toolweave._json_types import Json, JsonObject, only_members
+from toolweave._json_types import Json, JsonObject, new_object, only_members
 from toolweave.errors import ErrorKind, SchemaError, ToolError
 from toolweave.protocol import methods
 from toolweave.protocol.client_requests import (
@@ -206,7 +206,7 @@ class Sampling:
     stop_sequences: Sequence[str] = ()
     tools: Sequence[ToolSpec | JsonObject] = ()
     tool_choice: str | None = None
-    more: JsonObject = field(default_factory=dict[str, Any])
+    more: JsonObject = field(default_factory=new_object)
     key: str | None = None
 
     def needs(self) -> JsonObject:
