@@ -228,9 +228,11 @@ class TurnReader:
                 text = _text(delta, "partial_json")
                 # Some servers give the whole object in place of a piece of its text.
                 whole = as_object(delta.get("partial_json"))
+                is_again = block.begun_whole and text
                 if whole is not None:
                     text = json_text(whole)
-                if whole is not None or (block.begun_whole and text):  # and in deltas once more
+                    is_again = True
+                if is_again:
                     block.pieces.clear()
                     block.begun_whole = False
                 return _arguments_delta(block, text)

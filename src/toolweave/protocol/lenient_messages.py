@@ -221,7 +221,9 @@ def may_answer(text: bytes, key: int | str) -> bool:
     if has_leading_method(text):
         return False
     named = answer_id(text)
-    return named is None or own_id(named) == key
+    if named is None:
+        return True
+    return own_id(named) == key
 
 
 def message_lines(body: bytes) -> list[bytes]:
@@ -231,9 +233,11 @@ def message_lines(body: bytes) -> list[bytes]:
     """
     lines = [line.strip(BEFORE_JSON) for line in body.removeprefix(BOM_UTF8).splitlines()]
     lines = [line for line in lines if line]
-    if all(is_json(line) and VERSION_MEMBER in line for line in lines):
-        return lines
-    return []
+    if not all(VERSION_MEMBER in line for line in lines):
+        return []
+    if not all(map(is_json, lines)):
+        return []
+    return lines
 
 
 def without_deep_entries(text: bytes, *, levels: int = MAX_DEPTH) -> bytes:

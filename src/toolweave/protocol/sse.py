@@ -93,14 +93,16 @@ class EventParser:
     def rest(self) -> bytes:
         """Return the data of the event that has not ended, or the lines that are not of an event; both are kept.
 
-        By the standard both are nothing. Only who knows what the stream had to hold can tell whether they are whole.
+        By the standard both are nothing. Whether they are whole depends on what the stream had to hold.
         """
         self.rests += 1
         last = b"".join(self._partial)
         field, _, value = last.partition(b":")
         if field == b"data":
             return b"\n".join((*self._data, value.removeprefix(b" ")))
-        return b"\n".join(self._data or (*self._stray, last))
+        if self._data:
+            return b"\n".join(self._data)
+        return b"\n".join((*self._stray, last))
 
     def _count(self, text: bytes) -> None:
         self._size += len(text)

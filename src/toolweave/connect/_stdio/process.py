@@ -124,7 +124,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
             if len(line) > self._max:
                 self._end_oversized()
                 return
-            if self._frame and len(line) > self._frame:
+            if len(line) > self._frame > 0:
                 line = self._framed(line)
             self._line(line)
         if rest:
@@ -132,7 +132,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
             self._pieces_bytes += len(rest)
             if self._pieces_bytes > self._max:
                 self._end_oversized()
-            elif self._frame and self._pieces_bytes >= self._frame:
+            elif self._pieces_bytes >= self._frame > 0:
                 self._end_frame()
 
     def _end_frame(self) -> None:
@@ -153,7 +153,9 @@ class ServerProcess(asyncio.SubprocessProtocol):
         message = text[: self._frame]
         more = text[self._frame :]
         self._frame = 0
-        if VERSION_MEMBER not in message or not is_json(message):
+        if VERSION_MEMBER not in message:
+            return text
+        if not is_json(message):
             return text
         self._line(message)
         return more
@@ -417,7 +419,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
 
     def _line(self, line: bytes) -> None:
         line = line.removeprefix(BOM_UTF8).strip(_SPACE)
-        if line.startswith(b"\x1b") or line.endswith(b"m"):
+        if line.startswith(b"\x1b"):
             line = _COLOURS.sub(b"", line)
         if not line or self._eof is not None:
             return

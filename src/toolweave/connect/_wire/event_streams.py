@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import anyio
 
@@ -197,7 +197,9 @@ class EventStreams:
                     return result, ""
             if not piece:
                 return self._odd_result(parser.rest(), key, method), cause
-            may_be_over = not events and key is not None and _ends_with_answer(piece, parser)
+            may_be_over = False
+            if key is not None:
+                may_be_over = _ends_with_answer(piece, events, parser)
 
     def _result_of_event(self, event: ServerSentEvent, key: int | str | None, method: str) -> Json | None:
         if event.type == "message":
@@ -206,7 +208,9 @@ class EventStreams:
 
     def _odd_result(self, text: bytes, key: int | str | None, method: str) -> Json | None:
         """Return the result in a text that is not a message of the stream, if it is the whole answer to a request."""
-        if key is None or not is_answer(text):
+        if key is None:
+            return None
+        if not is_answer(text):
             return None
         result = self._result_in(text, key, method)
         if result is not None:
@@ -246,13 +250,19 @@ async def _next_piece(response: Response, *, may_be_over: bool) -> bytes:
     return b""
 
 
-def _ends_with_answer(piece: bytes, parser: EventParser) -> bool:
+def _ends_with_answer(piece: bytes, events: Sequence[ServerSentEvent], parser: EventParser) -> bool:
     """Return whether the event that has not ended is a whole answer.
 
     Some servers leave the stream open without the empty line behind the answer. Others write the line by itself, so it
     is waited for.
     """
-    return piece.endswith(_ENDS) and parser.rests < _MAX_RESTS and is_answer(parser.rest())
+    if events:
+        return False
+    if not piece.endswith(_ENDS):
+        return False
+    if parser.rests >= _MAX_RESTS:
+        return False
+    return is_answer(parser.rest())
 
 
 class _Refusal(Exception):
