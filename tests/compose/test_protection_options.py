@@ -298,6 +298,8 @@ WRONG: list[tuple[Make, Mapping[str, object], str]] = [
     (open_store, {"text": 5}, "open_store takes a path or a URL as a text, not int"),
     (Callbacks, {"sampling_tools": "no"}, "sampling_tools is True or False, not str"),
     (Callbacks, {"roots": 5}, "roots must be a sequence of roots, a callable or None, not int"),
+    (Callbacks, {"roots": "/srv"}, "roots must be a sequence of roots, a callable or None; put the one root in a list"),
+    (Callbacks, {"roots": iter(["/srv"])}, "roots must be a sequence of roots, a callable or None, not an iterator"),
     (Callbacks, {"roots": [5]}, "each of roots must be a path, a file URI or a Root, not int"),
     (tool, {"scopes": 5}, "tool.scopes is a list of strings, not int"),
     (tool, {"annotations": ["readOnlyHint"]}, "tool.annotations is a mapping, or None, not list"),

@@ -106,6 +106,14 @@ def test_an_unknown_agent_is_an_error_and_so_is_a_second_one_of_a_name() -> None
         agents.register("general")
 
 
+def test_an_agent_in_place_of_a_name_is_an_error_with_the_way_out() -> None:
+    agents = AgentRegistry(ScriptedModel([]))
+    made = agents.register("a")
+
+    with pytest.raises(TypeError, match=r"register\('name', model=...\)"):
+        agents.register(made)  # pyright: ignore[reportArgumentType]
+
+
 @pytest.mark.requirement("R82")
 async def test_an_agent_may_have_a_model_and_tools_of_its_own() -> None:
     @tool

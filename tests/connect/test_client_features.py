@@ -239,6 +239,8 @@ def test_wrong_callbacks_are_refused_at_once() -> None:
     for make in wrong:
         with pytest.raises(TypeError, match="must be"):
             make()
+    with pytest.raises(ValueError, match="'http://x' is not a file:// URI"):
+        Callbacks(roots=["http://x"])
     with pytest.raises(ValueError, match="no log level 'loud'"):
         Callbacks(log_level="loud")  # pyright: ignore[reportArgumentType]
 
@@ -247,6 +249,15 @@ async def test_roots_cannot_be_set_where_none_were_declared() -> None:
     async with connected(serving("stdio", "2025-11-25")) as connection:
         with pytest.raises(RuntimeError, match=r"roots=\[\]"):
             await connection.set_roots(["file:///srv"])
+
+
+@pytest.mark.parametrize(
+    ("roots", "said"), [("/srv", "put the one root in a list"), (["http://x"], "'http://x' is not a file:// URI")]
+)
+async def test_roots_are_checked_where_they_are_set(roots: Any, said: str) -> None:
+    async with connected(serving("stdio", "2025-11-25"), callbacks=Callbacks(roots=[])) as connection:
+        with pytest.raises((TypeError, ValueError), match=said):
+            await connection.set_roots(roots)
 
 
 async def test_servers_of_a_hub_share_the_callbacks_and_each_says_who_asks() -> None:

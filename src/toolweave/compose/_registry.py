@@ -57,7 +57,10 @@ class AgentRegistry:
 
         Raises:
             ValueError: There is an agent of this name.
+            TypeError: An agent was given in place of a name.
         """
+        if isinstance(name, Agent):
+            raise TypeError("register() makes the agent: give its name and options, register('name', model=...)")
         if name in self._agents:
             raise ValueError(f"agent {name!r} is registered already; choose another name")
         if isinstance(tool_names, str):

@@ -10,7 +10,7 @@ import logging
 import anyio
 
 from toolweave.config import ServerConfig
-from toolweave.connect._client_features.callbacks import RootsAnswer
+from toolweave.connect._client_features.callbacks import RootsAnswer, checked_roots
 from toolweave.connect._requester import Requester
 from toolweave.connect._session import ClientHandlers
 from toolweave.connect._transports import OpenSession
@@ -48,7 +48,7 @@ class ClientCapabilities:
                 f"server {self._config.name!r} was informed that there are no roots; "
                 "connect with callbacks=Callbacks(roots=[]) to set them later"
             )
-        self._handlers.asked.roots = list(roots)
+        self._handlers.asked.roots = checked_roots(roots)
         await self.roots_changed()
 
     async def roots_changed(self) -> None:

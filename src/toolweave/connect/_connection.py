@@ -397,6 +397,8 @@ class McpConnection(EventSubscriptions, SkillFeatures, Openable, BaseToolset):
 
         Raises:
             RuntimeError: The connection offers no roots: none were given to it in `Callbacks.roots`.
+            TypeError: They are not a sequence of roots.
+            ValueError: One is the URI of something that is not a file.
         """
         await self._client.set_roots(roots)
 

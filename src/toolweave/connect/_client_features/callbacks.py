@@ -5,7 +5,7 @@ Knows no wire; `protocol/client_requests.py` has the values that they take and r
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, TypeAlias, cast
 
@@ -56,12 +56,23 @@ AnswerRequest: TypeAlias = Callable[[str, JsonObject], Awaitable[Json]]
 """Answers a request of a server, by its method and params, with the result as it is; a `RequestError` refuses it."""
 
 
-def _check_roots(roots: object) -> None:
-    if not isinstance(roots, Sequence):
-        raise TypeError(f"roots must be a sequence of roots, a callable or None, not {type(roots).__name__}")
-    for root in cast("Sequence[object]", roots):
+def checked_roots(given: object) -> list[Root]:
+    """Return roots as they are sent. One path alone is an error: its characters would be taken for paths.
+
+    Raises:
+        TypeError: They are not roots.
+        ValueError: One is the URI of something that is not a file.
+    """
+    if isinstance(given, (str, Path, Root)):
+        raise TypeError("roots must be a sequence of roots, a callable or None; put the one root in a list")
+    if not isinstance(given, Iterable):
+        raise TypeError(f"roots must be a sequence of roots, a callable or None, not {type(given).__name__}")
+    roots: list[Root] = []
+    for root in cast("Iterable[object]", given):
         if not isinstance(root, (str, Path, Root)):
             raise TypeError(f"each of roots must be a path, a file URI or a Root, not {type(root).__name__}")
+        roots.append(Root.of(root))
+    return roots
 
 
 class Callbacks(Value, frozen=True, kw_only=True):
@@ -82,7 +93,7 @@ class Callbacks(Value, frozen=True, kw_only=True):
 
     Raises:
         TypeError: A value has another type.
-        ValueError: The log level does not exist.
+        ValueError: The log level does not exist, or a root is the URI of something that is not a file.
     """
 
     sampling: Callable[[SamplingRequest], SamplingAnswer | Awaitable[SamplingAnswer]] | None = None
@@ -97,10 +108,11 @@ class Callbacks(Value, frozen=True, kw_only=True):
             if not (getattr(self, name) is None or callable(getattr(self, name))):
                 raise TypeError(f"{name} must be callable or None, not {type(getattr(self, name)).__name__}")
         check_kinds(self, {"sampling_tools": FLAG})
-        if isinstance(self.roots, (str, Path, Root)):
-            raise TypeError("roots must be a sequence of roots, a callable or None; put the one root in a list")
-        if self.roots is not None and not callable(self.roots):
-            _check_roots(self.roots)
+        roots: object = self.roots
+        if roots is not None and not callable(roots):
+            if isinstance(roots, Iterator):  # nothing would be left of it for the second request
+                raise TypeError("roots must be a sequence of roots, a callable or None, not an iterator")
+            checked_roots(roots)
         if self.log_level is not None:
             check_level(self.log_level)
 

@@ -20,6 +20,7 @@ from toolweave.connect._client_features.callbacks import (
     RootsAnswer,
     SamplingRequest,
     ask_caller,
+    checked_roots,
 )
 from toolweave.connect._client_features.question_budget import QuestionBudget
 from toolweave.connect._feed.list_reader import tool_reader
@@ -29,7 +30,6 @@ from toolweave.protocol.client_requests import (
     REJECTED,
     ElicitationRequest,
     ElicitationResult,
-    Root,
     SamplingResult,
     capabilities_for,
     elicitation_request,
@@ -179,7 +179,7 @@ class ServerRequestHandler:
         roots = self.roots
         given: Any = await self._run("roots", roots) if callable(roots) else roots
         try:
-            made = [Root.of(value) for value in given]
+            made = checked_roots(given)
         except (TypeError, ValueError) as exc:
             _log.error("server %r: the roots callback did not return a list of roots: %s", self._server, exc)
             raise self.refusal(INTERNAL_ERROR, "the client's roots callback failed") from None
