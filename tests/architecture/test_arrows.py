@@ -80,7 +80,20 @@ ARROWS: dict[str, set[str]] = {
         "oauth",
         "definitions",
     },
-    "sync": {"compose", "connect", "config", "hub", "models", "agent", "serve", "gateway", "tools", "state", "jobs"},
+    "sync": {
+        "compose",
+        "connect",
+        "config",
+        "definitions",
+        "hub",
+        "models",
+        "agent",
+        "serve",
+        "gateway",
+        "tools",
+        "state",
+        "jobs",
+    },
 }
 """`cli` and the root `__init__` may import anything; nothing may import them."""
 

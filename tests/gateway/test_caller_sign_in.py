@@ -94,9 +94,9 @@ async def test_a_caller_with_questions_signs_in_within_its_call(era: str) -> Non
         if era == "2026-07-28":
             assert (await caller.call_tool("mail_whoami")).text == "ann"
             return
-        told = await caller.call_tool("mail_whoami")  # the client asks its user, and makes the call anew
-        assert told.is_error
-        assert "make this request again" in told.text
+        result = await caller.call_tool("mail_whoami")  # the client asks its user, and makes the call anew
+        assert result.is_error
+        assert "make this request again" in result.text
         assert (await caller.call_tool("mail_whoami")).text == "ann"
 
 

@@ -142,7 +142,7 @@ async def test_what_waits_or_is_being_done_is_not_added_again_and_what_is_done_i
             being_done = await backend.queue.submit(job)
             go_on.set()
             await done.wait(1)
-            while not await backend.queue.submit(job):  # its end is told after it
+            while not await backend.queue.submit(job):  # its end comes after it
                 await anyio.sleep(0)
             await done.wait(2)
     assert (waits, being_done, done.keys) == ([True, False], False, ["a", "a"])
@@ -350,9 +350,9 @@ async def test_a_worker_waits_for_a_queue_that_starts_later(tmp_path: Path) -> N
     try:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(queue.work, {"letters": done})
-            with pytest.raises(StoreError, match="cannot be used") as told:  # who submits is not kept waiting
+            with pytest.raises(StoreError, match="cannot be used") as refused:  # who submits is not kept waiting
                 await queue.submit(Job(topic="letters", key="a"))
-            assert told.value.is_temporary
+            assert refused.value.is_temporary
             await anyio.to_thread.run_sync(server.start)
             await queue.submit(Job(topic="letters", key="a"))
             await done.wait(1)

@@ -139,8 +139,9 @@ def _misspelt_lists(top: JsonObject, dialect: Dialect) -> Iterator[str]:
     for key, value in top.items():
         if key in _APPLIED:
             continue
-        is_protection = is_unknown_protection(snake_case(key), "", value)
-        if is_protection and "mcp" in str(key).lower():
+        if "mcp" not in str(key).lower():
+            continue
+        if is_unknown_protection(snake_case(key), "", value):
             yield str(key)
     known = _LISTS.get(dialect, ())
     prefix = ""

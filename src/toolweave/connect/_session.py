@@ -312,7 +312,8 @@ class ClientHandlers:
         if method == methods.PING:
             return {}
         asked = self._of_call or self.asked
-        # A refusal takes no time, and is no sign of life: a server that asks again after each would never time out.
+        # A refusal takes no time, so it does not show that a server works: one that asks again after each would never
+        # time out.
         if asked.refuses(method):
             with self.working():
                 return await asked.answer(method, params)

@@ -74,7 +74,7 @@ def _function(toolset: Toolset, spec: ToolSpec, name: str, bridge: Bridge | None
 
 
 async def _returned_value(toolset: Toolset, name: str, arguments: JsonObject) -> Any:
-    """Call a tool; return what its exported function returns.
+    """Call a tool; return the value of its exported function.
 
     Raises:
         ToolExecutionError: The result is an error.

@@ -152,7 +152,7 @@ RESULT_REPAIRS = (
 _ENVELOPE = frozenset({"_meta", "resultType"})
 _MEMBERS = frozenset({"content", "structuredContent", "isError"})
 _PLACES = ("content", "result", "toolResult")
-"""Where a result may hold another; the last two only if it is nothing else."""
+"""The members that may hold another result; the last two only if there is nothing else in it."""
 _FLAGS = (bool, NoneType)
 _NO = frozenset({"false", "no", "off", "none", "null", "0", ""})
 
@@ -199,7 +199,7 @@ def readable_result(raw: JsonObject) -> tuple[Json, tuple[str, ...]]:
 
 
 def _items(made: JsonObject, changes: dict[str, None]) -> list[Any]:
-    """Return the items of the content of a result as a list, whatever form it has."""
+    """Return the items of the content of a result as a list, in every form of it that is read."""
     content: object = made.get("content", [])
     beside = without_members(made, *RESULT_NAMES.exact)
     if content == [] and beside and made.get("structuredContent") is None:

@@ -9,6 +9,7 @@ from typing import Any, Generic, Self, TypeVar, overload
 
 import toolweave.connect as async_connect
 import toolweave.hub as async_hub
+from toolweave._json_types import JsonObject
 from toolweave.connect import ConnectionState, McpConnection, Report
 from toolweave.definitions import Finding, PinChange
 from toolweave.hub import Hub
@@ -232,7 +233,7 @@ class SyncConnection(_OpenSyncToolset[McpConnection]):
         return self.wrapped.protocol_version
 
     @property
-    def server_info(self) -> Mapping[str, Any]:
+    def server_info(self) -> JsonObject:
         """The server's name, version and so on, as they came."""
         return self.wrapped.server_info
 
@@ -242,7 +243,7 @@ class SyncConnection(_OpenSyncToolset[McpConnection]):
         return self.wrapped.instructions
 
     @property
-    def capabilities(self) -> Mapping[str, Any]:
+    def capabilities(self) -> JsonObject:
         """The server's capabilities, as they came."""
         return self.wrapped.capabilities
 
@@ -361,7 +362,7 @@ class SyncHub(_OpenSyncToolset[Hub]):
         return SyncConnection(PORTAL.run(lambda: self.wrapped.connect(name, config)))
 
     def replace(self, name: str, config: Any) -> SyncConnection | None:
-        """Connect a server anew and return its previous connection, for you to close; see `Hub.replace`."""
+        """Connect a server again and return its previous connection, for you to close; see `Hub.replace`."""
         return _facade(PORTAL.run(lambda: self.wrapped.replace(name, config)))
 
     def detach(self, name: str) -> SyncConnection | None:

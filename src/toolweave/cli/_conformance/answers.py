@@ -138,7 +138,9 @@ def codes(evidence: Evidence) -> Judgement:
     ]
     wrong: list[str] = []
     for answer, right in expected:
-        if answer is not None and answer.code not in right:
+        if answer is None:
+            continue
+        if answer.code not in right:
             wrong.append(f"{answer}; error {' or '.join(map(str, right))} is expected")
     return verdict("the codes distinguish unknown tools, methods and resources", wrong=wrong)
 

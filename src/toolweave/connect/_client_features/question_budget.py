@@ -55,7 +55,7 @@ class QuestionBudget:
         self._has_refused = False
 
     def is_spent(self, method: str) -> bool:
-        """Return whether a question of this method was refused in this call, so that the next one is refused too."""
+        """Return whether a question of this method was refused in this call, and so is the next one."""
         return method in _COUNTED and self._has_refused and anyio.current_time() - self._last <= _PAUSE_SECONDS
 
     @asynccontextmanager

@@ -262,7 +262,7 @@ class ForwardingHandler(ServerRequestHandler):
         self._forward = forward
 
     def refuses(self, method: str) -> bool:
-        """Return whether the budget is spent; only the other client knows what else it refuses."""
+        """Return whether the budget is spent; other refusals are known to the other client alone."""
         return self.budget.is_spent(method)
 
     async def _answer(self, method: str, params: JsonObject) -> Json:

@@ -146,7 +146,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
             self.pipe_data_received(1, more)
 
     def _framed(self, text: bytes) -> bytes:
-        """Handle the message at the head of a text if it has the announced length; return what follows it.
+        """Handle the message at the head of a text if it has the announced length; return the rest.
 
         A server may also print the headers of a request that it made: then the length is not that of a message.
         """
@@ -430,15 +430,8 @@ class ServerProcess(asyncio.SubprocessProtocol):
             line = self._joined(line)
             if not line:
                 return
-        # Junk, unless an answer stands behind it: logging without a line end and then an answer are one line, and
-        # losing it would look like a server that never answers.
         if not line.startswith((b"{", b"[")):
-            if self._sink is not None and line.endswith(b"}") and VERSION_MEMBER in line:
-                self._sink(line)  # an answer behind the head of a log record, perhaps
-            elif header := _LENGTH.fullmatch(line):
-                self._frame = int(header[1])
-            else:
-                self.count_junk(line)
+            self._foreign_line(line)
             return
         # A newline behind the message ended it already.
         self._frame = 0
@@ -452,6 +445,20 @@ class ServerProcess(asyncio.SubprocessProtocol):
         if self._queued_bytes > _HIGH_WATER and not self._paused_reading:
             self._paused_reading = True
             self._stdout().pause_reading()
+
+    def _foreign_line(self, line: bytes) -> None:
+        """Handle a line that holds no message: junk, unless an answer stands behind it.
+
+        Logging without a line end and then an answer are one line, and losing it would look like a server that never
+        answers.
+        """
+        header = _LENGTH.fullmatch(line)
+        if self._sink is not None and line.endswith(b"}") and VERSION_MEMBER in line:
+            self._sink(line)  # an answer behind the head of a log record, perhaps
+        elif header is not None:
+            self._frame = int(header[1])
+        else:
+            self.count_junk(line)
 
     def _joined(self, line: bytes) -> bytes:
         """Join a message that is printed over several lines; return it with its last line, until then b"".

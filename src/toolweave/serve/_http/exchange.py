@@ -255,8 +255,7 @@ class HttpExchange:
         """Return the bytes of a head, whose headers decide the framing and whether the connection stays open."""
         if self._carrier.is_closing:
             self.keep_alive = False
-        status = message["status"]
-        lines = [_STATUS_LINES.get(status) or _status_line(status), _date_line(int(time.time()))]
+        lines = [_status_line(message["status"]), _date_line(int(time.time()))]
         length: int | None = None
         is_chunked = False
         for name, value in message.get("headers", ()):
@@ -334,12 +333,13 @@ _STATUS_LINES: dict[int, bytes] = {}
 
 
 def _status_line(status: int) -> bytes:
-    """Return the line of a status, and keep it."""
-    try:
-        phrase = http.HTTPStatus(status).phrase
-    except ValueError:
-        phrase = ""
-    line = _STATUS_LINES[status] = f"HTTP/1.1 {status:d} {phrase}\r\n".encode()
+    line = _STATUS_LINES.get(status)
+    if line is None:
+        try:
+            phrase = http.HTTPStatus(status).phrase
+        except ValueError:
+            phrase = ""
+        line = _STATUS_LINES[status] = f"HTTP/1.1 {status:d} {phrase}\r\n".encode()
     return line
 
 
