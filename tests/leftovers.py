@@ -31,6 +31,10 @@ class Process(NamedTuple):
     command: str
 
 
+OF_THE_SESSION: set[int] = set()
+"""Processes that stay until the session ends, though the first test that needs one starts it."""
+
+
 class Watch:
     """Remembers what runs now; later names what was not there and still runs.
 
@@ -45,7 +49,7 @@ class Watch:
 
     def leftovers(self) -> list[Process]:
         """Return the processes of ours that started since."""
-        new = _ids() - self.before
+        new = _ids() - self.before - OF_THE_SESSION
         if not new:
             return []
         table = {row.pid: row for row in _rows(new)}

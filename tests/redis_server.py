@@ -19,6 +19,7 @@ from typing import Any, Self
 import pytest
 import redis
 
+from tests.leftovers import OF_THE_SESSION
 from tests.programs import free_port
 
 __all__ = ["NO_SERVER", "RedisServer", "free_port", "redis_cluster", "redis_server", "redis_url"]
@@ -150,7 +151,9 @@ def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServ
         yield None
         return
     with RedisServer(tmp_path_factory.mktemp("redis")) as server:
+        OF_THE_SESSION.add(server.pid)
         yield server
+    OF_THE_SESSION.clear()
 
 
 @pytest.fixture

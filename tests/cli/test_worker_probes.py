@@ -152,5 +152,5 @@ def test_a_port_that_is_taken_or_not_needed_is_an_error(folder: Path, redis_url:
     done = toolweave("worker", app, "--backend", redis_url, "--metrics")
     assert done.code == 2
     assert "--http" in done.err
-    done = toolweave("worker", app, "--backend", f"redis://127.0.0.1:{free_port()}/0", "--http", "0")
+    done = toolweave("worker", app, "--backend", f"redis://127.0.0.1:{free_port()}/0", "--http", "0", "--wait", "0")
     assert done.code == 3
