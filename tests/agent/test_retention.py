@@ -143,11 +143,11 @@ def test_a_duration_that_makes_no_sense_is_refused(options: Any, error: type[Exc
 
 def test_a_number_in_place_of_a_retention_is_refused() -> None:
     wrong: Any = 30
-    with pytest.raises(TypeError, match=r"retention is Retention\(\.\.\.\), not int"):
+    with pytest.raises(TypeError, match=r"retention is Retention\(\.\.\.\), or None, not int"):
         Agent(ScriptedModel(["x"]), store=MemoryStore(), retention=wrong)
-    with pytest.raises(TypeError, match=r"retention is Retention\(\.\.\.\), not int"):
+    with pytest.raises(TypeError, match=r"retention is Retention\(\.\.\.\), or None, not int"):
         Backend("memory://", retention=wrong)
-    with pytest.raises(TypeError, match=r"waiting is WaitingPolicy\(\.\.\.\), not int"):
+    with pytest.raises(TypeError, match=r"waiting is WaitingPolicy\(\.\.\.\), or None, not int"):
         Agent(ScriptedModel(["x"]), store=MemoryStore(), waiting=wrong)
 
 
