@@ -134,6 +134,63 @@ async def test_what_opencode_denies_is_not_offered(
     assert await offered(read().servers["a"]) == left
 
 
+OPENCODE_ASKS: dict[str, tuple[Any, Mapping[str, str]]] = {
+    "a tool": ({"a_boom": "ask"}, {"boom": "always"}),
+    "in another case": ({"a_boom": "Ask"}, {"boom": "always"}),
+    "a server": ({"a_*": "ask", "a_look": "allow"}, {"*": "always", "look": "never"}),
+    "everything": ("ask", {"*": "always"}),
+    "a part of the tools": ({"a_b*": "ask"}, {"*": "always"}),
+    "what a later rule allows": ({"a_*": "ask", "a_**": "allow"}, {}),
+    "other tools": ({"bash": "ask", "b_boom": "ask"}, {}),
+    "arguments": ({"a_boom": {"rm": "deny", "*": "ask"}}, {"boom": "always"}),
+}
+
+
+@pytest.mark.parametrize(("permission", "confirm"), OPENCODE_ASKS.values(), ids=OPENCODE_ASKS)
+def test_what_opencode_asks_a_person_about_needs_an_approval(
+    tmp_path: Path, permission: Any, confirm: Mapping[str, str]
+) -> None:
+    path = write(tmp_path / "opencode.json", opencode(permission=permission))
+
+    assert load_config(path).servers["a"].confirm == confirm
+
+
+async def test_a_question_about_a_part_of_the_tools_takes_back_no_denial(tmp_path: Path) -> None:
+    permission = {"a_boom": "deny", "a_*oom*": "ask"}
+    read = load_config(write(tmp_path / "opencode.json", opencode(permission=permission))).servers["a"]
+
+    assert await offered(read) == ("add", "look")
+    assert read.confirm == {"*": "always"}
+
+
+@pytest.mark.parametrize(
+    ("ask", "confirm"),
+    [
+        (["mcp__a__boom", "mcp__a__add(1)"], {"boom": "always", "add": "always"}),
+        (["mcp__a"], {"*": "always", "look": "never"}),
+        ("mcp__a__*", {"*": "always", "look": "never"}),
+        (["Bash(rm:*)", "mcp__b__boom"], {}),
+    ],
+)
+async def test_what_claude_code_asks_a_person_about_needs_an_approval(
+    tmp_path: Path, ask: Any, confirm: Mapping[str, str]
+) -> None:
+    write(tmp_path / ".claude" / "settings.local.json", {"permissions": {"ask": ask}})
+    write(Path.home() / ".claude" / "settings.json", {"permissions": {"deny": ["mcp__a__look"]}})
+    read = load_config(write(tmp_path / ".mcp.json", {"mcpServers": {"a": {"command": "x"}}})).servers["a"]
+
+    assert dict(read.confirm) == confirm
+    assert await offered(read) == ("add", "boom")
+
+
+def test_the_approvals_of_an_entry_win_over_those_of_the_settings(tmp_path: Path) -> None:
+    write(tmp_path / ".claude" / "settings.json", {"permissions": {"ask": ["mcp__a__boom", "mcp__a__add"]}})
+    entry = {"command": "x", "confirm": {"boom": "never"}}
+    read = load_config(write(tmp_path / ".mcp.json", {"mcpServers": {"a": entry}})).servers["a"]
+
+    assert read.confirm == {"boom": "never", "add": "always"}
+
+
 @pytest.mark.parametrize("pattern", ["a_b*", "*_boom", "a_?oom"])
 def test_a_denial_that_cannot_be_kept_stops_its_server_alone(tmp_path: Path, pattern: str) -> None:
     servers = {name: {"type": "local", "command": ["x"]} for name in ("a", "z")}

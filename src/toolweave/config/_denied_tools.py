@@ -1,18 +1,22 @@
-"""Tools that an editor's settings deny beside the entries of servers. They are never offered.
+"""Tools that an editor's settings deny beside the entries of servers, or allow only if a person approves each call.
 
-Claude Code: `permissions.deny` of its settings, such as `mcp__github__delete_repo`, `mcp__github` or `mcp__github__*`.
-opencode: `tools` and `permission` of its config, such as `"github_*": false` and `"github_delete_repo": "deny"`.
+Claude Code: `permissions.deny` and `permissions.ask` of its settings, such as `mcp__github__delete_repo`, `mcp__github`
+or `mcp__github__*`. opencode: `tools` and `permission` of its config, such as `"github_*": false`,
+`"github_delete_repo": "deny"` and `"github_merge": "ask"`.
 
-A pattern is matched against the name that the program gives a tool. Its rest behind the server's part has to be a whole
-name or `*`: our filters have no other patterns, and a denial that cannot be kept stops the server.
+A tool that is denied is never offered; one that a person is asked about gets our `confirm`. A pattern is matched
+against the name that the program gives a tool. Its rest behind the server's part has to be a whole name or `*`: our
+filters have no other patterns. A denial that cannot be kept stops the server. A question about a part of the tools
+becomes one about all of them, which costs a person's time and opens nothing.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import Any, Literal, TypeAlias
 
 from toolweave._json_types import JsonObject, as_array, as_number, as_object, object_or_empty
 from toolweave._value import Value
@@ -27,18 +31,27 @@ _OPENCODE_FILES = ("opencode.json", "opencode.jsonc")
 _WILD = re.compile(r"[*?]")
 
 
+Permission: TypeAlias = Literal["allow", "ask", "deny"]
+_PERMISSION: Mapping[str, Permission] = {"allow": "allow", "ask": "ask", "deny": "deny"}
+
+
 class ToolRule(Value, frozen=True, kw_only=True):
-    """A setting that denies or allows tools.
+    """A setting that denies tools, allows them, or allows them if a person approves the call.
 
     Attributes:
         pattern: The name of a tool in its program, or a pattern of such names with `*` and `?`.
-        allows: Whether it allows them.
+        permission: Whether it allows or denies them, or a person is asked.
         place: The setting and its file, for messages.
     """
 
     pattern: str
-    allows: bool
+    permission: Permission
     place: str
+
+    @property
+    def allows(self) -> bool:
+        """Whether the tools are offered."""
+        return self.permission != "deny"
 
 
 class DeniedTools(Value, frozen=True, kw_only=True):
@@ -53,11 +66,14 @@ class DeniedTools(Value, frozen=True, kw_only=True):
     claude: bool = False
 
     def apply(self, config: ServerConfig) -> ServerConfig:
-        """Return a server's config without the tools that the rules deny.
+        """Return a server's config without the tools that the rules deny, and with approvals where they ask a person.
 
         Raises:
             ConfigError: A rule denies a part of the tools that our filters cannot name.
         """
+        return self._confirmed(self._filtered(config))
+
+    def _filtered(self, config: ServerConfig) -> ServerConfig:
         denies_all = False
         denied: set[str] = set()
         allowed: set[str] = set()
@@ -82,12 +98,53 @@ class DeniedTools(Value, frozen=True, kw_only=True):
             return _without(config, [ANY_TOOL])
         return _only(config, sorted(allowed))
 
+    def _confirmed(self, config: ServerConfig) -> ServerConfig:
+        """Return a config whose `confirm` has the rules that ask a person; its own `confirm` wins."""
+        asked: dict[str, Any] = {}
+        for rule in self.rules:
+            if rule.permission == "ask":
+                rests = self._asked(rule, config.name)
+                mode = "always"
+            else:
+                rests = self._rests(rule, config.name)
+                mode = "never"
+            if ANY_TOOL in rests:  # it cancels every rule before it
+                asked.clear()
+            asked |= dict.fromkeys(sorted(rests), mode)
+        if ANY_TOOL not in asked:  # what nobody is asked about needs no exception
+            asked = {name: mode for name, mode in asked.items() if mode == "always"}
+        if "always" in asked.values():
+            asked.update(config.confirm)
+            return config.replace(confirm=asked)
+        return config
+
+    def _asked(self, rule: ToolRule, server: str) -> set[str]:
+        """Return the tools of a server that a person is asked about: their names, or `*` for a part of them."""
+        rests = self._patterns(rule, server)
+        if any(map(_WILD.search, rests)):
+            return {ANY_TOOL}
+        return rests
+
     def _rests(self, rule: ToolRule, server: str) -> set[str]:
         """Return the tools of a server that a rule is about: their names, or `*`.
 
         Raises:
             ConfigError: It denies them by another pattern.
         """
+        rests = self._patterns(rule, server)
+        if rests == {ANY_TOOL}:
+            return rests
+        names = {rest for rest in rests if _WILD.search(rest) is None}
+        if names != rests and not rule.allows:
+            raise ConfigError(
+                f"{rule.place} denies the tools {rule.pattern!r}, which cannot be kept: only whole names and '*' of a "
+                "server can. The server is not started; write the names of the tools",
+                server=server,
+            )
+        return names
+
+    def _patterns(self, rule: ToolRule, server: str) -> set[str]:
+        """Return what a rule says of the tools of a server: names, patterns of names, or `*` alone."""
         name = re.sub(r"[^A-Za-z0-9_-]", "_", server)
         prefix = f"{name}_"
         if self.claude:
@@ -97,14 +154,7 @@ class DeniedTools(Value, frozen=True, kw_only=True):
         rests = {rest for rest in rests_of(rule.pattern, prefix) if rest}
         if any(rest.strip(ANY_TOOL) == "" for rest in rests):
             return {ANY_TOOL}
-        names = {rest for rest in rests if _WILD.search(rest) is None}
-        if names != rests and not rule.allows:
-            raise ConfigError(
-                f"{rule.place} denies the tools {rule.pattern!r}, which cannot be kept: only whole names and '*' of a "
-                "server can. The server is not started; write the names of the tools",
-                server=server,
-            )
-        return names
+        return rests
 
 
 def rests_of(pattern: str, prefix: str) -> set[str]:
@@ -156,24 +206,25 @@ def _only(config: ServerConfig, allowed: list[str]) -> ServerConfig:
 
 
 def rules_of_claude(project: Path, home: Path) -> DeniedTools:
-    """Return the denials in Claude Code's settings.
+    """Return the denials and the questions in Claude Code's settings.
 
     Raises:
         ConfigError: A file of settings cannot be read: nothing is started that it may deny.
     """
     folder = project / ".claude"
-    found: list[ToolRule] = []
-    # The denials of all files add up: none of them can take back another's.
+    found: dict[Permission, list[ToolRule]] = {"ask": [], "deny": []}
+    # The rules of all files add up: none of them can take back another's.
     for path in (home / ".claude" / "settings.json", folder / "settings.json", folder / "settings.local.json"):
-        place = f"'permissions.deny' in {path}"
         with errors_in(path):
             permissions = check_object(read_object(path).get("permissions") or {}, "permissions")
-            denied = read_names(_without_numbers(permissions.get("deny")), "permissions.deny")
-        for rule in denied:
-            # A rule about some arguments denies the tool: calls are not distinguished by their arguments.
-            pattern = rule.partition("(")[0].strip()
-            found.append(ToolRule(pattern=pattern, allows=False, place=place))
-    return DeniedTools(rules=tuple(found), claude=True)
+            for permission, rules in found.items():
+                key = f"permissions.{permission}"
+                for rule in read_names(_without_numbers(permissions.get(permission)), key):
+                    # A rule about some arguments is about the tool: calls are not distinguished by their arguments.
+                    pattern = rule.partition("(")[0].strip()
+                    rules.append(ToolRule(pattern=pattern, permission=permission, place=f"{key!r} in {path}"))
+    # Last, since a later rule wins: what is denied is not asked about.
+    return DeniedTools(rules=(*found["ask"], *found["deny"]), claude=True)
 
 
 def _without_numbers(rules: object) -> object:
@@ -220,7 +271,11 @@ def _opencode_files(project: Path, home: Path) -> Iterable[Path]:
 
 def _opencode_rules(document: JsonObject, place: str) -> Iterable[ToolRule]:
     """Return the rules of one document, the most general first, as opencode sorts them."""
-    for key, read in (("tools", read_flag), ("permission", _read_permission)):
+    readers: Mapping[str, Callable[[object, str], Permission | None]] = {
+        "tools": _read_switch,
+        "permission": _read_permission,
+    }
+    for key, read in readers.items():
         given = document.get(key, {})
         if isinstance(given, str):  # one permission for all
             given = {ANY_TOOL: given}
@@ -228,13 +283,20 @@ def _opencode_rules(document: JsonObject, place: str) -> Iterable[ToolRule]:
         if patterns is None:
             raise ConfigError(f"{key!r} must be an object of tools", field=key)
         for pattern, value in sorted(patterns.items(), key=lambda one: len(str(one[0]))):
-            allows = read(value, f"{key}.{pattern}")
-            if allows is not None:
-                yield ToolRule(pattern=str(pattern), allows=allows, place=f"{key!r}{place}")
+            permission = read(value, f"{key}.{pattern}")
+            if permission is not None:
+                yield ToolRule(pattern=str(pattern), permission=permission, place=f"{key!r}{place}")
 
 
-def _read_permission(value: object, field: str) -> bool | None:
-    """Return whether a permission of opencode allows or denies a tool; None for `ask`.
+def _read_switch(value: object, field: str) -> Permission:
+    """Return what a switch of opencode means for a tool."""
+    if read_flag(value, field):
+        return "allow"
+    return "deny"
+
+
+def _read_permission(value: object, field: str) -> Permission | None:
+    """Return a permission of opencode; None for one about single arguments, which tools of servers do not have.
 
     Raises:
         ConfigError: It is not a permission: a denial that is misspelt would offer the tool.
@@ -247,4 +309,4 @@ def _read_permission(value: object, field: str) -> bool | None:
         return None
     if isinstance(value, str):
         value = value.strip().lower()
-    return {"allow": True, "deny": False, "ask": None}[check_choice(value, field, ("allow", "ask", "deny"))]
+    return _PERMISSION[check_choice(value, field, tuple(_PERMISSION))]
