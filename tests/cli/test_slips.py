@@ -163,3 +163,34 @@ def test_a_secret_that_is_typed_at_a_wrong_place_is_not_repeated(cli: Cli, folde
     assert done.code == 2
     assert SECRET not in done.err
     assert "error: " in done.err
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("TOOLWEAVE_TOKENKEY", "TOOLWEAVE_TOKEN_KEY"),
+        ("TOOLWEAVE_TOKEN_KEYS", "TOOLWEAVE_TOKEN_KEY"),
+        ("toolweave_backend", "TOOLWEAVE_BACKEND"),
+        ("TOOLWEAVE_REGISTERY", "TOOLWEAVE_REGISTRY"),
+    ],
+)
+def test_a_misspelt_variable_is_named(
+    cli: Cli, folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, meant: str
+) -> None:
+    monkeypatch.setenv(name, "word-of-the-owner")
+
+    done = cli("tools")
+
+    assert f"the environment variable {name} is not read; did you mean {meant}?" in done.err
+    assert "word-of-the-owner" not in done.err
+
+
+@pytest.mark.parametrize(
+    "name", ["TOOLWEAVE_TOKEN_KEY", "TOOLWEAVE_MODEL", "TOOLWEAVE_API_TOKEN", "TOOLWEAVE_SHARED", "TOOLWEAVE_SHOP"]
+)
+def test_a_variable_that_is_read_or_the_owners_own_is_not_named(
+    cli: Cli, folder: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv(name, "0" * 64)
+
+    assert "environment variable" not in cli("tools").err

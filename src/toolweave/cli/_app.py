@@ -50,6 +50,13 @@ def _answer(argv: Sequence[str]) -> int:
         return complete(shell)
     first, *words = argv or [""]
     if first in COMMANDS:
+        ours = [name for name in os.environ if name.upper().startswith("TOOLWEAVE_")]
+        if ours:
+            from toolweave.cli._screen import note  # late, as above
+            from toolweave.cli._slips import misspelt_variables
+
+            for warning in misspelt_variables(ours):
+                note(warning)
         return _run(load_command(first), f"toolweave {first}", words)
     if first in ("-V", "--version"):
         from toolweave.version import VERSION
