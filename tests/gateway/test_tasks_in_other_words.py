@@ -93,3 +93,13 @@ async def test_a_task_that_failed_in_other_words_has_failed_for_the_caller_of_a_
         found = await ended(raw, (await called(raw))["taskId"])
 
     assert found["status"] == "failed"
+
+
+@pytest.mark.parametrize("version", [MODERN, LEGACY])
+async def test_a_task_without_a_status_is_passed_on_as_it_is(version: str) -> None:
+    async with asking(version, {}, {}) as raw:
+        task = await called(raw)
+        found = await request(raw, "tasks/get", taskId=task["taskId"])
+
+    assert "status" not in found
+    assert found["taskId"] == task["taskId"]

@@ -485,7 +485,7 @@ class UpstreamTasks:
         if self._is_modern(request, self._route(request, name)):
             return with_task_id(found, name)
         shown = with_task_id(in_extension(found), name)
-        if shown["status"] not in ("completed", "failed"):
+        if shown.get("status") not in ("completed", "failed"):
             return shown
         try:
             return with_outcome(shown, await self._asked(request, methods.TASKS_RESULT, name))
