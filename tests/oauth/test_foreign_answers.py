@@ -373,3 +373,21 @@ async def test_a_registration_that_is_refused_with_the_status_of_a_success_has_i
         here.host.answer["/register"] = lambda exchange: exchange.respond_json(201, {"error": "invalid_redirect_uri"})
         with pytest.raises(AuthRequiredError, match="the registration endpoint refuses: invalid_redirect_uri"):
             await sign_in(here.settings(), here.server.url, server="s", **here.ports())
+
+
+NO_RESOURCE = "it gives no tokens for this server: let its administrator add the server's URL as a resource"
+
+
+async def test_a_server_that_gives_no_tokens_for_the_resource_has_the_next_step_in_the_error() -> None:
+    async with world() as here:
+        await answered(here, b'{"error": "invalid_target", "error_description": "AADSTS9010010"}', status=400)
+        settings = here.settings(**MACHINE, client_secret="pw")
+        with pytest.raises(AuthRequiredError, match=f"invalid_target: AADSTS9010010'?; {NO_RESOURCE}"):
+            await sign_in(settings, here.server.url, server="s", store=here.store)
+
+
+async def test_a_redirect_that_refuses_the_resource_has_the_next_step_in_the_error() -> None:
+    async with world() as here:
+        here.host.redirect = {"code": None, "error": "invalid_target"}
+        with pytest.raises(AuthRequiredError, match=f"invalid_target'?; {NO_RESOURCE}"):
+            await sign_in(here.settings(), here.server.url, server="s", **here.ports())

@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 from toolweave._value import Value
 from toolweave.oauth._discovery import AuthServerInfo
 from toolweave.oauth._encoding import code_challenge
+from toolweave.oauth._token_endpoint import refusal_text
 from toolweave.oauth._user_agent import AuthorizationResponse
 from toolweave.oauth.fetch import FetchFailed, quoted
 from toolweave.oauth.metadata import AuthorizationServer
@@ -109,7 +110,7 @@ def redeemed(
         reason = quoted(response.error)
         if response.error_description:
             reason += f": {quoted(response.error_description)}"
-        raise FetchFailed(f"the authorization server refuses: {reason}", final=True)
+        raise FetchFailed(refusal_text("the authorization server", response.error, reason), final=True)
     if not response.code:
         raise FetchFailed("the redirect has no code", final=True)
     return {

@@ -42,8 +42,26 @@ _SECRET_FIELDS = (
 _FORM = "application/x-www-form-urlencoded"
 _MAX_FORM_FIELDS = 100
 _DPOP = "DPoP"
+_NO_RESOURCE = "invalid_target"
 CLIENT_REFUSALS = ("invalid_client", "unauthorized_client")
 """The errors of a client that is unknown, or not authenticated as the server expects."""
+
+
+def refusal_text(who: str, code: str, reason: str) -> str:
+    """Return the text of a refusal, with the next step where no other try of ours can help.
+
+    Args:
+        who: What refuses.
+        code: The error code.
+        reason: The code and its description, quoted.
+    """
+    text = f"{who} refuses: {reason}"
+    if code == _NO_RESOURCE:  # MCP requires the parameter, and a token without it could be used elsewhere
+        text += (
+            "; it gives no tokens for this server: let its administrator add the server's URL as a resource "
+            "(RFC 8707), or set a token of yours in 'headers'"
+        )
+    return text
 
 
 class TokenRefused(Exception):
@@ -386,4 +404,4 @@ def _refusal(answer: FetchedAnswer, what: str, secrets: Iterable[str]) -> TokenR
     # Even with an OAuth error in it: an overloaded server has not judged the token, which must not be dropped.
     if temporary:
         raise FetchFailed(f"{what} answers HTTP {answer.status}: {quoted(text)}", final=False)
-    return TokenRefused(body.error, f"{what} refuses: {quoted(text)}")
+    return TokenRefused(body.error, refusal_text(what, body.error, quoted(text)))
