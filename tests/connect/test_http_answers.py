@@ -246,6 +246,7 @@ IN_OTHER_TEXT = [
     (f"{MISLABELLED}\n\x00", "application/json"),
     (f"{MISLABELLED}<!-- 0.2 s -->", "text/html"),
 ]
+MANY_LISTS = f'{WARNING}{{"jsonrpc": "2.0", "id": ID, "result": {{"content": [], "all": [{"[], " * 200_000}[]]}}}}'
 AS_EVENTS = [
     (EVENT, "application/json"),
     (EVENT, "text/plain"),
@@ -312,6 +313,7 @@ async def test_an_answer_that_is_nearly_right_is_read_unless_its_owner_wants_no_
         'Cached: {"jsonrpc": "2.0", "id": 987654, "result": {"content": []}}',
         'Broken: {"jsonrpc": "2.0", "id": ID, "result": {"content": [',
         'Not ours: {"id": ID, "result": {"content": []}}',
+        pytest.param(MANY_LISTS, id="more lists than are searched"),
     ],
 )
 async def test_other_text_without_an_answer_to_the_request_is_an_error(body: str, kind: str) -> None:
@@ -324,6 +326,18 @@ async def test_other_text_without_an_answer_to_the_request_is_an_error(body: str
         with pytest.raises(ProtocolError):
             await connection.call_tool("t")
     assert server.methods().count("tools/call") == 1
+
+
+async def test_an_answer_in_other_text_with_a_number_that_is_too_long_is_read_with_null() -> None:
+    @answers_to("tools/call")
+    async def special(exchange: Exchange, message: Json) -> None:
+        body = WARNING + MISLABELLED.replace('"content"', f'"structuredContent": {{"n": {"7" * 5_000}}}, "content"')
+        await exchange.respond(200, (body % json.dumps(message["id"])).encode(), content_type="text/html")
+
+    server = HttpScript(modern_answer, special)
+    async with listening(server.handle) as (url, _), connected(url) as connection:
+        result = await connection.call_tool("t")
+    assert (result.text, result.structured_content) == ("made", {"n": None})
 
 
 @pytest.mark.parametrize("kind", ["application/x-ndjson", "application/json", "text/plain"])

@@ -35,7 +35,9 @@ _ENDS = (b"}", b"}\n", b"}\r\n")
 _END_SECONDS = 1.0
 """The wait for the end of an event that is a whole answer."""
 _MAX_RESTS = 16
-"""Readings of events that have not ended, in one stream: each costs as much as the event."""
+_MAX_REST = 1024 * 1024
+"""Readings of events that have not ended, in one stream, and the bytes of such an event: each reading costs as much as
+the event, and nothing else runs meanwhile."""
 
 HandleText = Callable[[bytes, int | str | None, str], Json | None]
 """Handles one message; returns the result for the request of the given id and method, if it holds that."""
@@ -262,7 +264,8 @@ def _ends_with_answer(piece: bytes, events: Sequence[ServerSentEvent], parser: E
         return False
     if parser.rests >= _MAX_RESTS:
         return False
-    return is_answer(parser.rest())
+    rest = parser.rest()
+    return len(rest) <= _MAX_REST and is_answer(rest)
 
 
 class _Refusal(Exception):

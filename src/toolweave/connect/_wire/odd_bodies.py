@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from toolweave._repairs import Repair
+from toolweave.protocol.brackets import opened
 from toolweave.protocol.lenient_messages import message_lines
 from toolweave.protocol.sse import EventParser
 
@@ -48,6 +49,10 @@ ODD_BODY_REPAIRS = (_LINES, _EVENTS, ODD_STREAM, _BEHIND)
 """Every repair of the body of an answer."""
 # The members of an answer, of which servers write any first; of HTML no element has this form.
 _ANSWER = re.compile(r'\{\s*"(?:jsonrpc|id|result|error)"\s*:')
+# Only the end of the answer is searched for, so no number is converted: that of many digits costs the most of all text.
+_SCANNER = json.JSONDecoder(parse_float=str, parse_int=str, parse_constant=str)
+_MAX_CONTAINERS = 200_000
+"""Arrays and objects in a body that is searched: each is made once more than in a body that is JSON."""
 _FIELD = re.compile(rb"\s*(?:(?:event|data|id|retry):|:)")
 
 
@@ -73,12 +78,14 @@ def is_answer(text: bytes) -> bool:
 
 def _answer_within(body: bytes) -> bytes | None:
     """Return the first answer in a body with other text before or behind it, or None."""
+    if opened(body) > _MAX_CONTAINERS:
+        return None
     try:
         text = body.decode()
         found = _ANSWER.search(text)
         if found is None:
             return None
-        value, end = json.JSONDecoder().raw_decode(text, found.start())
+        value, end = _SCANNER.raw_decode(text, found.start())
     except (ValueError, RecursionError):
         return None
     answer: dict[str, Any] = value
