@@ -103,7 +103,7 @@ def test_a_call_that_runs_is_answered_before_the_end(tmp_path: Path) -> None:
 
 def test_a_request_on_a_connection_that_was_accepted_last_is_answered_after_the_port_is_closed(tmp_path: Path) -> None:
     config = write_gateway_config(tmp_path, {"a": upstream(tmp_path, "a")})
-    with gateway(tmp_path, config, drain=0.5) as running:
+    with gateway(tmp_path, config, drain=2) as running:
         accepted = [client_of(running) for _ in range(20)]
         for one in accepted:
             one.connect()  # as a balancer does, just before it sends the request
