@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import inspect
 import json
+import os
 import sys
 import tempfile
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
@@ -200,7 +201,9 @@ async def _worker(_meta: Mapping[str, Any]) -> Walk:
 
 async def _command(_meta: Mapping[str, Any]) -> Walk:
     command = [sys.executable, "-m", __spec__.name, "--command"]
-    done = await anyio.run_process(command, stderr=None)
+    # A variable with our prefix is compared with those that are read.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("TOOLWEAVE_")}
+    done = await anyio.run_process(command, stderr=None, env=environment)
     found = json.loads(done.stdout.splitlines()[-1])
     return Walk(frozenset(found["functions"]), found["frames"])
 

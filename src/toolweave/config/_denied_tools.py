@@ -102,21 +102,24 @@ class DeniedTools(Value, frozen=True, kw_only=True):
         """Return a config whose `confirm` has the rules that ask a person; its own `confirm` wins."""
         asked: dict[str, Any] = {}
         for rule in self.rules:
-            if rule.permission == "ask":
+            is_question = rule.permission == "ask"
+            if is_question:
                 rests = self._asked(rule, config.name)
-                mode = "always"
             else:
                 rests = self._rests(rule, config.name)
-                mode = "never"
             if ANY_TOOL in rests:  # it cancels every rule before it
                 asked.clear()
-            asked |= dict.fromkeys(sorted(rests), mode)
-        if ANY_TOOL not in asked:  # what nobody is asked about needs no exception
-            asked = {name: mode for name, mode in asked.items() if mode == "always"}
-        if "always" in asked.values():
-            asked.update(config.confirm)
-            return config.replace(confirm=asked)
-        return config
+            if is_question:
+                asked |= dict.fromkeys(sorted(rests), "always")
+            elif ANY_TOOL in asked:
+                asked |= dict.fromkeys(sorted(rests), "never")
+            else:
+                for rest in rests:
+                    asked.pop(rest, None)
+        if not asked:
+            return config
+        asked.update(config.confirm)
+        return config.replace(confirm=asked)
 
     def _asked(self, rule: ToolRule, server: str) -> set[str]:
         """Return the tools of a server that a person is asked about: their names, or `*` for a part of them."""
@@ -144,7 +147,7 @@ class DeniedTools(Value, frozen=True, kw_only=True):
         return names
 
     def _patterns(self, rule: ToolRule, server: str) -> set[str]:
-        """Return what a rule says of the tools of a server: names, patterns of names, or `*` alone."""
+        """Return the rests of a rule for the tools of a server: names, patterns of names, or `*` alone."""
         name = re.sub(r"[^A-Za-z0-9_-]", "_", server)
         prefix = f"{name}_"
         if self.claude:
@@ -289,7 +292,7 @@ def _opencode_rules(document: JsonObject, place: str) -> Iterable[ToolRule]:
 
 
 def _read_switch(value: object, field: str) -> Permission:
-    """Return what a switch of opencode means for a tool."""
+    """Return the permission that a switch of opencode stands for."""
     if read_flag(value, field):
         return "allow"
     return "deny"

@@ -265,7 +265,9 @@ def _ends_with_answer(piece: bytes, events: Sequence[ServerSentEvent], parser: E
     if parser.rests >= _MAX_RESTS:
         return False
     rest = parser.rest()
-    return len(rest) <= _MAX_REST and is_answer(rest)
+    if len(rest) > _MAX_REST:
+        return False
+    return is_answer(rest)
 
 
 class _Refusal(Exception):
