@@ -17,7 +17,6 @@ from types import TracebackType
 from typing import Any, Self
 
 import pytest
-import redis
 
 from tests.leftovers import OF_THE_SESSION
 from tests.programs import free_port
@@ -123,6 +122,8 @@ class RedisServer:
 @contextmanager
 def redis_cluster(folder: Path) -> Generator[tuple[RedisServer, RedisServer]]:
     """Run a cluster of two nodes; the second has the keys of the prefix `toolweave`."""
+    import redis  # of an extra, which the tests of the core do without
+
     ports = [str(free_port()), str(free_port())]
     with ExitStack() as stack:
         nodes: list[RedisServer] = []
