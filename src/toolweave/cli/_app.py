@@ -52,10 +52,11 @@ def _answer(argv: Sequence[str]) -> int:
     if first in COMMANDS:
         ours = [name for name in os.environ if name.upper().startswith("TOOLWEAVE_")]
         if ours:
-            from toolweave.cli._screen import note  # late, as above
-            from toolweave.cli._slips import misspelt_variables
+            from toolweave.cli._variables import misspelt_variables  # late, as above
 
             for warning in misspelt_variables(ours):
+                from toolweave.cli._screen import note
+
                 note(warning)
         return _run(load_command(first), f"toolweave {first}", words)
     if first in ("-V", "--version"):
