@@ -209,12 +209,12 @@ def _from_mapping(entry: JsonObject, name: str) -> ServerConfig:
         return parse_server(name, entry)
     found = find_servers(entry).items
     has_section = any(path[0] in entry for path in SECTIONS)
-    # Entries by name, as in `connect_mcp_servers({"a": {...}})`. A value that is not an entry is a wrong key of one.
-    are_entries = has_section or all(map(looks_like_entry, entry.values()))
-    if not are_entries:
-        found = []
-    if not found:
+    # Without a section, entries by name, as in `connect_mcp_servers({"a": {...}})`. Elsewhere a value that is not an
+    # entry is a wrong key of one.
+    if not (has_section or all(map(looks_like_entry, entry.values()))):
         return parse_server(name, entry)  # its error names the missing key
+    if not found:
+        return parse_server(name, entry)  # as above
     if len(found) == 1:
         return parse_server(name or found[0].name, found[0].value, dialect=found[0].dialect)
     names = ", ".join(item.name for item in found)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -100,6 +101,8 @@ class DeniedTools(Value, frozen=True, kw_only=True):
 
     def _confirmed(self, config: ServerConfig) -> ServerConfig:
         """Return a config whose `confirm` has the rules that ask a person; its own `confirm` wins."""
+        if "ask" not in map(attrgetter("permission"), self.rules):
+            return config
         asked: dict[str, Any] = {}
         for rule in self.rules:
             is_question = rule.permission == "ask"

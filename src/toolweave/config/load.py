@@ -20,6 +20,7 @@ from toolweave.config._dialect_rules import Dialect, comparable_name, dialect_of
 from toolweave.config._documents import ConfigDocument, check_depth, errors_in, read_document, read_object
 from toolweave.config._entries import is_disabled, read_entry
 from toolweave.config._expand import Scope, home_directory
+from toolweave.config._jsonc import KeyPath
 from toolweave.config._loaded import ConfigEntry, EntryStatus, LoadedConfig, LoadedFile
 from toolweave.config._locate import SECTIONS, FoundEntry, FoundServers, find_servers
 from toolweave.config._model import ServerConfig
@@ -185,6 +186,11 @@ class _ConfigLoader:
         self.entries: list[ConfigEntry] = []
         self._positions: dict[str, int] = {}
         self._repeated = document.repeated_keys()
+        # By each path above them: to look through all of them for each entry would take the product of both numbers.
+        self._repeated_below: dict[KeyPath, list[KeyPath]] = {}
+        for path in self._repeated:
+            for size in range(len(path)):
+                self._repeated_below.setdefault(path[:size], []).append(path)
 
     def add(self, item: FoundEntry, excluded: str | None = None) -> None:
         """Read one entry; it replaces an earlier one of its name.
@@ -219,11 +225,10 @@ class _ConfigLoader:
 
     def _warn_of_repeated_keys(self, item: FoundEntry) -> None:
         """Warn of keys that an entry has twice: a parser keeps the last one, and the first may be a protection."""
-        size = len(item.path)
-        for path, lines in self._repeated.items():
-            if path[:size] == item.path != path:
-                shown = ".".join(map(str, path[size:]))
-                self._warn(item, f"the key {shown!r} is written twice, {_in_lines(lines)}; the last one counts")
+        for path in self._repeated_below.get(item.path, ()):
+            shown = ".".join(map(str, path[len(item.path) :]))
+            lines = self._repeated[path]
+            self._warn(item, f"the key {shown!r} is written twice, {_in_lines(lines)}; the last one counts")
 
     def warn_of_repeated_sections(self) -> None:
         """Warn of a section that is written twice: the servers of the first one are not in the parsed file."""

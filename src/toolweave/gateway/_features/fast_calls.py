@@ -51,6 +51,7 @@ from toolweave.tools.mcp import wraps_results
 
 _CALL = methods.TOOLS_CALL
 _COMPLETE = "complete"
+_BRACE = ord("{")
 _COMPLETE_TEXT = encode_value(_COMPLETE)
 _UNSET = msgspec.Raw(b"null")
 _FLAGS = (b"false", b"true", b"null")
@@ -570,8 +571,8 @@ def _can_be_passed_on(raw: Mapping[str, msgspec.Raw], *, modern: bool) -> bool:
     """Return whether a result is complete and has the form of the caller's era, as far as its bytes show."""
     if "content" not in raw:
         return False
-    # One block, or a whole result with its own error flag.
-    if bytes(raw["content"])[:1] == b"{":
+    # One block, or a whole result with its own error flag. A view, since content may be large.
+    if memoryview(raw["content"])[0] == _BRACE:
         return False
     if "task" in raw:
         return False
