@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 from toolweave._json_types import as_number
+from toolweave._text import alternatives
 from toolweave.errors import ConfigError
 
 
@@ -200,8 +201,7 @@ def check_choice(name: str, value: object, choices: Sequence[object]) -> None:
 
 def choice_error(name: str, value: object, choices: Sequence[object]) -> ValueError:
     """Return the error for a value that is not among the few."""
-    *others, last = map(repr, choices)
-    return ValueError(f"{name} is {', '.join(others)} or {last}, not {value!r}")
+    return ValueError(f"{name} is {alternatives(list(map(repr, choices)))}, not {value!r}")
 
 
 def type_error(name: str, value: object, shown: str) -> TypeError:

@@ -6,11 +6,12 @@ together. A value may begin with a dash.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
 from toolweave._json_types import Json, JsonObject
+from toolweave._text import alternatives
 from toolweave.cli._command import Command, CommandParameter, Option, Positional, Remainder
 from toolweave.cli._exit_codes import CommandError
 from toolweave.cli._help import HELP_NAMES, option_form
@@ -179,7 +180,7 @@ def _converted(one: CommandParameter, word: str, label: str) -> Any:
     if one.is_flag:
         return True
     if one.choices and word not in one.choices:
-        raise CommandError(f"{label}: expected {_either(one.choices)}, got {word!r}")
+        raise CommandError(f"{label}: expected {alternatives(list(one.choices))}, got {word!r}")
     try:
         value = one.kind(word)
     except ValueError:
@@ -191,10 +192,3 @@ def _converted(one: CommandParameter, word: str, label: str) -> Any:
     if least is not None and not value >= least:
         raise CommandError(f"{label}: expected at least {least:g}, got {word}")
     return value
-
-
-def _either(choices: Collection[str]) -> str:
-    *most, last = choices
-    if most:
-        return f"{', '.join(most)} or {last}"
-    return last

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 _PREFIX = "TOOLWEAVE_"
-_VARIABLES = ("API_HEADERS_SECRET", "API_TOKEN", "BACKEND", "MODEL", "NO_BROWSER", "REGISTRY", "TOKEN_KEY")
+VARIABLES = ("API_HEADERS_SECRET", "API_TOKEN", "BACKEND", "MODEL", "NO_BROWSER", "REGISTRY", "TOKEN_KEY")
 """The environment variables that are read, without their prefix."""
 
 
@@ -17,8 +17,8 @@ def misspelt_variables(names: Iterable[str]) -> Iterator[str]:
     import difflib  # only a variable with the prefix needs it
 
     for name in names:
-        word = name.upper().removeprefix(_PREFIX)
-        if name in {f"{_PREFIX}{one}" for one in _VARIABLES}:
+        if name.removeprefix(_PREFIX) in VARIABLES:
             continue
-        for meant in difflib.get_close_matches(word, _VARIABLES, n=1, cutoff=0.75):
+        word = name.upper().removeprefix(_PREFIX)
+        for meant in difflib.get_close_matches(word, VARIABLES, n=1, cutoff=0.75):
             yield f"warning: the environment variable {name} is not read; did you mean {_PREFIX}{meant}?"

@@ -31,9 +31,8 @@ from toolweave.protocol.versions import FIRST_AUTHORIZATION_VERSION
 
 _log = logging.getLogger("toolweave.oauth")
 
-
-_NOT_JSON = "text/html"
-_ITS = "the metadata of its authorization server"
+_WEB_PAGE = "text/html"
+_SERVER_METADATA = "the metadata of its authorization server"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +52,10 @@ class _MetadataReader:
         answer = await self.fetch.get(url, what)
         if answer.status >= 500:
             raise FetchFailed(f"{shown} was not received: HTTP {answer.status}", final=False)
-        # An application in the browser is often served for every path that the server does not know.
-        is_page = answer.headers.get("content-type", "").startswith(_NOT_JSON)
         if answer.status != 200:
             return None
+        # An application in the browser is often served for every path that the server does not know.
+        is_page = answer.headers.get("content-type", "").startswith(_WEB_PAGE)
         if is_page and answer.body.lstrip()[:1] == b"<":
             return None
         return answer
@@ -233,9 +232,9 @@ async def _published(reader: _MetadataReader, issuer: str) -> AuthorizationServe
 
 async def _metadata_of(reader: _MetadataReader, issuer: str) -> AuthorizationServer | None:
     for candidate in authorization_server_urls(issuer):
-        answer = await reader.get(candidate, _ITS, f"the metadata of {shown_url(issuer)}")
+        answer = await reader.get(candidate, _SERVER_METADATA, f"the metadata of {shown_url(issuer)}")
         if answer is not None:
-            return reader.decoded(answer, _ITS, AuthorizationServer)
+            return reader.decoded(answer, _SERVER_METADATA, AuthorizationServer)
     return None
 
 
@@ -244,7 +243,7 @@ async def _configured(reader: _MetadataReader, settings: OAuth) -> Authorization
     answer = await reader.fetch.get(settings.metadata_url, "'oauth.metadata_url'")
     if answer.status != 200:
         raise FetchFailed(f"'oauth.metadata_url' answers HTTP {answer.status}", final=answer.status < 500)
-    found = reader.decoded(answer, _ITS, AuthorizationServer)
+    found = reader.decoded(answer, _SERVER_METADATA, AuthorizationServer)
     checked_url(found.issuer, "the issuer at 'oauth.metadata_url'")
     if not settings.issuer and origin_of(found.issuer) != origin_of(settings.metadata_url):
         text = (

@@ -5,6 +5,7 @@ Knows nothing of OAuth.
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from collections.abc import Iterable, Mapping
 from typing import ClassVar, TypeVar
 from urllib.parse import urlencode, urljoin, urlsplit, urlunsplit
@@ -57,7 +58,6 @@ _MAX_REDIRECTS = 3
 _MAX_QUOTED = 200
 _HEADERS = {"accept": "application/json", "accept-encoding": "identity", "user-agent": "toolweave"}
 _FORM = "application/x-www-form-urlencoded"
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # which a parser may ignore (RFC 8259, 8.1)
 T = TypeVar("T")
 
 
@@ -97,7 +97,7 @@ class FetchedAnswer(Value, frozen=True):
             FetchFailed: The body is not JSON, or not a value of the type.
         """
         try:
-            return decode_json(self.body.removeprefix(_BYTE_ORDER_MARK), kind)
+            return decode_json(self.body.removeprefix(BOM_UTF8), kind)  # a parser may ignore it (RFC 8259, 8.1)
         except RecursionError:
             why = "it is nested too deeply"
         except (msgspec.DecodeError, UnicodeDecodeError) as exc:

@@ -78,7 +78,7 @@ def scheme_of(scope: Scope) -> str:
 
 def principal(scope: Scope) -> str | None:
     """Return the principal of an authorized request."""
-    identity: Identity | None = scope.get(_IDENTITY)
+    identity = identity_of(scope)
     if identity is None:
         return None
     return identity.principal

@@ -50,10 +50,7 @@ class Callers:
         host: str = peer[0]
         if self._trusted and self.is_proxy(host):
             return self._forwarded(scope, host)
-        known = self._known.get(host)
-        if known is None:
-            return self.counted(host)
-        return known
+        return self.counted(host)
 
     def is_proxy(self, host: str) -> bool:
         """Whether an address is that of a trusted proxy."""
