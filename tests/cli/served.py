@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-__all__ = ["SERVE", "serve_entry", "serving"]
+__all__ = ["SERVE", "serve_entry", "serving", "start"]
 
 SERVE = [sys.executable, "-m", "toolweave", "serve"]
 
@@ -22,21 +22,25 @@ def serve_entry(*args: object, **more: Any) -> dict[str, Any]:
     return {"command": SERVE[0], "args": [*SERVE[1:], *map(str, args)], **more}
 
 
-@contextmanager
-def serving(
-    *args: object, cwd: Path | None = None, env: Mapping[str, str] | None = None
-) -> Generator[tuple[dict[str, Any], subprocess.Popen[str]], None, None]:
-    """Serve over HTTP on a free port; yields what it said of itself, and the process."""
-    command = [*SERVE, *map(str, args), "--http", "0", "--json"]
-    with subprocess.Popen(
-        command,
+def start(*args: object, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
+    """Start to serve over HTTP on a free port."""
+    return subprocess.Popen(
+        [*SERVE, *map(str, args), "--http", "0", "--json"],
         cwd=cwd,
         env={**os.environ, **(env or {})},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-    ) as process:
+    )
+
+
+@contextmanager
+def serving(
+    *args: object, cwd: Path | None = None, env: Mapping[str, str] | None = None
+) -> Generator[tuple[dict[str, Any], subprocess.Popen[str]], None, None]:
+    """Serve over HTTP on a free port; yields what it said of itself, and the process."""
+    with start(*args, cwd=cwd, env=env) as process:
         try:
             assert process.stdout is not None
             line = process.stdout.readline()

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
+import toolweave
 from tests.cli.conftest import Cli
+from toolweave.cli._variables import VARIABLES
 
 ADD = '{"values": [1]}'
 COMMANDS: dict[str, tuple[list[str], str]] = {
@@ -194,3 +197,10 @@ def test_a_variable_that_is_read_or_the_owners_own_is_not_named(
     monkeypatch.setenv(name, "0" * 64)
 
     assert "environment variable" not in cli("tools").err
+
+
+def test_the_variables_that_a_name_is_compared_with_are_those_of_the_source() -> None:
+    package = Path(toolweave.__file__).parent
+    source = "".join(path.read_text("utf-8") for path in package.rglob("*.py"))
+
+    assert set(VARIABLES) == set(re.findall(r'"TOOLWEAVE_([A-Z_]+)"', source))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import time
@@ -15,7 +14,7 @@ import anyio
 import pytest
 
 from tests.cli.command import Done, toolweave
-from tests.cli.served import SERVE
+from tests.cli.served import start
 from tests.cli.working import app_in, run_when, worker
 from tests.connect.proxying import certificate
 from tests.programs import free_port
@@ -126,15 +125,7 @@ def test_a_certificate_that_is_not_trusted_ends_a_worker_at_once(tmp_path: Path)
 def started_server(tmp_path: Path, url: str) -> Generator[subprocess.Popen[str]]:
     """Start `toolweave serve` for a server with a backend at an address."""
     (tmp_path / "people.py").write_text(_PEOPLE, "utf-8")
-    with subprocess.Popen(
-        [*SERVE, "people.py", "--http", "0", "--json"],
-        cwd=tmp_path,
-        env={**os.environ, "TOOLWEAVE_BACKEND": url},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
+    with start("people.py", cwd=tmp_path, env={"TOOLWEAVE_BACKEND": url}) as process:
         try:
             yield process
         finally:

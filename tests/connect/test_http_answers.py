@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
@@ -11,7 +13,7 @@ import pytest
 
 from tests.connect.scripted import Exchange, HttpScript, answers_to, listening, modern_answer
 from tests.connect.targets import Json, connected
-from toolweave import ErrorKind, ProtocolError, RequestTimeoutError
+from toolweave import ErrorKind, McpConnection, ProtocolError, RequestTimeoutError
 
 
 class Once(HttpScript):
@@ -229,6 +231,19 @@ async def test_a_byte_order_mark_before_the_answer_is_passed_over() -> None:
         assert (await connection.call_tool("t")).text == "marked"
 
 
+@asynccontextmanager
+async def answering(body: str, kind: str, **settings: Any) -> AsyncGenerator[tuple[McpConnection, HttpScript]]:
+    """Connect to a server that answers calls with a body, in which `%s` is the id of the request."""
+
+    @answers_to("tools/call")
+    async def special(exchange: Exchange, message: Json) -> None:
+        await exchange.respond(200, body.replace("%s", json.dumps(message["id"])).encode(), content_type=kind)
+
+    server = HttpScript(modern_answer, special)
+    async with listening(server.handle) as (url, _), connected({"url": url, **settings}) as connection:
+        yield connection, server
+
+
 MISLABELLED = '{"jsonrpc": "2.0", "id": %s, "result": {"content": [{"type": "text", "text": "made"}]}}'
 STEP = '{"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "half"}}'
 IN_LINES = [
@@ -246,7 +261,7 @@ IN_OTHER_TEXT = [
     (f"{MISLABELLED}\n\x00", "application/json"),
     (f"{MISLABELLED}<!-- 0.2 s -->", "text/html"),
 ]
-MANY_LISTS = f'{WARNING}{{"jsonrpc": "2.0", "id": ID, "result": {{"content": [], "all": [{"[], " * 200_000}[]]}}}}'
+MANY_LISTS = f'{WARNING}{{"jsonrpc": "2.0", "id": %s, "result": {{"content": [], "all": [{"[], " * 200_000}[]]}}}}'
 AS_EVENTS = [
     (EVENT, "application/json"),
     (EVENT, "text/plain"),
@@ -287,15 +302,7 @@ NO_JSON = '{"jsonrpc": "2.0", "id": %s, "result": {"content": [{"type": "text", 
 async def test_an_answer_that_is_nearly_right_is_read_unless_its_owner_wants_no_repairs(
     body: str, kind: str, problem: str, is_repaired: bool
 ) -> None:
-    @answers_to("tools/call")
-    async def special(exchange: Exchange, message: Json) -> None:
-        await exchange.respond(200, (body % json.dumps(message["id"])).encode(), content_type=kind)
-
-    server = HttpScript(modern_answer, special)
-    async with (
-        listening(server.handle) as (url, _),
-        connected({"url": url, "repair_messages": is_repaired}) as connection,
-    ):
+    async with answering(body, kind, repair_messages=is_repaired) as (connection, server):
         if is_repaired:
             assert (await connection.call_tool("t")).text == "made"
             assert [one for one in connection.problems if one.startswith(problem)]
@@ -309,33 +316,23 @@ async def test_an_answer_that_is_nearly_right_is_read_unless_its_owner_wants_no_
 @pytest.mark.parametrize(
     "body",
     [
-        'Your request was {"jsonrpc": "2.0", "id": ID, "method": "tools/call"}',
+        'Your request was {"jsonrpc": "2.0", "id": %s, "method": "tools/call"}',
         'Cached: {"jsonrpc": "2.0", "id": 987654, "result": {"content": []}}',
-        'Broken: {"jsonrpc": "2.0", "id": ID, "result": {"content": [',
-        'Not ours: {"id": ID, "result": {"content": []}}',
+        'Broken: {"jsonrpc": "2.0", "id": %s, "result": {"content": [',
+        'Not ours: {"id": %s, "result": {"content": []}}',
         pytest.param(MANY_LISTS, id="more lists than are searched"),
     ],
 )
 async def test_other_text_without_an_answer_to_the_request_is_an_error(body: str, kind: str) -> None:
-    @answers_to("tools/call")
-    async def special(exchange: Exchange, message: Json) -> None:
-        await exchange.respond(200, body.replace("ID", json.dumps(message["id"])).encode(), content_type=kind)
-
-    server = HttpScript(modern_answer, special)
-    async with listening(server.handle) as (url, _), connected(url) as connection:
+    async with answering(body, kind) as (connection, server):
         with pytest.raises(ProtocolError):
             await connection.call_tool("t")
     assert server.methods().count("tools/call") == 1
 
 
 async def test_an_answer_in_other_text_with_a_number_that_is_too_long_is_read_with_null() -> None:
-    @answers_to("tools/call")
-    async def special(exchange: Exchange, message: Json) -> None:
-        body = WARNING + MISLABELLED.replace('"content"', f'"structuredContent": {{"n": {"7" * 5_000}}}, "content"')
-        await exchange.respond(200, (body % json.dumps(message["id"])).encode(), content_type="text/html")
-
-    server = HttpScript(modern_answer, special)
-    async with listening(server.handle) as (url, _), connected(url) as connection:
+    body = WARNING + MISLABELLED.replace('"content"', f'"structuredContent": {{"n": {"7" * 5_000}}}, "content"')
+    async with answering(body, "text/html") as (connection, _):
         result = await connection.call_tool("t")
     assert (result.text, result.structured_content) == ("made", {"n": None})
 
@@ -343,13 +340,7 @@ async def test_an_answer_in_other_text_with_a_number_that_is_too_long_is_read_wi
 @pytest.mark.parametrize("kind", ["application/x-ndjson", "application/json", "text/plain"])
 @pytest.mark.parametrize("last", [MISLABELLED[:-1], MISLABELLED[:40], '{"id": %s, "result": {}}', "[]", ""])
 async def test_lines_without_a_whole_answer_are_not_an_answer(kind: str, last: str) -> None:
-    @answers_to("tools/call")
-    async def special(exchange: Exchange, message: Json) -> None:
-        body = last.replace("%s", json.dumps(message["id"]))
-        await exchange.respond(200, f"{STEP}\n{body}".encode(), content_type=kind)
-
-    server = HttpScript(modern_answer, special)
-    async with listening(server.handle) as (url, _), connected(url) as connection:
+    async with answering(f"{STEP}\n{last}", kind) as (connection, server):
         with pytest.raises(ProtocolError):
             await connection.call_tool("t")
     assert server.methods().count("tools/call") == 1
